@@ -13,7 +13,7 @@ import numpy as np
 from simfl.cluster import remote
 from simfl.cluster.remote import Cluster
 from simfl.dataplane.ops import Ops
-from simfl.engine.checkpoints import Checkpoints, Past
+from simfl.engine.checkpoints import Past
 from simfl.engine.clocks import Clock
 from simfl.engine.driver import drive
 from simfl.engine.machine_speed import SpeedProbe
@@ -198,13 +198,13 @@ async def _one(
     session = study.session(name, clock, places=places)
     ops = session.ops
     if isinstance(s.clock, Measured):
-        warm(session.machines.kind, session.machines.params, s.cohort, trainer, s.learning.server, ops.oracle)
+        warm(session.setup.kind, session.setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
     elif s.payload == "real":
         result.training[name] = str(trainer.way) if there is None else there.ways[name][0]
     if past.rounds == 0:
         result.traces[name] = session.trace
     if saver is not None:
-        session.checkpoints = Checkpoints(session, past)
+        session.resume(past)
         saver.start(name, session.trace, result.training.get(name))
     measured = result.measured.setdefault(name, [])
     updates = result.updates.setdefault(name, [])
@@ -236,8 +236,7 @@ async def _one(
     finally:
         ops.close()
         telling.tell(name, session.trace, measured, last=True)
-        # Its parts point at each other and at the trace, which would stay until Python's next collection.
-        vars(session).clear()
+        session.discard()
 
 
 async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:
@@ -281,4 +280,4 @@ def _compare(before: Trace, session: Session) -> None:
     if rows[: len(before)] != before:
         pairs = enumerate(zip(rows, before, strict=False))
         k = next((k for k, (now, then) in pairs if now != then), len(rows))
-        raise RunFailed(f"the resumed run differs from the interrupted one: {session.machines.name}, row {k}")
+        raise RunFailed(f"the resumed run differs from the interrupted one: {session.setup.name}, row {k}")

@@ -27,7 +27,7 @@ from simfl.virtual_time import NS
 
 if TYPE_CHECKING:
     from simfl.engine.energy import Account
-    from simfl.engine.session import Session
+    from simfl.engine.user_side import UserSide
 
 
 @dataclass(slots=True, eq=False)
@@ -105,9 +105,9 @@ class Battery:
 class Batteries:
     """Turns devices off and on as their batteries say. account: of a user, up to now, if there is one."""
 
-    def __init__(self, session: Session, account: Callable[[int], Account | None]) -> None:
-        self.session = session
-        self.env = session.env
+    def __init__(self, users: UserSide, account: Callable[[int], Account | None]) -> None:
+        self.users = users
+        self.env = users.env
         self._account = account
         self._empty: set[int] = set()  # whose devices were turned off
 
@@ -120,7 +120,7 @@ class Batteries:
 
     def levels(self) -> NDArray[np.float64]:
         """Return each user's level as a fraction of its capacity, 1 where there is no battery."""
-        levels = np.ones(self.session.world.users)
+        levels = np.ones(self.users.config.users)
         for user in range(levels.size):
             account = self._account(user)
             if account is not None and (battery := account.battery) is not None:
@@ -166,7 +166,7 @@ class Batteries:
         battery.life = None
 
     def _switch(self, user: int, account: Account, on: bool) -> None:
-        presence, device = self.session.presence, self.session.device(user)
+        presence, device = self.users.presence, self.users.device(user)
         if on:
             self._empty.discard(user)
             device.power(on)

@@ -16,16 +16,15 @@ from array import array
 from collections import Counter
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import Any
 
 import numpy as np
 
-from simfl.engine.life import Life, Waits
-from simfl.engine.presence import LOST, WHY
-from simfl.engine.session import Session
-from simfl.engine.user_round import UserRound
+from simfl.engine.life import Waits
+from simfl.engine.presence import LOST
+from simfl.engine.server_side import ServerSide
+from simfl.engine.user_side import UserRound
 from simfl.population.availability import FOR_EVER
-from simfl.protocols.contracts import AnyServer, ClientMachine, buffer_server, client_machine
+from simfl.protocols.contracts import AnyServer, BufferServer, buffer_server
 from simfl.protocols.machine import SERVER, Effects, Result, Subject, UpdateId
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
@@ -58,13 +57,15 @@ class IdleUsers:
         return user
 
 
-class BufferedSession(Session):
-    """One protocol over a buffer."""
+class Buffer(ServerSide):
+    """One protocol's server over a buffer."""
+
+    machine: BufferServer
 
     def main(self) -> Waits:
         """Begin the run, and then pick users for as long as it lasts: whenever a flight may be free, and
         whenever a sleeping user may be awake."""
-        machines, everyone = self.machines, range(self.world.users)
+        setup, everyone = self.runtime.setup, range(self.config.users)
         self.tasks: dict[UpdateId, UserRound] = {}
         self.current: dict[int, UserRound] = {}
         self.pending: set[int] = set()
@@ -72,19 +73,16 @@ class BufferedSession(Session):
         self.idle, self.parked = IdleUsers(len(everyone)), dict[int, None]()
         self.asleep: list[tuple[int, int]] = []
         self.waking, self.picking = FOR_EVER, False
-        self.rng = self.streams.rng("pick")
-        self.clients: dict[int, ClientMachine] = {}
-        self.entropies: dict[int, Any] = {}
-        server = machines.server(everyone, machines.params, self.ops, machines.entropy(SERVER, 0))
+        self.rng = self.runtime.streams.rng("pick")
+        server = setup.server(everyone, setup.params, self.runtime.ops, setup.entropy(SERVER, 0))
         self.machine = buffer_server(server)
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
-        if machines.kind.connected:
-            self.follow_users()
+        self.users.follow_all()
         yield 0  # who is offline from the start has left by now
-        self.at_server(self.machine, "start", None, cause, self.first_phase)
-        if self.presence.away:
+        self.call(self.machine, "start", None, cause, setup.first_phase)
+        if away := self.users.presence.away:
             for user in everyone:
-                if user not in self.presence.away:
+                if user not in away:
                     self.idle.add(user)
         else:
             self.idle = IdleUsers(len(everyone), full=True)
@@ -95,25 +93,16 @@ class BufferedSession(Session):
             if picked_by is None:
                 self.waking = FOR_EVER
 
-    def client(self, user: int) -> ClientMachine:
-        """A user's machine, for the whole run; made when it is first spoken to."""
-        if user not in self.clients:
-            machines = self.machines
-            entropy = self.entropies[user] = machines.entropy(user, 0)
-            machine = machines.client(user, machines.params, self.ops, entropy)
-            self.clients[user] = client_machine(machine, machines.kind)
-        return self.clients[user]
-
     # -- picking
-    def _rest(self, user: int) -> None:
-        """A user may have become free: put it in the pool."""
+    def rest(self, user: int) -> None:
+        """Put a user into the pool if it has become free."""
         task = self.current.get(user)
-        busy = task is not None and self.working(task)
+        busy = task is not None and self.users.in_flight(task)
         awaited = user in self.pending or user in self.machine.flights
-        if user not in self.presence.away and not busy and not awaited:
+        if user not in self.users.presence.away and not busy and not awaited:
             self.idle.add(user)
 
-    def _pick(self, cause: int) -> None:
+    def pick(self, cause: int) -> None:
         """Let the life of the run pick now; cause: the row that made it possible."""
         # Most steps of the server change nothing here.
         if self.picking and (self.asleep or (self.idle.users and self._has_free_flight)):
@@ -121,111 +110,112 @@ class BufferedSession(Session):
 
     @property
     def _has_free_flight(self) -> bool:
-        limit = self.world.concurrency or self.world.users
+        limit = self.config.concurrency or self.config.users
         return len(self.machine.flights) + len(self.pending) < limit
 
     def _fill(self, cause: int | None) -> None:
         """Fill the flights. cause: what made it possible; None if it is that who is picked came online."""
         asleep, now = self.asleep, self.env.now
         while asleep and asleep[0][0] <= now:
-            self._rest(heappop(asleep)[1])
+            self.rest(heappop(asleep)[1])
         while self._has_free_flight and self.machine.open and not self.done:
             if not self.idle.users:  # look again when a sleeping user may be online
                 self.waking = min([self.waking, *(until for until, _ in asleep[:1])])
                 return
             user = self.idle.draw(self.rng)
-            online, until = self.presence.look(user)
+            online, until = self.users.presence.look(user)
             if not online:
-                if self.machines.kind.connected:  # its battery is empty: of all else the server has heard
-                    assert self.meter is not None
-                    assert self.meter.batteries is not None
-                    self.meter.batteries.turn_off(user)
+                if (
+                    self.runtime.setup.kind.connected
+                ):  # its battery is empty: of all else the server has heard
+                    assert self.runtime.meter is not None
+                    assert self.runtime.meter.batteries is not None
+                    self.runtime.meter.batteries.turn_off(user)
                 elif until < FOR_EVER:
                     heappush(asleep, (until, user))
             elif self.machine.admits(user):
                 here = cause
                 if here is None:
                     here = self.trace.add(rows.Presence(user, True, now))
-                    self.count_return()
+                    self._count_return()
                 self._begin(user, here)
             else:  # its update waits in the buffer, or it did not enrol: look again when that has changed
                 self.parked[user] = None
 
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
-        behind = 0 if self.world.behind is None else self.world.behind(user, cycle)
-        update, machine, plan = (
-            UpdateId(user, cycle),
-            self.machine,
-            self.machines.losses.in_cycle(user, cycle),
-        )
-        client, own = self.client(user), self.entropies[user]
-        task = self.machines.part(user, self.round, client, own, machine, self.host.weights, plan, update)
-        self.tasks[update] = self.current[user] = task
+        behind = 0 if self.config.behind is None else self.config.behind(user, cycle)
+        update, machine, setup = UpdateId(user, cycle), self.machine, self.runtime.setup
+        plan = setup.losses.in_cycle(user, cycle)
         self.pending.add(user)
-        self.presence.follow(user)
-        if self.meter is not None:
-            self.meter.join(user)
+        task = UserRound.of(setup, user, self.round, machine, self.host.weights, plan, update)
+        self.tasks[update] = self.current[user] = task
+        self.users.begin(task)
 
         def run() -> Effects:
             self.pending.discard(user)
             return self.host.open_cycle(machine, task, behind)
 
-        self.at_server(machine, "begin", None, cause, self.first_phase, subject=update, task=task, run=run)
+        self.call(machine, "begin", None, cause, setup.first_phase, subject=update, task=task, run=run)
 
-    # -- what a session asks
+    # -- what the server's side asks
+    def machine_of(self, task: UserRound | None) -> AnyServer:
+        return self.machine
+
+    def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
+        task = self.tasks.get(subject) if isinstance(subject, UpdateId) else None
+        return task if task is not None and task.user == user else None
+
     def members(self, result: Result) -> list[tuple[UserRound, float]]:
         return [(self.tasks.pop(m.update), m.factor) for m in result.members if m.update is not None]
 
-    def at_work(self) -> Iterable[UserRound]:
+    def using_model(self) -> Iterable[UserRound]:
         tasks = (*self.tasks.values(), *self.current.values())
         return (task for task in tasks if task.delivered or not task.lost)
-
-    def on_round_closed(self, step: int) -> None:
-        self.start = self.env.now
-        parked, self.parked = self.parked, {}
-        for user in parked:
-            self._rest(user)
-
-    def on_processed(self, task: UserRound, step: int) -> None:
-        if task.id in self.tasks:  # the server took it
-            self.progress.made()
-        if self.current.get(task.user) is task:
-            del self.current[task.user]
-            self.part_over(task.user)
-        self._rest(task.user)
-
-    def on_heard(self, user: int) -> None:
-        if user in self.parked and self.machine.admits(user):  # it has enrolled
-            del self.parked[user]
-            self._rest(user)
-
-    def on_given_up(self, users: Iterable[int], update: UpdateId | None) -> None:
-        task = self.tasks.pop(update, None) if update is not None else None
-        for user in users:
-            self.part_over(user)
-            self._rest(user)
-        if task is None or task.lost:  # whoever is lost comes back, which is counted
-            return
-        self.progress.late += 1
-        if self.progress.all_late:
-            deadline = f"deadlines.upload={self.world.deadlines_ns['upload'] / NS:g} s"
-            self.stall(f"the last {self.progress.late} updates took longer than {deadline}")
 
     @property
     def awaited(self) -> str:
         return "no update was taken" if self.machine.open else "too few enrolled"
 
-    def on_discarded(self, update: UpdateId) -> None:
+    def _on_round_closed(self, step: int) -> None:
+        self.start = self.env.now
+        parked, self.parked = self.parked, {}
+        for user in parked:
+            self.rest(user)
+
+    def _on_processed(self, task: UserRound, step: int) -> None:
+        if task.id in self.tasks:  # the server took it
+            self.runtime.progress.made()
+        if self.current.get(task.user) is task:
+            del self.current[task.user]
+            self.users.forget(task)
+        self.rest(task.user)
+
+    def _on_heard(self, user: int, step: int) -> None:
+        if user in self.parked and self.machine.admits(user):  # it has enrolled
+            del self.parked[user]
+            self.rest(user)
+
+    def _on_given_up(self, users: Iterable[int], update: UpdateId | None) -> None:
+        task = self.tasks.pop(update, None) if update is not None else None
+        for user in users:
+            self.users.over(user, task)
+            self.rest(user)
+        if task is None or task.lost:  # whoever is lost comes back, which is counted
+            return
+        progress = self.runtime.progress
+        progress.late += 1
+        if progress.all_late:
+            deadline = f"deadlines.upload={self.config.deadlines_ns['upload'] / NS:g} s"
+            self.stall(f"the last {progress.late} updates took longer than {deadline}")
+
+    def _on_discarded(self, update: UpdateId) -> None:
         self.tasks.pop(update, None)
 
-    def on_server_step(self, step: int) -> None:
-        self._pick(step)
+    def _on_step(self, step: int) -> None:
+        self.pick(step)
 
     # -- coming and going
-    def resting(self, user: int) -> bool:
-        return not (self.machines.kind.connected or user in self.current or self.network.busy(user))
-
     def drop(self, task: UserRound) -> None:
         """Expect nothing more of a user's cycle, unless its upload has left."""
         self.current.pop(task.user, None)
@@ -234,40 +224,19 @@ class BufferedSession(Session):
             assert task.id is not None
             del self.tasks[task.id]
 
-    def on_lost(self, task: UserRound) -> None:
-        self.progress.failed += 1
+    def lost(self, task: UserRound, phase: str, row: int) -> None:
+        self.runtime.progress.failed += 1
         self.drop(task)
-        if self.presence.online(task.user):
-            assert self.world.return_ns is not None
-            self.presence.leave(task.user, LOST)
-            Life(self.env, self._return(task.user, self.world.return_ns), at_once=True)
+        super().lost(task, phase, row)
 
-    def _return(self, user: int, after_ns: int) -> Waits:
-        """Bring a lost user back online."""
-        yield after_ns
-        self.presence.come(user, LOST)
-
-    def went_offline(self, user: int, why: str, row: int) -> None:
+    def offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
         self.idle.discard(user)
-        task = self.current.get(user)
-        if task is not None and not task.delivered:
-            self.lose(task, task.phase, WHY[why], row)
-        elif why != LOST:  # of a loss the transport is told already
+        if not was_lost and why != LOST:  # of a loss the transport is told already
             self.disconnections.report(user, None, self.machine, "training", row)
 
-    def came_online(self, user: int, row: int) -> None:
-        self.disconnections.tell(user)  # a new connection tells that the old one broke
-        self.at_server(self.machine, "back", user, row, "recovery")
-        self._rest(user)
-        self._pick(row)
-        self.count_return()
-
-    def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
-        task = self.tasks.get(subject) if isinstance(subject, UpdateId) else None
-        return task if task is not None and task.user == user else None
-
-    def client_of(self, user: int, task: UserRound | None) -> ClientMachine:
-        return self.client(user)
-
-    def machine_of(self, task: UserRound | None) -> AnyServer:
-        return self.machine
+    def online(self, user: int, row: int) -> None:
+        self.disconnections.tell(user)
+        self.call(self.machine, "back", user, row, "recovery")
+        self.rest(user)
+        self.pick(row)
+        self._count_return()

@@ -8,7 +8,7 @@ mask or a buffered update of a finished round is made when a later round asks fo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,8 @@ from simfl.engine.clocks import Key, Spans
 from simfl.engine.setup import Standing
 
 if TYPE_CHECKING:
-    from simfl.engine.session import Session
+    from simfl.engine.server_side import ServerSide
+    from simfl.engine.user_side import UserSide
 
 
 @dataclass(frozen=True)
@@ -36,16 +37,16 @@ class Past:
 
 
 class Checkpoints:
-    """Follows a session's global model; the session calls it."""
+    """Follows the global model of a session; its server's side calls it."""
 
-    def __init__(self, session: Session, past: Past | None = None) -> None:
-        self.past = past or Past()
-        self.models: dict[int, Handle] = {0: session.host.weights}
-        session.ops.deferring = self.past.rounds > 0
+    def __init__(self, server: ServerSide, users: UserSide, past: Past) -> None:
+        self.server, self.users, self.past = server, users, past
+        self.models: dict[int, Handle] = {0: server.host.weights}
+        server.runtime.ops.deferring = past.rounds > 0
 
-    def stepped(self, session: Session) -> None:
+    def stepped(self) -> None:
         """Record a new global model."""
-        ops, host, past = session.ops, session.host, self.past
+        ops, host, past = self.server.runtime.ops, self.server.host, self.past
         if not ops.executes:
             return
         self.models = {**self.models, host.version: host.weights}
@@ -54,24 +55,23 @@ class Checkpoints:
             if host.moments is not None:
                 ops.replace(host.moments, past.moments if host.version == max(past.models) else None)
 
-    def standing(self, session: Session) -> Standing:
+    def standing(self) -> Standing:
         """Note the state of the session at the end of a round."""
-        if session.ops.executes:
-            used = {id(task.weights) for task in session.at_work()} | set(map(id, session.host.models))
+        server, runtime = self.server, self.server.runtime
+        ops, host = runtime.ops, server.host
+        if ops.executes:
+            used = {id(task.weights) for task in server.using_model()} | set(map(id, host.models))
             self.models = {version: model for version, model in self.models.items() if id(model) in used}
-        if session.round == self.past.rounds:
-            session.ops.deferring = False
-        running = tuple(_running(session)) if session.clock.timing else ()
-        models, moments = (self.models, session.host.moments) if session.ops.executes else ({}, None)
-        return Standing(len(session.trace), models, moments, running)
+        if server.round == self.past.rounds:
+            ops.deferring = False
+        running = tuple(self._running()) if runtime.clock.timing else ()
+        models, moments = (self.models, host.moments) if ops.executes else ({}, None)
+        return Standing(len(server.trace), models, moments, running)
 
-
-def _running(session: Session) -> list[tuple[Key, Spans]]:
-    """The steps in progress, which the trace does not have yet."""
-    found = []
-    for device in (session.server, *session.devices.values()):
-        for lane in (device.protocol, device.training):
-            job = lane.current
-            if job is not None:
-                found.append(((job.round, device.party, lane.name, job.call, job.what), job.spans))
-    return found
+    def _running(self) -> Iterator[tuple[Key, Spans]]:
+        """Yield the steps in progress, which the trace does not have yet."""
+        for device in (self.server.device, *self.users.devices.values()):
+            for lane in (device.protocol, device.training):
+                job = lane.current
+                if job is not None:
+                    yield (job.round, device.party, lane.name, job.call, job.what), job.spans

@@ -2,27 +2,39 @@
 
 A lane has an event pending only while it works, so users who wait cost nothing. A job's effects are released
 when its virtual duration is over; a job whose task was lost meanwhile releases nothing.
+
+A `Runtime` executes the jobs: real work now, its duration by the clock. The server's side and the users' side
+of a simulation share one; in a live run each process has its own. It never looks at content.
 """
 
 from __future__ import annotations
 
+import gc
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import simpy
 
-from simfl.engine.clocks import Spans
+from simfl.dataplane.ops import Ops, Trainer
+from simfl.dataplane.work import Segment
+from simfl.engine.clocks import Clock, Spans
+from simfl.engine.environment import Environment
 from simfl.engine.life import Life, Waits
-from simfl.engine.user_round import UserRound
+from simfl.engine.progress import Progress
+from simfl.engine.setup import ProtocolSetup, RunConfig
+from simfl.errors import RunFailed, step_failed
 from simfl.protocols.contracts import AnyServer, ClientMachine
-from simfl.protocols.machine import Effects
-from simfl.results.trace import SERVER, Step
+from simfl.protocols.machine import Effect, Effects, Ignore, Refuse, Send
+from simfl.random_streams import Streams
+from simfl.results import trace as rows
+from simfl.results.trace import SERVER, Step, Trace
 from simfl.results.trace_codes import Subject, name_of
 
 if TYPE_CHECKING:
-    from simfl.engine.session import Session
+    from simfl.engine.energy import Meter
+    from simfl.engine.user_side import UserRound
 
 
 @dataclass(slots=True, eq=False)
@@ -78,16 +90,129 @@ class Job:
         return effects
 
 
+class Side(Protocol):
+    """A side of a session, as its devices see it."""
+
+    def complete(self, effects: Effects) -> None:
+        """Do what belongs to a step's real work beside the machine's call."""
+
+    def finish(self, device: Device, job: Job, step: int) -> None:
+        """Carry out the effects of a finished job; step: its row."""
+
+
+class Runtime:
+    """What the sides of one process share: environment, trace and clock, and how a step is executed."""
+
+    meter: Meter | None = None
+    """Books energy, where the scenario counts it."""
+
+    def __init__(
+        self,
+        env: Environment,
+        config: RunConfig,
+        setup: ProtocolSetup,
+        ops: Ops,
+        clock: Clock,
+        trainer: Trainer,
+        streams: Streams,
+    ) -> None:
+        self.env = env
+        self.config = config
+        self.setup = setup
+        self.ops = self.training_ops = ops
+        self.clock = clock
+        ops.timed = clock.timing
+        if clock.timing:
+            ops.now_ns = trainer.timer.now_ns
+        self.trainer = trainer
+        self.streams = streams
+        self.trace = Trace()
+        self.trace.timed_by = clock.timed_by
+        self.progress = Progress(config.users, self.trace)
+
+    def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
+        """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. Where another
+        thread does it, return the event that it is done."""
+        self.charge(device, lane, job, self.work(device, lane, job))
+        return None
+
+    def work(self, device: Device, lane: str, job: Job) -> list[Segment]:
+        """Do a job's real work; return what it was."""
+        ops = self.training_ops if lane == "training" else self.ops
+        timing, codec = self.clock.timing, self.config.codec
+        collecting = timing and gc.isenabled()
+        if collecting:
+            gc.disable()
+        where = (self.setup.name, job.round, device.party, job.call, job.what)
+        if timing:
+            self.prepare()
+        try:
+            ops.begin(where, job.phase)
+            if codec and job.received:
+                ops.code(job.arguments[1].size_bytes)
+            job.outcome = job.effects()
+            if codec:  # a message for many is encoded once
+                for message in {
+                    id(e.message): e.message for e in job.outcome if isinstance(e, Send)
+                }.values():
+                    ops.code(message.size_bytes)
+            job.arguments = ()  # done with: what a message carried is not kept for as long as the step takes
+            device.side.complete(job.outcome)
+            return ops.end()
+        except ValueError as error:  # what a kernel refuses, such as an update that is not finite
+            raise step_failed(where, "", error) from error
+        finally:
+            if collecting:
+                gc.enable()
+
+    def charge(self, device: Device, lane: str, job: Job, segments: list[Segment]) -> None:
+        """Set how long a job takes whose work is done."""
+        overhead_ns = self.config.overhead_ns if job.received else 0
+        key = (job.round, device.party, lane, job.call, job.what)
+        job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
+
+    def finish(self, device: Device, job: Job, step: int) -> None:
+        """Carry out the effects of a finished job; step: its row."""
+        device.side.finish(device, job, step)
+
+    def prepare(self) -> None:
+        """Make the machine ready for a step that is timed."""
+        self.clock.ready()
+
+    def note(self, effect: Effect, party: int, index: int, step: int) -> None:
+        """Put a message that a party's machine did not take into the trace.
+
+        Raises:
+            RunFailed: It is another effect, which only servers have.
+        """
+        if not isinstance(effect, Ignore | Refuse):
+            remedy = "which is for servers: return Send, Ready, Ignore or Refuse"
+            what = f"its machine returned {type(effect).__name__}"
+            raise RunFailed(f"{self.setup.name}: user {party}: {what}, {remedy}")
+        kind = rows.Ignored if isinstance(effect, Ignore) else rows.Refused
+        about = name_of(effect.subject)
+        self.trace.add(
+            kind(index, party, effect.sender, effect.message, about, effect.why, step, self.env.now)
+        )
+
+
 class Device:
-    """A device (the server's too): two lanes, the cores they share, and by how much it is slower
-    than the machine of the clock (`slowdown`: slowdown / cores of a server)."""
+    """A device, the server's too: two lanes, and the cores they share.
 
-    __slots__ = ("_queue", "free", "last", "off", "party", "protocol", "session", "slowdown", "training")
+    Attributes:
+        slowdown: By how much it is slower than the machine of the clock; of a server, slowdown / cores.
+        side: To which its party belongs.
+    """
 
-    def __init__(self, session: Session, party: int, slowdown: float, cores: int) -> None:
-        self.session = session
+    __slots__ = (
+        "_queue", "free", "last", "off", "party", "protocol", "runtime", "side", "slowdown", "training",
+    )  # fmt: skip
+
+    def __init__(self, runtime: Runtime, party: int, slowdown: float, cores: int, side: Side) -> None:
+        self.runtime = runtime
         self.party = party
         self.slowdown = slowdown
+        self.side = side
         self.protocol = Lane(self, "protocol")
         self.training = Lane(self, "training")
         self.free = cores
@@ -97,7 +222,7 @@ class Device:
 
     def core(self) -> simpy.Event:
         """Queue for a core, as none is free; return the event that one is handed over."""
-        self._queue.append(self.session.env.event())
+        self._queue.append(self.runtime.env.event())
         return self._queue[-1]
 
     def release(self) -> None:
@@ -112,6 +237,15 @@ class Device:
         self.off = not on
         for lane in (self.protocol, self.training):
             lane.wake() if on else lane.halt()
+
+    def has(self, task: UserRound) -> bool:
+        """Return True if a lane works on a task, or will."""
+        return self.protocol.has(task) or self.training.has(task)
+
+    def close(self) -> None:
+        """Put the steps in progress into the trace, as far as they have come."""
+        self.protocol.record()
+        self.training.record()
 
 
 class Lane:
@@ -136,7 +270,7 @@ class Lane:
     def wake(self) -> None:
         """Begin to work, unless it works already or has nothing to do."""
         if self.life is None and self.jobs:
-            self.life = Life(self.device.session.env, self.work())
+            self.life = Life(self.device.runtime.env, self.work())
 
     def has(self, task: UserRound) -> bool:
         """Return True if the lane works on a task, or will."""
@@ -157,8 +291,8 @@ class Lane:
 
     def work(self) -> Waits:
         """Do the jobs until none is left or the device is off."""
-        device, session, jobs = self.device, self.device.session, self.jobs
-        env, name = session.env, self.name
+        device, runtime, jobs = self.device, self.device.runtime, self.jobs
+        env, name = runtime.env, self.name
         while jobs and not device.off:
             blocker = self.last
             if device.free:
@@ -178,13 +312,13 @@ class Lane:
             job.blocker = blocker if start > job.ready else -1
             self.current = job
             try:
-                if (working := session.execute(device, name, job)) is not None:
+                if (working := runtime.execute(device, name, job)) is not None:
                     yield working
                 spans = job.spans
                 job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
                 if job.end > start:
-                    if session.meter is not None:
-                        session.meter.began(device.party, job)
+                    if runtime.meter is not None:
+                        runtime.meter.began(device.party, job)
                     yield job.end - env.now
             except simpy.Interrupt:  # its row is in the trace
                 device.release()
@@ -193,7 +327,7 @@ class Lane:
             device.release()
             # A message that the server's machine has taken counts, even if its user is lost meanwhile.
             if task is None or not task.lost or device.party == SERVER:
-                session.finish(device, job, step)
+                runtime.finish(device, job, step)
         self.life = None
         self.jobs = jobs or None  # most users' lanes are idle for most of a run
 
@@ -202,14 +336,14 @@ class Lane:
         if self.current is None:
             return -1
         job, self.current = self.current, None
-        device = self.device
-        now = device.session.env.now
-        if device.session.meter is not None:
-            device.session.meter.stopped(device.party, job)
+        device, runtime = self.device, self.device.runtime
+        now = runtime.env.now
+        if runtime.meter is not None:
+            runtime.meter.stopped(device.party, job)
         segments, left = job.until(now)
         step = Step._make((
             job.round, device.party, self.name, job.call, job.what, name_of(job.subject), job.cause,
             job.blocker, job.ready, job.start, now, segments, left,
         ))  # fmt: skip
-        self.last = device.last = row = device.session.trace.add(step)
+        self.last = device.last = row = runtime.trace.add(step)
         return row

@@ -28,18 +28,18 @@ async def drive(
         DataPlaneError: real work failed; asyncio.CancelledError: interrupted.
     """
     env, ops = session.env, session.ops
-    horizon = float("inf") if session.world.horizon_ns is None else session.world.horizon_ns
+    horizon = float("inf") if session.config.horizon_ns is None else session.config.horizon_ns
     pause_at = time.monotonic() + SLICE_S
     while not session.done:
         if not env.steps(ops.steps_at_once, horizon, pause_at):
             if env.peek() == float("inf"):
-                users = session.world.users
-                online = f"{sum(map(session.presence.online, range(users)))} of {users} users online"
-                session.stall(f"nothing left that could happen, {online}")
+                users = session.config.users
+                online = f"{sum(map(session.users.presence.online, range(users)))} of {users} users online"
+                session.server.stall(f"nothing left that could happen, {online}")
             else:
                 if env.now < horizon:
                     env.run(until=horizon)
-                session.stall(f"the horizon of {horizon / NS:g} s is reached")
+                session.server.stall(f"the horizon of {horizon / NS:g} s is reached")
         if ops.pending_bytes:
             await ops.wait_for_budget()
         if time.monotonic() > pause_at:
@@ -47,8 +47,9 @@ async def drive(
             tick()
             await asyncio.sleep(0)
             pause_at = time.monotonic() + SLICE_S
-        while len(session.outcomes) > (0 if session.done else ops.rounds_ahead):
-            await publish(session.outcomes.popleft())
+        outcomes = session.server.outcomes
+        while len(outcomes) > (0 if session.done else ops.rounds_ahead):
+            await publish(outcomes.popleft())
     session.close()
     await ops.drain()
     ops.raise_if_failed()

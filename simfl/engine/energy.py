@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 from simfl.engine.battery import Batteries, Battery
 from simfl.engine.devices import Job
-from simfl.engine.transport import Transmission
+from simfl.engine.links import Network, Transmission
 from simfl.population.energy import Powers
 from simfl.results.trace import SERVER, Spent
 
 if TYPE_CHECKING:
-    from simfl.engine.session import Session
+    from simfl.engine.user_side import UserSide
 
 
 @dataclass(slots=True, eq=False)
@@ -111,22 +111,21 @@ class Account:
 class Meter:
     """The accounts of a session's parties; the session, its devices and links call it."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
-        self.env = session.env
+    def __init__(self, users: UserSide, network: Network) -> None:
+        self.runtime, self.config, self.env = users.runtime, users.config, users.env
         self._accounts: dict[int, Account | None] = {}
         self._open: dict[int, Account] = {}  # those that have something to book, or will
         self._taking_part: dict[int, Account] = {}
-        self.batteries = Batteries(session, self.account) if session.world.batteries else None
+        self.batteries = Batteries(users, self.account) if self.config.batteries else None
         if self.batteries is not None:
-            session.presence.powered = self.batteries.look
-        session.network.radio = self.radio
+            users.presence.powered = self.batteries.look
+        network.radio = self.radio
 
     def account(self, party: int) -> Account | None:
         """Return the account of a party, up to now; None if its energy is not counted."""
         if party not in self._accounts:
             powers = self._powers(party)
-            made = None if powers is None else Account(powers, 0, self.session.first_phase)
+            made = None if powers is None else Account(powers, 0, self.runtime.setup.first_phase)
             if made is not None and made.powers.store is not None:
                 made.battery = Battery(made.powers.store, party)
             self._accounts[party] = made
@@ -148,7 +147,7 @@ class Meter:
             self.batteries.follow(party, account)
 
     def _powers(self, party: int) -> Powers | None:
-        world = self.session.world
+        world = self.config
         if party == SERVER:
             return world.server_powers
         return None if world.energy_of is None else world.energy_of(party)
@@ -183,7 +182,7 @@ class Meter:
     def join(self, user: int) -> None:
         """Begin a user's part in a round or a cycle."""
         if (account := self._opened(user)) is not None:
-            account.taking_part, account.phase = True, self.session.first_phase
+            account.taking_part, account.phase = True, self.runtime.setup.first_phase
             self._taking_part[user] = account
             self._changed(user, account)
 
@@ -193,11 +192,6 @@ class Meter:
             account.advance(self.env.now)
             account.taking_part, account.due = False, True
             self._changed(user, account)
-
-    def leave_all(self) -> None:
-        """End the parts of all users, with their round."""
-        for user in tuple(self._taking_part):
-            self.leave(user)
 
     # -- rows
     def report(self, index: int, overlap: bool = False) -> None:
@@ -210,7 +204,7 @@ class Meter:
             account.advance(now)
             if account.spent:
                 amounts = tuple((*key, fj) for key, fj in sorted(account.spent.items()))
-                self.session.trace.add(Spent(index, party, now, amounts))
+                self.runtime.trace.add(Spent(index, party, now, amounts))
                 account.spent = {}
             account.due = False
             if not account.at_work and account.tail_until <= now:

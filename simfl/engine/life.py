@@ -66,15 +66,17 @@ class Life(simpy.Process):
             self._nap += 1
             self._run(self._generator.send, value)
 
-    def interrupt(self, cause: Any = None) -> None:
-        """Throw simpy.Interrupt into the life right after the present event.
+    def interrupt(self, cause: Any = None, at_once: bool = False) -> None:
+        """Throw simpy.Interrupt into the life right after the present event; `at_once`: within it.
 
         Raises:
             RuntimeError: It is the life that runs now.
         """
         if self.env.active_process is self:
             raise RuntimeError("A process is not allowed to interrupt itself.")
-        if self._value is PENDING:
+        if at_once:
+            self._interrupted(cause)
+        elif self._value is PENDING:
             self.env.soon(partial(self._interrupted, cause))
 
     def stop(self) -> None:

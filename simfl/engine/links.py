@@ -11,9 +11,12 @@ Under TCP a message moves with its headers, one window after the other: the next
 the last one's first byte. While it waits for that the stream is taken, and the server's link is not.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
@@ -21,7 +24,15 @@ from simfl.engine.life import Life, Waits
 from simfl.population.links import Links
 from simfl.population.tcp import Connection, Tcp
 from simfl.population.timelines import FOR_EVER
+from simfl.protocols.machine import Message
+from simfl.results.trace import Sent
+from simfl.results.trace_codes import name_of
 from simfl.virtual_time import NS, nanoseconds
+
+if TYPE_CHECKING:
+    from simfl.engine.devices import Runtime
+    from simfl.engine.sides import Receiver
+    from simfl.engine.user_side import UserRound, UserSide
 
 UNBOUNDED = 2**80  # bit/s that no sum of users' rates reaches
 
@@ -48,6 +59,63 @@ class Transfer(Protocol):
 
     def broke(self, moved_bytes: int, /) -> object:
         """Hear that it broke off."""
+
+
+@dataclass(slots=True, eq=False)
+class Transmission:
+    """A message on its way, as its link and as the trace see it."""
+
+    runtime: Runtime
+    message: Message
+    sender: int
+    to: int
+    round: int
+    step: int
+    """Row of the step that sent it."""
+    task: UserRound | None
+    """The part that it belongs to, if any."""
+    receiver: Receiver | None
+    """The side at which it arrives; None where a socket carries it."""
+    owner: UserSide | None = None
+    """The users' side whose user sends it; None of a message that no loss depends on."""
+    half: bool = False
+    """Only half of it leaves, as its user is lost meanwhile."""
+    at: int = field(init=False)
+    """When it was sent."""
+    relayed: bool = field(init=False)
+    latency_ns: int = field(init=False)
+    size_bytes: int = field(init=False)
+    """What leaves of its `whole_bytes`."""
+    whole_bytes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.at, self.relayed = self.runtime.env.now, self.message.relayed
+        size = self.whole_bytes = self.message.size_bytes
+        self.size_bytes = size // 2 if self.half else size
+
+    def sent(self) -> None:
+        """Take note that the last bit has left."""
+        if self.owner is not None:
+            self.owner.left(self)
+
+    def arrived(self) -> None:
+        """Hand it to its receiver."""
+        assert self.receiver is not None
+        self.receiver.arrived(self)
+
+    def broke(self, moved_bytes: int) -> int:
+        """Note that it broke off; return the row."""
+        self.runtime.progress.broken += 1
+        return self.row(moved_bytes, None)
+
+    def row(self, moved_bytes: int, arrived: int | None) -> int:
+        """Put what became of it into the trace."""
+        m, subject = self.message, name_of(self.message.subject)
+        row = Sent._make((
+            self.round, self.sender, self.to, m.kind, m.phase, subject, self.whole_bytes, moved_bytes,
+            self.step, self.at, arrived,
+        ))  # fmt: skip
+        return self.runtime.trace.add(row)
 
 
 class UserLink:

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 
 from simfl.engine.environment import Environment
 from simfl.engine.life import Life, Waits
-from simfl.engine.links import Network
 from simfl.population.availability import FOR_EVER, Days, State
 from simfl.protocols.contracts import AnyServer
 from simfl.results import trace as rows
 from simfl.results.trace_codes import UpdateId
 
 if TYPE_CHECKING:
-    from simfl.engine.session import Session
+    from simfl.engine.server_side import ServerSide
+    from simfl.engine.sides import Network
 
 SESSION, LOST, BATTERY = "session", "lost", "battery"
 WHY = {SESSION: "went offline", LOST: "was lost", BATTERY: "ran empty"}
@@ -47,7 +47,7 @@ class Presence:
         left: Callable[[int, str, int], None],
         returned: Callable[[int, int], None],
         resting: Callable[[int], bool],
-        stays: Callable[[], None],
+        stays: Callable[[], None] = lambda: None,
     ) -> None:
         self.env = env
         self.trace = trace
@@ -133,8 +133,8 @@ class Presence:
 class Disconnections:
     """The connections of a session that broke and of which the server has not heard yet."""
 
-    def __init__(self, session: Session) -> None:
-        self.session = session
+    def __init__(self, server: ServerSide) -> None:
+        self.server = server
         self._untold: dict[int, list[Callable[[], None]]] = {}
 
     def report(self, user: int, update: UpdateId | None, machine: AnyServer, phase: str, row: int) -> None:
@@ -142,23 +142,23 @@ class Disconnections:
 
         update: the one that the user was working on, if any; row: the cause in the trace.
         """
-        session = self.session
-        if session.world.disconnect_ns is None:
+        server = self.server
+        if server.config.disconnect_ns is None:
             return
-        settling_ns = session.network.link(user, up=True).settling_ns
-        later = session.env.now + max(session.world.disconnect_ns, settling_ns)
-        cause = session.trace[row]
-        index = cause.round if isinstance(cause, rows.Lost) else session.round
+        settling_ns = server.network.link(user, up=True).settling_ns
+        later = server.env.now + max(server.config.disconnect_ns, settling_ns)
+        cause = server.trace[row]
+        index = cause.round if isinstance(cause, rows.Lost) else server.round
         more = {"subject": update, "round": index}
-        self.tell_at(later, user, partial(session.at_server, machine, "gone", user, row, phase, **more))
+        self.tell_at(later, user, partial(server.call, machine, "gone", user, row, phase, **more))
 
     def tell_at(self, when_ns: int, user: int, notice: Callable[[], None]) -> None:
         """Tell the server at a time, or sooner if the user is back."""
         self._untold.setdefault(user, []).append(notice)
-        Life(self.session.env, self._notice(when_ns, user, notice), at_once=True)
+        Life(self.server.env, self._notice(when_ns, user, notice), at_once=True)
 
     def _notice(self, when_ns: int, user: int, notice: Callable[[], None]) -> Waits:
-        yield when_ns - self.session.env.now
+        yield when_ns - self.server.env.now
         self.tell(user, notice)
 
     def tell(self, user: int, *notices: Callable[[], None]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,18 +13,20 @@ from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops
 from simfl.engine.clocks import Key, Spans
 from simfl.engine.environment import Environment
-from simfl.engine.links import Network
-from simfl.engine.user_round import UserRound
 from simfl.learning.clipping import Clip
 from simfl.learning.partial_work import PartialWork
 from simfl.population.availability import Days
 from simfl.population.classes import LossesByClass
-from simfl.population.dropout import Losses, PlannedLoss
+from simfl.population.dropout import Losses
 from simfl.population.energy import EnergyOf, Powers
-from simfl.protocols.contracts import AnyServer, ClientMachine, client_machine
-from simfl.protocols.machine import Entropy, Message, Params, Subject, UpdateId
+from simfl.protocols.contracts import AnyServer, ClientMachine
+from simfl.protocols.machine import Entropy, Message, Params, Result, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.selection.participation import Participation
+
+if TYPE_CHECKING:
+    from simfl.engine.links import Network
+    from simfl.engine.user_side import UserRound
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,7 @@ class RunConfig:
     codec: bool = False
     behind: Callable[[int, int], int] | None = None  # of a user's cycle: how old its model shall be
     most_behind: int = 0
+    audits: bool = True  # as each round closes; False where users' updates are elsewhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,45 +119,6 @@ class ProtocolSetup:
         """Return the parameters in one round, whose number is part of what is signed in it."""
         return replace(self.params, round=index)
 
-    def user_round(
-        self,
-        user: int,
-        params: Params,
-        ops: Ops,
-        server: AnyServer,
-        weights: Handle,
-        plan: PlannedLoss | None,
-    ) -> UserRound:
-        """Return a user's part in the synchronous round of these parameters, at its beginning."""
-        entropy = self.entropy(user, params.round)
-        client = client_machine(self.client(user, params, ops, entropy), self.kind)
-        return self.part(user, params.round, client, entropy, server, weights, plan)
-
-    def part(
-        self,
-        user: int,
-        index: int,
-        client: ClientMachine,
-        entropy: Any,
-        server: AnyServer,
-        weights: Handle,
-        plan: PlannedLoss | None,
-        update: UpdateId | None = None,
-    ) -> UserRound:
-        """Return a user's part at its beginning, in a round or in the cycle of an update."""
-        return UserRound(
-            user=user,
-            round=index,
-            id=update,
-            client=client,
-            entropy=entropy,
-            server=server,
-            weights=weights,
-            ready=not self.kind.offline,
-            first_phase=self.first_phase,
-            plan=plan,
-        )
-
 
 @dataclass(frozen=True, slots=True)
 class ClosedRound:
@@ -172,6 +136,19 @@ class ClosedRound:
     clipped: tuple[Handle, ...] = ()
     record: RecordedRound | None = None
     standing: Standing | None = None
+    unaudited: Aggregate | None = None
+    """What an audit after the run needs, where rounds close without."""
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """A round's aggregate."""
+
+    result: Result
+    involved: Sequence[tuple[UserRound, float]]
+    """Its members' parts, with their factors."""
+    weights: Handle
+    """The global model after it, 1 x d float32."""
 
 
 @dataclass(frozen=True, slots=True)

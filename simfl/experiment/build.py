@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from os import urandom
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any, TypeVar, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,10 +22,8 @@ from simfl.dataplane.remote import Place, RemoteOps
 from simfl.dataplane.shadow import ShadowOps
 from simfl.dataplane.work import CODEC
 from simfl.engine import clocks
-from simfl.engine.buffered import BufferedSession
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
-from simfl.engine.rounds import RoundSession
 from simfl.engine.session import Session
 from simfl.engine.setup import ProtocolSetup, RunConfig
 from simfl.errors import BadInput, counted
@@ -50,6 +48,8 @@ from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
 from simfl.selection.participation import Participation
 from simfl.virtual_time import lasting, nanoseconds
+
+Made = TypeVar("Made")
 
 
 @dataclass(frozen=True)
@@ -109,10 +109,20 @@ class Experiment:
         clock: clocks.Clock,
         ops: Ops | None = None,
         places: Sequence[Place] = (),
-        make: Callable[..., Session] | None = None,
     ) -> Session:
         """Return a fresh session of one entry; with the scenario's operations unless given. places: of the
-        kernels that are done elsewhere. make: makes it of another kind than in virtual time."""
+        kernels that are done elsewhere."""
+        return self.made(Session, name, clock, ops, places)
+
+    def made(
+        self,
+        make: Callable[..., Made],
+        name: str,
+        clock: clocks.Clock,
+        ops: Ops | None = None,
+        places: Sequence[Place] = (),
+    ) -> Made:
+        """Return what `make` makes of one entry: a session, or one side of a live run."""
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
         if p.pki is not None:
@@ -122,7 +132,6 @@ class Experiment:
         entropy = _entropy(s, self.streams, name)
         machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         world = make_world(s, self.streams, trainer, self.people)
-        make = make or (BufferedSession if spec.asynchronous else RoundSession)
         streams = name in self.memory and self.memory[name].streamed is not None
         ops = ops or operations(s, streams, places)
         return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)

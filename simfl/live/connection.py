@@ -6,26 +6,28 @@ import asyncio
 import math
 import socket
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import simpy
 
 from simfl.dataplane.work import Segment
-from simfl.engine.devices import Device, Job
-from simfl.engine.session import Session
-from simfl.engine.transport import Transmission
+from simfl.engine.devices import Device, Job, Runtime
+from simfl.engine.links import Transmission
 from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
 from simfl.live.shaping import Flow, Link
-from simfl.live.wire import Codec, Envelope, Malformed, Parser
+from simfl.live.wire import Codec, Malformed, Parser
 from simfl.population.links import Links, ServerLink
-from simfl.protocols.machine import Message
 from simfl.virtual_time import nanoseconds
+
+if TYPE_CHECKING:
+    from simfl.live.door import Door
+    from simfl.live.neighbours import Neighbours
+    from simfl.live.user import LiveUser
 
 OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
@@ -92,70 +94,27 @@ class Wires:
         return rate
 
 
-class Owner(Session, ABC):
-    """A session in real time, of the server or of a user: its peers are at the other ends of connections.
+class LiveRuntime(Runtime):
+    """Executes steps in real time.
 
-    steps_ns: what its steps should have taken. late_ns: by how much they took longer, or began late. held_ns:
-    the longest real work of a step that was done in line, so that the process heard nothing meanwhile.
-    worker: a thread that trains, if anybody does, with operations of its own, as a ledger is one step's.
+    Attributes:
+        worker: A thread that trains, if there is one, with operations of its own, as a ledger is one step's.
+        after_step: Called after each step.
+        steps_ns: What steps should have taken.
+        late_ns: By how much they took longer, or began late.
+        held_ns: The longest real work of a step that was done in line, while the process received nothing.
     """
 
-    wires: Wires
-    worker: Executor | None = None
     env: RealTime
+    worker: Executor | None = None
+    after_step: Callable[[], None] = staticmethod(lambda: None)
 
-    def __init__(self, wires: Wires, *parts: Any) -> None:
-        self.wires = wires
-        self.environment = RealTime
+    def __init__(self, env: RealTime, *parts: Any) -> None:
+        super().__init__(env, *parts)
         self.steps_ns = self.late_ns = self.held_ns = 0
-        self._last_ns: dict[int, int] = {}
-        self._jitter: dict[int, Iterator[float] | None] = {}
-        super().__init__(*parts)
 
-    @abstractmethod
-    def taken(self, connection: Connection, envelope: Envelope) -> None:
-        """A frame came whole. Malformed if it is not one for now."""
-
-    @abstractmethod
-    def malformed(self, connection: Connection, fault: Malformed) -> None:
-        """Cut a connection off, and count it."""
-
-    @abstractmethod
-    def broken(self, connection: Connection) -> None:
-        """A connection is no more."""
-
-    @abstractmethod
-    def connection_of(self, user: int) -> Connection | None:
-        """Return the connection over which a user is reached, or reaches the server."""
-
-    def online(self, user: int, now: bool) -> None:
-        """A user's own device has left, or is back."""
-
-    @abstractmethod
-    def apart(self, transmission: Transmission, connection: Connection) -> Message:
-        """Let what users have for each other go its own way; return what is left for the server to carry."""
-
-    def latency_ns(self, user: int) -> int:
-        links = self.wires.links
-        return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
-
-    def outward(self, codec: Codec, user: int) -> LiveLink:
-        """Return the link over which messages go to a user, or to the server."""
-        return LiveLink(self, codec, user)
-
-    def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
-        """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
-        due = self.env.now + (self.latency_ns(user) if self.wires.latency_here else 0)
-        if self.wires.links is not None and self.wires.jitter is not None:
-            if user not in self._jitter:
-                self._jitter[user] = self.wires.jitter(user, up)
-            draws = self._jitter[user]
-            due += 0 if draws is None else nanoseconds(next(draws))
-        due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
-        self.env.at(due, then)
-
-    def ready(self) -> None:
-        """A process that has waited has cold caches as it is."""
+    def prepare(self) -> None:
+        """Do nothing: a process that has waited has cold caches as it is."""
 
     def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
         if self.worker is not None and lane == "training":
@@ -181,31 +140,57 @@ class Owner(Session, ABC):
         if job.blocker < 0:  # neither the lane nor a core kept it from beginning, but this machine
             self.late_ns += job.start - job.ready
         super().finish(device, job, step)
+        self.after_step()
+
+
+class Latencies:
+    """What a message waits for at its receiver."""
+
+    def __init__(self, env: RealTime, wires: Wires) -> None:
+        self.env, self.wires = env, wires
+        self._last_ns: dict[int, int] = {}
+        self._jitter: dict[int, Iterator[float] | None] = {}
+
+    def of(self, user: int) -> int:
+        """Return the latency of a user's link now, nanoseconds."""
+        links = self.wires.links
+        return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
+
+    def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
+        """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
+        due = self.env.now + (self.of(user) if self.wires.latency_here else 0)
+        if self.wires.links is not None and self.wires.jitter is not None:
+            if user not in self._jitter:
+                self._jitter[user] = self.wires.jitter(user, up)
+            draws = self._jitter[user]
+            due += 0 if draws is None else nanoseconds(next(draws))
+        due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
+        self.env.at(due, then)
 
 
 class LiveLink:
     """One direction of a user's link at its sender: in place of the engine's `UserLink`."""
 
-    def __init__(self, owner: Owner, codec: Codec, user: int) -> None:
-        self.owner, self.codec, self.user = owner, codec, user
+    def __init__(self, network: LiveNetwork, user: int) -> None:
+        self.network, self.user = network, user
 
     @property
     def settling_ns(self) -> int:
         """Until when what has left may still arrive: the end of a connection is as slow as a message."""
-        return self.owner.latency_ns(self.user)
+        return self.network.latencies.of(self.user)
 
     def send(self, transmission: Transmission) -> None:
-        connection = self.owner.connection_of(self.user)
+        network, t = self.network, transmission
+        connection = network.ends.connection_of(self.user)
         if connection is None:
-            transmission.broke(0)
+            t.broke(0)
             return
-        t = transmission
-        message = self.owner.apart(t, connection) if t.relayed and self.owner.wires.among else t.message
-        frame = self.codec.encode(message, t.round, t.step, t.at)
+        message = network.ends.apart(t, connection) if t.relayed and network.is_direct else t.message
+        frame = network.codec.encode(message, t.round, t.step, t.at)
         connection.put(frame[: len(frame) // 2] if t.half else frame, t.sent)
 
     def cut(self) -> None:
-        connection = self.owner.connection_of(self.user)
+        connection = self.network.ends.connection_of(self.user)
         if connection is not None:
             connection.out.cut()
 
@@ -213,33 +198,42 @@ class LiveLink:
 class LiveNetwork:
     """The links of one side. Only the direction in which it sends has anything that can be cut."""
 
-    def __init__(self, owner: Owner, up: bool) -> None:
-        self.owner, self.up = owner, up
-        self.codec = owner.wires.up if up else owner.wires.down
-        self.outward: dict[int, LiveLink] = {}
-
-    @classmethod
-    def of(cls, owner: Owner, up: bool, env: Any) -> Any:
-        """Return it where a session asks for its network."""
-        return cls(owner, up)
+    def __init__(
+        self,
+        ends: Door | LiveUser,
+        wires: Wires,
+        latencies: Latencies,
+        up: bool,
+        link: type[LiveLink] = LiveLink,
+    ) -> None:
+        self.ends, self.latencies, self.up = ends, latencies, up
+        self.codec = wires.up if up else wires.down
+        self.is_direct = wires.among is not None
+        self._link = link
+        self._links: dict[tuple[int, bool], LiveLink] = {}
 
     def link(self, user: int, up: bool) -> LiveLink:
-        if up != self.up:
-            return _Far(self.owner, self.codec, user)
-        if user not in self.outward:
-            self.outward[user] = self.owner.outward(self.codec, user)
-        return self.outward[user]
+        if (user, up) not in self._links:
+            self._links[user, up] = (self._link if up == self.up else _Far)(self, user)
+        return self._links[user, up]
 
     def pause(self, user: int) -> None:
-        self.owner.online(user, False)
+        self.ends.switched(user, False)
 
     def resume(self, user: int) -> None:
-        self.owner.online(user, True)
+        self.ends.switched(user, True)
 
-    def close(self) -> None: ...
+    def busy(self, user: int) -> bool:
+        """Return True: what is under way is not known at one end."""
+        return True
+
+    def close(self) -> None:
+        """Leave connections open, for reports."""
 
 
 class _Far(LiveLink):
+    """The direction that the other end sends in."""
+
     def cut(self) -> None: ...
 
 
@@ -250,7 +244,9 @@ class Connection(asyncio.Protocol):
     closed: the socket is. heard_s: when something came last.
     """
 
-    def __init__(self, owner: Owner, codec: Codec, most_bytes: int, user: int = -1) -> None:
+    def __init__(
+        self, owner: Door | LiveUser | Neighbours, codec: Codec, most_bytes: int, user: int = -1
+    ) -> None:
         self.owner, self.codec, self.user = owner, codec, user
         self.parser = Parser(most_bytes)
         self.closing = False

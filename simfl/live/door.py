@@ -10,17 +10,16 @@ import asyncio
 import re
 import secrets
 import time
-from abc import abstractmethod
 from collections import Counter, deque
-from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from simfl.engine.setup import RunConfig
-from simfl.engine.transport import Transmission
+from simfl.engine.links import Transmission
+from simfl.engine.server_side import ServerSide
 from simfl.errors import RunFailed, counted
-from simfl.live.connection import Connection, LiveNetwork, Owner
+from simfl.live.connection import Connection, Latencies, LiveRuntime, Wires
 from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.mailbox import Mailbox
 from simfl.live.neighbours import Listens, Others, introductions
 from simfl.live.peer import Peer
 from simfl.live.real_time import wait_until
@@ -43,6 +42,9 @@ from simfl.protocols.machine import SERVER, Message
 from simfl.results import trace as rows
 from simfl.virtual_time import NS
 
+if TYPE_CHECKING:
+    from simfl.live.remote_users import RemoteUsers
+
 START_NS = NS // 10
 """So long before it the users are sent the time at which the run begins."""
 LINGER_S = 0.3
@@ -58,16 +60,23 @@ REASONS = 1000
 WATCH_S = 1.0
 
 
-class Door(Owner):
-    """A session whose users are at the other ends of connections.
+class Door:
+    """The server's ends of all connections.
 
     peers: connections by user. absent: those of users who are offline, over which they only report; None
     where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
     reason. origin: when the run began. heard_bytes, hellos, addresses: of each user. broke_s: when the
     connection ended of a user that has no other yet. rounding: seeds that users told, by user and part.
+    users, side: set before the run.
     """
 
-    def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
+    users: RemoteUsers
+    side: ServerSide
+
+    def __init__(self, runtime: LiveRuntime, wires: Wires) -> None:
+        self.runtime, self.wires = runtime, wires
+        self.env, self.config = runtime.env, runtime.config
+        self.latencies = Latencies(self.env, wires)
         self.peers: dict[int, Peer] = {}
         self.absent: dict[int, Peer | None] = {}
         self.strangers: set[Peer] = set()
@@ -82,39 +91,8 @@ class Door(Owner):
         self.origin = 0
         self.over = False
         self.changed = asyncio.Event()
-        super().__init__(
-            wires, replace(world, network=partial(LiveNetwork.of, self, False), days=None), *parts
-        )
         self.from_users = Link(self.env, wires.server_rate(up=False))
         self.to_users = Link(self.env, wires.server_rate(up=True))
-
-    @abstractmethod
-    def heard(self, user: int, envelope: Envelope) -> None:
-        """A user's message came whole. Malformed if it is not one for now."""
-
-    @abstractmethod
-    def free(self, user: int, index: int) -> None:
-        """A user works no more on what it was asked for in a round."""
-
-    def parts_of(self, user: int) -> int:
-        """Return the number behind that of a user's last part."""
-        return self.world.rounds
-
-    def acknowledged(self, user: int, count: int) -> None:
-        """A user is there, and has taken so many messages."""
-        raise Malformed("no count of messages is due")
-
-    @abstractmethod
-    def gone(self, user: int) -> None:
-        """The connection of a user is no more, before the run was over."""
-
-    @abstractmethod
-    def back(self, user: int) -> None:
-        """A user that was offline has connected again."""
-
-    @abstractmethod
-    def refusal_round(self) -> int:
-        """Return the round in which a refused frame is noted; -1 before the first."""
 
     def connection(self) -> Peer:
         """Return the server's end of a new connection: a stranger's, as yet."""
@@ -135,33 +113,31 @@ class Door(Owner):
         await self._joined()
         origin = self.origin = time.monotonic_ns() + START_NS
         secret = secrets.token_bytes(32)
-        for user, peer in self._lines().items():
+        for user, peer in self.lines().items():
             if self.wires.among is not None:
                 peer.say(Others(introductions(secret, self.addresses, user)))
             peer.say(Start(origin))
-        if self.world.horizon_ns is not None:
-            self.env.at(self.world.horizon_ns, self._horizon)
+        if self.config.horizon_ns is not None:
+            self.env.at(self.config.horizon_ns, self._horizon)
         self.env.start(origin)
-        await wait_until(self.changed, self.env.failed, lambda: self.done)
-        longest = max(map(self.latency_ns, range(self.world.users)))
+        await wait_until(self.changed, self.env.failed, lambda: self.side.done)
+        longest = max(map(self.latencies.of, range(self.config.users)))
         await asyncio.sleep(LINGER_S + longest / NS)
         await self._connecting()
         self.env.hear(self._end)
         if not await wait_until(
-            self.changed, self.env.failed, lambda: self.reports.done.keys() >= self._lines().keys(), REPORT_S
+            self.changed, self.env.failed, lambda: self.reports.done.keys() >= self.lines().keys(), REPORT_S
         ):
-            for user, peer in self._lines().items():
+            for user, peer in self.lines().items():
                 if user not in self.reports.done:
                     self.malformed(peer, Malformed(f"no report within {REPORT_S:g} s"))
 
     async def _joined(self) -> None:
         """Wait for all users. Those who are missing in the end are offline, if the run may begin without."""
-        users, within_s = range(self.world.users), self.wires.join_s
-        if await wait_until(
-            self.changed, self.env.failed, lambda: len(self._lines()) == len(users), within_s
-        ):
+        users, within_s = range(self.config.users), self.wires.join_s
+        if await wait_until(self.changed, self.env.failed, lambda: len(self.lines()) == len(users), within_s):
             return
-        missing = [user for user in users if user not in self._lines()]
+        missing = [user for user in users if user not in self.lines()]
         if not (self.wires.begins_without and self.peers):
             listed = ", ".join(map(str, missing[:10])) + ", ..." * (len(missing) > 10)
             raise RunFailed(f"{counted(len(missing), 'user')} did not join within {within_s:g} s: {listed}")
@@ -178,18 +154,18 @@ class Door(Owner):
     def _line(self, user: int) -> Peer | None:
         return self.peers.get(user) or self.absent.get(user)
 
-    def _lines(self) -> dict[int, Peer]:
+    def lines(self) -> dict[int, Peer]:
         """Return the connections of all users, of those too who are offline."""
-        return {user: line for user in range(self.world.users) if (line := self._line(user)) is not None}
+        return {user: line for user in range(self.config.users) if (line := self._line(user)) is not None}
 
     def _horizon(self) -> None:
-        if not self.done:
-            self.stall(f"the horizon of {self.env.now / NS:g} s is reached")
+        if not self.side.done:
+            self.side.stall(f"the horizon of {self.env.now / NS:g} s is reached")
 
     def _end(self) -> None:
         self.over = True
-        self.close()
-        for peer in self._lines().values():
+        self.side.device.close()
+        for peer in self.lines().values():
             peer.unshape()
             peer.say(Bye())
 
@@ -200,6 +176,12 @@ class Door(Owner):
 
     def connection_of(self, user: int) -> Connection | None:
         return self.peers.get(user)
+
+    def switched(self, user: int, now: bool) -> None:
+        """Keep or send what waits in the mailbox of a user that is offline, or back."""
+        box = self.side.network.link(user, up=False)
+        if isinstance(box, Mailbox):
+            box.online(now)
 
     def taken(self, connection: Connection, envelope: Envelope) -> None:
         assert isinstance(connection, Peer)
@@ -225,13 +207,13 @@ class Door(Owner):
             case _ if connection is not self._line(user):
                 raise Malformed(f"{message.kind} of a user that has not joined")
             case Free():
-                self.free(user, envelope.round)
+                self.users.free(user, envelope.round)
             case Taken(count):
-                self.acknowledged(user, count)
+                self.users.acknowledged(user, count)
             case Rounding(seed):
                 if not self.over or not re.fullmatch("[0-9a-f]{64}", seed):
                     raise Malformed("a seed that is not asked for")
-                if envelope.round < self.parts_of(user):
+                if envelope.round < self.users.parts_of(user):
                     self.rounding[user, envelope.round] = bytes.fromhex(seed)
             case Rows() | Done() if not self.over:
                 raise Malformed("a report that is not asked for")
@@ -248,7 +230,7 @@ class Door(Owner):
             case Control():
                 raise Malformed(f"{message.kind} is not due")
             case _:
-                self.heard(user, envelope)
+                self.users.heard(user, envelope)
 
     def _enter(self, connection: Peer, hello: Any) -> None:
         if not isinstance(hello, Hello):
@@ -294,7 +276,7 @@ class Door(Owner):
             self.peers[user] = connection
             if user in self.absent:
                 del self.absent[user]
-                self.back(user)
+                self.users.back(user)
         if self.over:
             connection.say(Bye())
         self.changed.set()
@@ -312,7 +294,7 @@ class Door(Owner):
         """Cut off, as long as the run goes on, who sends half a frame or does not read."""
         while True:
             await asyncio.sleep(WATCH_S)
-            for connection in (*self.strangers, *self._lines().values()):
+            for connection in (*self.strangers, *self.lines().values()):
                 if why := connection.flaw():
                     self.env.hear(partial(self.malformed, connection, Malformed(why)))
 
@@ -323,9 +305,9 @@ class Door(Owner):
 
     def malformed(self, connection: Connection, fault: Malformed) -> None:
         self.count(str(fault))
-        index = self.refusal_round()
+        index = self.users.refusal_round()
         if connection.user >= 0 and index >= 0:
-            self.trace.add(
+            self.runtime.trace.add(
                 rows.Refused(index, SERVER, connection.user, "frame", "", str(fault), -1, self.env.now)
             )
         connection.abort()
@@ -340,13 +322,13 @@ class Door(Owner):
     def broken(self, connection: Connection) -> None:
         self.strangers.discard(connection)
         user = connection.user
-        if self._lines().get(user) is connection:
+        if self.lines().get(user) is connection:
             self.broke_s[user] = time.monotonic()
         if self.peers.get(user) is connection:
             del self.peers[user]
             self.changed.set()
             if not self.over:
-                self.gone(user)
+                self.users.gone(user)
         elif self.absent.get(user) is connection:
             self.absent[user] = None
             self.changed.set()

@@ -145,3 +145,13 @@ class Entrance:
             elif not peer.closing:
                 self.door.malformed(peer, Malformed(why))
             raise
+
+
+async def run(door: Door, listening: socket.socket, context: ssl.SSLContext | None) -> None:
+    """Accept connections to a server until its run is over."""
+    accepting = asyncio.get_running_loop().create_task(Entrance(door, listening, context).accept())
+    try:
+        await door.run()
+    finally:
+        accepting.cancel()
+        await asyncio.wait({accepting})

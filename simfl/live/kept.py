@@ -20,8 +20,8 @@ from simfl.folder import unfinished
 from simfl.folder.result import Result
 from simfl.folder.saving import Saver
 from simfl.folder.unfinished import Unfinished
-from simfl.live.parts import Parts
 from simfl.live.round_saver import RoundSaver
+from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Played
 
 NAME = "live.json"
@@ -62,7 +62,7 @@ class Kept:
         saver, names = self.saver, list(self.study.scenario.protocols)
         return [name for name in names if saver is None or not saver.is_done(name)]
 
-    def follow(self, name: str, server: Parts) -> None:
+    def follow(self, name: str, server: LiveServer) -> None:
         """Save the rounds of a protocol as they finish. A write that fails ends the run."""
         if self.saver is None:
             return
@@ -76,7 +76,8 @@ class Kept:
             loop.call_soon_threadsafe(fail, error)
 
         rounds = self.rounds = RoundSaver(self.saver.own, self.study.scenario, name, on_error)
-        server.on_round = lambda closed: rounds.add(closed, server.trace, server.host.weights.content)
+        trace, host = server.runtime.trace, server.side.host
+        server.on_round = lambda closed: rounds.add(closed, trace, host.weights.content)
 
     def add(self, name: str, played: Played) -> Figures:
         """Take in what a protocol came to, and keep it."""

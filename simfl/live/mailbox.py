@@ -6,16 +6,16 @@ back; the rest of them are kept.
 
 from collections import deque
 
-from simfl.engine.transport import Transmission
-from simfl.live.connection import LiveLink, Owner
-from simfl.live.wire import Codec, Malformed
+from simfl.engine.links import Transmission
+from simfl.live.connection import LiveLink, LiveNetwork
+from simfl.live.wire import Malformed
 
 
 class Mailbox(LiveLink):
     """The server's end of a user's downlink. taken: messages that the user has; kept: those that follow."""
 
-    def __init__(self, owner: Owner, codec: Codec, user: int) -> None:
-        super().__init__(owner, codec, user)
+    def __init__(self, network: LiveNetwork, user: int) -> None:
+        super().__init__(network, user)
         self.taken = 0
         self.kept: deque[Transmission] = deque()
         self.paused = False

@@ -25,7 +25,7 @@ import numpy as np
 
 from simfl.crypto.row_routing import LONG_BYTES
 from simfl.dataplane.handles import U8, Handle
-from simfl.engine.transport import Transmission
+from simfl.engine.links import Transmission
 from simfl.live.connection import Connection
 from simfl.live.peer import HELLO_S, STRANGERS
 from simfl.live.wire import REFERENCE, STRANGER_BYTES, Codec, Control, Envelope, Malformed, messages
@@ -116,7 +116,8 @@ class Neighbours:
     """One user's connections to others. rows: that have come, and wait. awaited: messages that wait."""
 
     def __init__(self, owner: LiveUser, codec: Codec) -> None:
-        self.owner, self.codec, self.env = owner, codec, owner.env
+        self.owner, self.codec = owner, codec
+        self.env, self.wires = owner.env, owner.wires
         self.known: dict[int, tuple[str, int, str]] = {}
         self.lines: dict[int, _Line] = {}
         self.heard: set[Connection] = set()
@@ -186,7 +187,7 @@ class Neighbours:
                 known = self.known.get(user)
                 if known is None or not hmac.compare_digest(known[2].encode(), token.encode()):
                     raise Malformed("not a user of this run")
-                connection.user, connection.parser.most = user, self.owner.wires.most_bytes
+                connection.user, connection.parser.most = user, self.wires.most_bytes
             case Row(number, place, content) if connection.user >= 0 and content.rows == 1:
                 rows = self.rows.setdefault(connection.user, {})
                 rows[connection.user, number, place] = content.content[0]

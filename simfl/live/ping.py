@@ -109,4 +109,4 @@ def loopback(study: Experiment) -> Measured:
 
 
 async def _answering(sides: Sides, at: Listening) -> None:
-    await Entrance(sides.server(), at.socket, at.context).accept()
+    await Entrance(sides.server().door, at.socket, at.context).accept()

@@ -20,11 +20,11 @@ from simfl.errors import BadInput
 from simfl.experiment.build import Experiment
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
-from simfl.live.entrance import Entrance
+from simfl.live import entrance
 from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Delay, LinkKind, Place, opened
-from simfl.live.parts import Parts
 from simfl.live.real_time import run
+from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Played, Sides
 from simfl.live.worker import cores
 
@@ -91,18 +91,13 @@ def _one(study: Experiment, name: str, place: Place, dealt: Sequence[range], run
         place.enter(mine[0])
         await sides.be_users(mine, (place.address, port), worker)
 
-    async def serve(tell_port: Callable[[int], None]) -> Parts:
+    async def serve(tell_port: Callable[[int], None]) -> LiveServer:
         server = sides.server()
         runs.follow(name, server)
         with socket.create_server((place.address, 0), backlog=1024) as listening:
             listening.setblocking(False)
-            accepting = asyncio.get_running_loop().create_task(Entrance(server, listening, None).accept())
             tell_port(listening.getsockname()[1])
-            try:
-                await server.run()
-            finally:
-                accepting.cancel()
-                await asyncio.wait({accepting})
+            await entrance.run(server.door, listening, None)
         return server
 
     began = time.monotonic()

@@ -4,7 +4,6 @@ Users' secrets are their own (`entropy: os`): with the scenario's seed everybody
 data are the scenario's, and so are no secrets here.
 """
 
-import asyncio
 import hashlib
 import json
 import socket
@@ -19,12 +18,12 @@ from simfl.experiment.build import Experiment
 from simfl.folder.identity import code_version, identified
 from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
-from simfl.live.entrance import Entrance
+from simfl.live import entrance
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kept import Kept, kept
 from simfl.live.kernel_links import Place
-from simfl.live.parts import Parts
 from simfl.live.real_time import run
+from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Sides
 from simfl.live.tls import Address, refuse_open
 from simfl.scenario.load import resolved_yaml
@@ -119,14 +118,8 @@ def serve(
     return runs.result, runs.figures
 
 
-async def _played(sides: Sides, at: Listening, runs: Kept) -> Parts:
+async def _played(sides: Sides, at: Listening, runs: Kept) -> LiveServer:
     server = sides.server()
     runs.follow(sides.name, server)
-    entrance = Entrance(server, at.socket, at.context)
-    accepting = asyncio.get_running_loop().create_task(entrance.accept())
-    try:
-        await server.run()
-    finally:
-        accepting.cancel()
-        await asyncio.wait({accepting})
+    await entrance.run(server.door, at.socket, at.context)
     return server

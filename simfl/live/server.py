@@ -1,76 +1,103 @@
-"""The server of a live run of rounds: the engine's session, whose users are at the other ends of sockets.
+"""The server of a live run: the engine's server side, whose users are at the other ends of sockets.
 
-It selects, opens rounds, runs the machine and closes rounds as in virtual time; it is the same code.
+It selects, opens rounds, runs the machine and closes rounds as in virtual time; it is the same code. The
+aggregates are checked after the run, as the server has no plain updates: the users are trained again, from
+the models that they were sent.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from simfl.engine.rounds import RoundSession
-from simfl.engine.setup import ClosedRound, RunConfig
-from simfl.engine.user_round import UserRound
-from simfl.live.parts import Parts
-from simfl.live.wire import Envelope, Malformed
+from simfl.engine.buffered import Buffer
+from simfl.engine.devices import Runtime
+from simfl.engine.rounds import Rounds
+from simfl.engine.setup import Aggregate, ClosedRound, ProtocolSetup, RunConfig
+from simfl.engine.training import seed_of
+from simfl.engine.user_side import UserRound, how_submitted
+from simfl.live.connection import LiveRuntime, Wires
+from simfl.live.door import Door
+from simfl.live.real_time import RealTime
+from simfl.live.remote_users import BufferUsers, RoundUsers, number_of
+from simfl.protocols.machine import SERVER, name_of
 from simfl.results import trace as rows
+from simfl.results.trace_codes import StepsDone
 
 
-class LiveServer(Parts, RoundSession):
-    """The server's session of a live run in rounds. known: the parts of which messages may still come."""
+class RevealedRounding:
+    """A user's entropy, of which it revealed how it rounded, and nothing else."""
 
-    begun = -1  # who is malformed before the run begins is counted too
+    def __init__(self, rounding: bytes) -> None:
+        self.rounding = rounding
 
-    def __init__(self, wires: Any, world: RunConfig, *parts: Any) -> None:
-        self.known: dict[tuple[int, int], UserRound] = {}
-        super().__init__(wires, world, *parts)
+    def peek(self, name: str) -> bytes:
+        return self.rounding
 
-    def key(self, task: UserRound) -> tuple[int, int]:
-        return task.user, task.round
 
-    def _available(self) -> list[int]:
-        return [user for user in super()._available() if user in self.peers]
+class LiveServer:
+    """The server's part of a live run."""
 
-    def shortage(self) -> str:
-        busy = sum(self.working(task) for task in self.tasks.values())
-        if not busy:
-            return super().shortage()
-        aborts = (row for row in reversed(self.trace) if isinstance(row, rows.Aborted))
-        causes = (f" (round {a.round}: {a.reason})" for a in aborts if not a.reason.startswith("selection:"))
-        last = next(causes, "")
-        return f"{super().shortage()}; {busy} still work for an earlier round{last}"
+    on_round: Callable[[ClosedRound], None] = staticmethod(lambda closed: None)
+    """Called with each round as it finishes."""
 
-    def _begin(self, chosen: list[int]) -> None:
-        index = self.round
-        super()._begin(chosen)
-        late = {key: task for key, task in self.known.items() if key[1] >= index - 1 or self.working(task)}
-        self.known = late | self.tasks
-        for user in chosen:
-            self.ask(self.tasks[user, index])
+    def __init__(self, wires: Wires, config: RunConfig, setup: ProtocolSetup, *given: Any) -> None:
+        *steps, rule = given
+        self.env = RealTime()
+        here = replace(config, days=None, audits=False)
+        self.runtime = LiveRuntime(self.env, here, setup, *steps)
+        self.door = Door(self.runtime, wires)
+        users = (BufferUsers if setup.kind.asynchronous else RoundUsers)(self.door)
+        kind = Buffer if setup.kind.asynchronous else Rounds
+        self.side: Rounds | Buffer = kind(self.runtime, users.network, users, rule)
+        users.side = self.side
+        self.users: RoundUsers | BufferUsers = users
+        self.door.users, self.door.side = users, self.side
+        self.side.on_round = self._closed
 
-    def end_round(self, step: int, closed: ClosedRound) -> None:
-        super().end_round(step, closed)
-        for task in self.tasks.values():
-            if task.round < self.round:
-                self.recall(task)
+    def _closed(self, closed: ClosedRound) -> None:
+        if self.side.done and isinstance(self.side, Buffer):  # what comes later is of no round
+            self.side.device.power(False)
+        self.on_round(closed)
+        self.door.changed.set()
 
-    def on_lost(self, task: UserRound) -> None:
-        """The server itself loses a user that uploaded in vain, by ending its connection."""
-        self.dismiss(task.user)
+    def audited(self, trace: rows.Trace) -> Iterator[ClosedRound]:
+        """Yield the closed rounds with their audits and evaluations, all of it done now.
 
-    def part_of(self, user: int, envelope: Envelope) -> UserRound:
-        task = self.known.get((user, envelope.round))
-        if task is None:
-            raise Malformed(f"{envelope.message.kind}: of round {envelope.round}, which it is not in")
-        return task
+        trace: of all parties, which says how much users trained.
+        """
+        ops, setup = self.runtime.ops, self.runtime.setup
+        trainings = (row for row in trace if isinstance(row, rows.Step) and row.call == rows.TRAIN)
+        what = {(row.party, row.round, row.about): row.what for row in trainings}
+        for closed in self.side.outcomes:
+            if closed.unaudited is None:
+                yield closed
+            elif not self._rounding_is_known(closed.unaudited):
+                yield self.side.evaluated(closed)
+            else:
+                ops.begin((setup.name, closed.round, SERVER, "audit", ""), "recovery")
+                for task, _ in closed.unaudited.involved:
+                    _retrain(self.runtime, task, what.get((task.user, task.round, name_of(task.id)), ""))
+                ops.end()
+                yield self.side.audited(closed)
 
-    def refusal_round(self) -> int:
-        return min(self.round, self.world.rounds - 1) if self.begun >= 0 else -1
+    def _rounding_is_known(self, aggregate: Aggregate) -> bool:
+        """Return True if the sum can be checked: its members' seeds are the scenario's, or were revealed."""
+        if not self.door.wires.admission.own_entropy or not self.runtime.setup.kind.offline:
+            return True
+        for task, _ in aggregate.involved:
+            revealed = self.door.rounding.get((task.user, number_of(task)))
+            if revealed is None:
+                return False
+            task.entropy = RevealedRounding(revealed)
+        return True
 
-    def gone(self, user: int) -> None:
-        for task in self.known.values():
-            current = task.round == self.round and not self.done
-            if task.user == user and not task.lost and (current or self.working(task)):
-                self.broke_off(task)
 
-    def back(self, user: int) -> None:
-        self.disconnections.tell(user)  # a new connection tells that the old one broke
+def _retrain(runtime: Runtime, task: UserRound, what: str) -> None:
+    """Train once more for an audit: as many minibatches as `what` of the training's row says."""
+    done = StepsDone.read(what)
+    task.steps = runtime.trainer.steps(task.user) if done is None else done.steps
+    seed = seed_of(runtime, task)
+    task.train(runtime.ops, runtime.trainer, seed, None if done is None else done.steps)
+    task.weigh(*how_submitted(runtime, task))

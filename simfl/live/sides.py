@@ -10,18 +10,15 @@ from functools import partial
 from typing import Any
 
 from simfl.dataplane.eager import EagerOps
-from simfl.engine.session import Session
 from simfl.engine.warm_up import rehearse, train
 from simfl.errors import ScenarioError, cut
 from simfl.experiment.build import Experiment, build, make_clocks
-from simfl.live.buffer_server import LiveBufferServer
 from simfl.live.buffer_user import LiveBufferUser
 from simfl.live.connection import Wires
 from simfl.live.hello import DOWN, UP, Admission
 from simfl.live.kernel_links import Place
 from simfl.live.merge import merged
 from simfl.live.neighbours import WORDS, Listens, Others
-from simfl.live.parts import Parts
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
@@ -123,13 +120,13 @@ class Sides:
         self._repeat = rehearse(self.kind, self.params, s.cohort, s.learning.server)
         train(self.trainer, self.trainer.shapes())
 
-    def _session(self, make: Callable[..., Session]) -> Any:
+    def _side(self, make: Callable[..., Any]) -> Any:
         clock, ops = make_clocks(self.study)(self.name), EagerOps(self.params.q)
-        return self.study.session(self.name, clock, ops, make=partial(make, self.wires))
+        return self.study.made(partial(make, self.wires), self.name, clock, ops)
 
-    def server(self) -> Parts:
-        made: Parts = self._session(LiveBufferServer if self.kind.asynchronous else LiveServer)
-        return made
+    def server(self) -> LiveServer:
+        server: LiveServer = self._side(LiveServer)
+        return server
 
     async def worker(self, users: Sequence[int]) -> Executor:
         """Make this process of some users warm, which was forked from a warm one; return the thread in which
@@ -139,7 +136,7 @@ class Sides:
 
     def user(self, user: int, address: tuple[str, int], worker: Executor | None = None) -> LiveUser:
         one = LiveBufferUser if self.kind.asynchronous else LiveUser
-        made: LiveUser = self._session(partial(one, user, address, worker))
+        made: LiveUser = self._side(partial(one, user, address, worker))
         return made
 
     async def be_users(
@@ -151,29 +148,30 @@ class Sides:
         await asyncio.gather(*(user.run() for user in made))
         return all(user.ended for user in made)
 
-    def outcome(self, server: Parts, wall_s: float) -> Played:
+    def outcome(self, server: LiveServer, wall_s: float) -> Played:
         """Return the trace that all parties noted together, the checked aggregates, and the facts."""
-        parts: dict[int, list[Row]] = {SERVER: list(server.trace)}
-        done, until_ns = server.reports.done, time.monotonic_ns() - server.origin
+        door, runtime = server.door, server.runtime
+        parts: dict[int, list[Row]] = {SERVER: list(runtime.trace)}
+        done, until_ns = door.reports.done, time.monotonic_ns() - door.origin
         for user in done:
             try:
-                reported = rows_of("".join(server.reports.lines.get(user, ())), self.users)
+                reported = rows_of("".join(door.reports.lines.get(user, ())), self.users)
             except (TraceError, RecursionError) as fault:
-                server.count(f"user {user}: {cut(str(fault))}")
+                door.count(f"user {user}: {cut(str(fault))}")
                 continue
             most = self.scenario.rounds, until_ns, self.wires.most_bytes
             parts[user] = [row for row in reported if is_possible(row, user, *most)]
             if len(parts[user]) < len(reported):
-                server.count(f"user {user}: rows that cannot be its own, or not in this run")
+                door.count(f"user {user}: rows that cannot be its own, or not in this run")
         # Where a clock has moved by more than its pings may err, half of it is the least error on average.
         moved = {user: one.ahead_ns // 2 for user, one in done.items() if abs(one.ahead_ns) > one.off_ns}
-        trace = merged(parts, server.broken_off, moved)
-        trace.timed_by = server.clock.timed_by
-        measured = [asyncio.run(measurement(server.ops, closed, None)) for closed in server.audited(trace)]
-        late_ns = server.late_ns + sum(one.late_ns for one in done.values())
-        steps_ns = server.steps_ns + sum(one.steps_ns for one in done.values())
+        trace = merged(parts, server.users.broken_off, moved)
+        trace.timed_by = runtime.trace.timed_by
+        measured = [asyncio.run(measurement(runtime.ops, closed, None)) for closed in server.audited(trace)]
+        late_ns = runtime.late_ns + sum(one.late_ns for one in done.values())
+        steps_ns = runtime.steps_ns + sum(one.steps_ns for one in done.values())
         silent = tuple(sorted(set(range(self.users)) - done.keys()))
-        held_s = max([server.held_ns, *(one.held_ns for one in done.values())]) / NS
+        held_s = max([runtime.held_ns, *(one.held_ns for one in done.values())]) / NS
         overrun = late_ns / max(1, steps_ns)
         clocks = {
             user: (one.offset_ns / NS, one.ahead_ns / NS, one.off_ns / NS)
@@ -184,9 +182,10 @@ class Sides:
             user: (one.steps_ns / NS, one.late_ns / NS, one.held_ns / NS)
             for user, one in sorted(done.items())
         }
-        unchecked = sum(measured[index].aggregate_exact is None for index in server.results)
-        refused = dict(server.refused)
-        server_only = server.late_ns / max(1, server.steps_ns), server.held_ns / NS
+        aggregates = (closed.round for closed in server.side.outcomes if closed.unaudited is not None)
+        unchecked = sum(measured[index].aggregate_exact is None for index in aggregates)
+        refused = dict(door.refused)
+        server_only = runtime.late_ns / max(1, runtime.steps_ns), runtime.held_ns / NS
         figures = Figures(wall_s, overrun, held_s, refused, silent, clocks, unchecked, *server_only, claims)
         return trace, measured, figures
 

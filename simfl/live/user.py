@@ -1,36 +1,33 @@
-"""A user of a live run: the engine's session around one user, whose server is at the other end of a socket.
+"""A user of a live run: the engine's users' side with one user, whose server is at the other end of a socket.
 
-As in virtual time, `UserRound` says when it trains, is lost or is in flight, and its own `Presence` when it
-is offline. A user that is lost closes its connection, and opens another one for the rounds to come. While it
-is offline that one is for its report alone.
+As in virtual time, `UserSide` decides when it trains, is lost, is in flight or is offline. A user that is
+lost closes its connection, and opens another one for the rounds to come. While it is offline that one is for
+its report alone.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Executor
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from simfl.dataplane.eager import EagerOps
-from simfl.engine.devices import Device, Job
-from simfl.engine.life import Waits
-from simfl.engine.presence import WHY
-from simfl.engine.session import Session
-from simfl.engine.setup import ModelDownload, RunConfig
-from simfl.engine.transport import ToUser, Transmission
-from simfl.engine.user_round import State, UserRound
+from simfl.dataplane.handles import F32, Handle
+from simfl.engine.links import Transmission
+from simfl.engine.setup import ModelDownload, ProtocolSetup, RunConfig
+from simfl.engine.user_side import UserRound, UserSide
+from simfl.engine.user_state import State
 from simfl.errors import BadInput, cut
 from simfl.live.clocks import Offset
-from simfl.live.connection import Connection, LiveNetwork, Owner
+from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, Wires
 from simfl.live.guest import AGAIN_S, PASSING, SELDOM_S
 from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.neighbours import Listens, Neighbours, Others
-from simfl.live.real_time import either
+from simfl.live.real_time import RealTime, either
 from simfl.live.shaping import Link
 from simfl.live.wire import (
     Away,
@@ -45,7 +42,7 @@ from simfl.live.wire import (
     Start,
 )
 from simfl.population.dropout import PlannedLoss
-from simfl.protocols.machine import SERVER, Message, Result, Subject, name_of
+from simfl.protocols.machine import SERVER, Message, UpdateId, name_of
 from simfl.results.trace import row_lines
 from simfl.virtual_time import NS
 
@@ -63,26 +60,44 @@ MOST_WAITING = 100
 MOST_OF_USER = 4
 
 
-class LiveUser(Owner, Session):
-    """dialled: its latest connection; connected: the same while it takes part. tasks: its parts, by round or
-    by cycle. over: those of which the server has said so; asked: those of which it has still to hear that
-    nothing is under way. finished: set when the run is over for it, or the server is gone; ended: which of
-    them. offset: of the server's clock, at the hello and at the end; None where both have one clock."""
+class LiveUser:
+    """One user. Its server, as the users' side reaches it, is the connection that this class keeps.
+
+    Attributes:
+        dialled: Its latest connection.
+        connected: The same, while it takes part.
+        tasks: Its latest parts, by round or by cycle.
+        asked: Parts of which the server has still to learn that nothing is under way.
+        finished: Set when the run is over for it, or the server is gone.
+        ended: It was the run that is over.
+        offset: Of the server's clock, at the hello and at the end; None where both have one clock.
+    """
 
     def __init__(
         self,
         user: int,
         address: tuple[str, int],
         worker: Executor | None,
-        wires: Any,
-        world: RunConfig,
-        *parts: Any,
+        wires: Wires,
+        config: RunConfig,
+        setup: ProtocolSetup,
+        *given: Any,
     ) -> None:
-        self.user, self.address, self.worker = user, address, worker
+        *steps, _rule = given
+        self.user, self.address, self.wires, self.config = user, address, wires, config
+        self.env = RealTime()
+        self.runtime = runtime = LiveRuntime(self.env, config, setup, *steps)
+        runtime.worker, runtime.after_step = worker, self._tell_free
+        runtime.training_ops = EagerOps(setup.params.q)
+        runtime.training_ops.timed, runtime.training_ops.now_ns = runtime.ops.timed, runtime.ops.now_ns
+        self.latencies = Latencies(self.env, wires)
+        self.users = UserSide(runtime, LiveNetwork(self, wires, self.latencies, up=True), done_at=State.SENT)
+        self.users.server = self
+        self.presence = self.users.presence
+        self.env.soon(partial(self.presence.follow, user))
         self.dialled: Connection | None = None
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
-        self.over: set[int] = set()
         self.asked: set[int] = set()
         self.finished = asyncio.Event()
         self.in_air = 0
@@ -94,10 +109,6 @@ class LiveUser(Owner, Session):
         self._dialling: asyncio.Task[None] | None = None
         self._tries, self._trying_s = 0, 0.0  # dials since the last welcome, and the time of the first
         self.neighbours: Neighbours | None = None
-        super().__init__(wires, replace(world, network=partial(LiveNetwork.of, self, True)), *parts)
-        self.training_ops = EagerOps(self.machines.params.q)
-        self.training_ops.timed, self.training_ops.now_ns = self.ops.timed, self.ops.now_ns
-        self.disconnections: Any = self  # a connection that breaks needs no report: it is closed
 
     # -- the connection
     async def run(self) -> None:
@@ -168,7 +179,17 @@ class LiveUser(Owner, Session):
         rate = self.wires.rate(self.user, up=True)
         connection.shape(Link(self.env, rate), rate)
 
-    def report(self, *_: Any) -> None:
+    # -- what the users' side says to the server
+    def lost(self, task: UserRound, phase: str, row: int) -> None:
+        self._dial_again()
+
+    def offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
+        """Its links have noticed."""
+
+    def online(self, user: int, row: int) -> None:
+        """Its links have noticed."""
+
+    def _dial_again(self) -> None:
         """Close a lost user's connection behind what has left, and open another one."""
         connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
@@ -178,9 +199,13 @@ class LiveUser(Owner, Session):
         if self._dialling is None or self._dialling.done():  # who dials looks then, if the user is online
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
-    def online(self, user: int, now: bool) -> None:
+    def switched(self, user: int, now: bool) -> None:
+        """Connect again as its device leaves or is back."""
         if now or self.connected is not None:
-            self.report()
+            self._dial_again()
+
+    def stays(self) -> None:
+        """Do nothing: it is the server that counts how often a run gets nowhere."""
 
     def connection_of(self, user: int) -> Connection | None:
         return self.connected
@@ -190,8 +215,8 @@ class LiveUser(Owner, Session):
         ended = self.finished.is_set() or self.env.failed.done()
         if connection is self.dialled and not ended:
             for task in self.tasks.values():
-                self.release(task)
-            self.report()
+                self.users.release(task)
+            self._dial_again()
 
     def malformed(self, connection: Connection, fault: Malformed) -> None:
         connection.abort()
@@ -217,18 +242,14 @@ class LiveUser(Owner, Session):
             case Others(told) if self.neighbours is not None:
                 self.neighbours.introduced(told)
             case Start(origin):
-                self._begin(origin)
+                self._start(origin)
             case Part(point, when, delay_ns, cycle):
-                number = index if cycle is None else cycle
-                made = self.part(index, cycle, PlannedLoss(point, when, delay_ns) if point and when else None)
-                if self.wires.admission.reveals:
-                    self.roundings[number] = made.entropy, f"quantise{name_of(made.id)}"
-                self.tasks = {k: task for k, task in self.tasks.items() if k > number - KEPT} | {number: made}
-                self.over = {k for k in self.over if k in self.tasks}
+                self._begin(index, cycle, PlannedLoss(point, when, delay_ns) if point and when else None)
             case Over():
-                self.over.add(index)
-                if self.neighbours is not None and (task := self.tasks.get(index)) is not None:
-                    task.coming -= self.neighbours.forget(index)
+                if (task := self.tasks.get(index)) is not None:
+                    self.users.over(self.user, task)
+                    if self.neighbours is not None:
+                        task.coming -= self.neighbours.forget(index)
                 self.asked.add(index)
                 self._tell_free()
             case Bye() if self.offset is None or not self.origin:
@@ -240,7 +261,7 @@ class LiveUser(Owner, Session):
             case _:
                 self.take(envelope)
 
-    def _begin(self, origin: int) -> None:
+    def _start(self, origin: int) -> None:
         """Start the clock, if the server's word of when the run began is near."""
         now = time.monotonic_ns()
         begun = origin - (0 if self.offset is None else self.offset.ns)
@@ -250,26 +271,35 @@ class LiveUser(Owner, Session):
         self.origin = origin
         self.env.start(begun)
 
-    def part(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> UserRound:
-        """Return what is to be done for a round, or for a cycle."""
-        nobody: Any = None  # the server's machine is elsewhere
-        params = self.machines.in_round(index)
-        return self.machines.user_round(self.user, params, self.ops, nobody, self.host.weights, plan)
+    def _begin(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> None:
+        """Begin the user's part in a round, or in a cycle; of older ones no messages are taken."""
+        server: Any = None  # its machine is elsewhere
+        number, update = (index, None) if cycle is None else (cycle, UpdateId(self.user, cycle))
+        model = Handle(1, self.runtime.trainer.d, F32)  # before it has come
+        task = UserRound.of(self.runtime.setup, self.user, index, server, model, plan, update)
+        self.users.begin(task)
+        if self.wires.admission.reveals:
+            self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
+        self.tasks = {k: kept for k, kept in self.tasks.items() if k > number - KEPT} | {number: task}
+        for old in tuple(self.users.tasks[self.user]):
+            is_over = old.state >= State.SENT or not self.users.in_flight(old)
+            if is_over and old not in self.tasks.values():
+                self.users.forget(old)
 
     def take(self, envelope: Envelope) -> None:
         """Take a message of the protocol."""
         task = self.tasks.get(envelope.round)
         if task is not None and not task.lost:
             task.coming += 1
-            self.later(self.user, False, partial(self._arrived, task, envelope))
+            self._later(partial(self._arrived, task, envelope))
 
-    def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
-        """Let a message arrive. Malformed if too many wait already: a server that floods is left."""
-        most = MOST_WAITING + MOST_OF_USER * self.world.users
-        if self.in_air + len(self.device(user).protocol.jobs or ()) >= most:
+    def _later(self, then: Callable[[], None]) -> None:
+        """Let a message arrive a latency later. Malformed if too many wait: a server that floods is left."""
+        most = MOST_WAITING + MOST_OF_USER * self.config.users
+        if self.in_air + len(self.users.device(self.user).protocol.jobs or ()) >= most:
             raise Malformed(f"more than {most} messages wait")
         self.in_air += 1
-        super().later(user, up, partial(self._landed, then))
+        self.latencies.later(self.user, False, partial(self._landed, then))
 
     def _landed(self, then: Callable[[], None]) -> None:
         self.in_air -= 1
@@ -288,9 +318,9 @@ class LiveUser(Owner, Session):
     def _deliver(self, task: UserRound | None, envelope: Envelope, message: Message) -> None:
         if isinstance(message, ModelDownload) and task is not None:
             task.weights = message.weights
-        t = ToUser(self.transport, message, SERVER, self.user, envelope.round, envelope.step)
+        where = SERVER, self.user, envelope.round, envelope.step, task
+        t = Transmission(self.runtime, message, *where, self.users)
         t.at = min(t.at, envelope.at)
-        t.task = task
         t.arrived()
 
     def apart(self, transmission: Transmission, connection: Connection) -> Message:
@@ -304,20 +334,18 @@ class LiveUser(Owner, Session):
         """Say of rounds that are over that nothing is under way for them any more."""
         for index in sorted(self.asked):
             task = self.tasks.get(index)
-            if (task is None or not self.working(task)) and self.connected is not None:
+            if (task is None or not self.users.in_flight(task)) and self.connected is not None:
                 self.asked.discard(index)
                 self.connected.say(Free(), index)
 
-    def finish(self, device: Device, job: Job, step: int) -> None:
-        super().finish(device, job, step)
-        self._tell_free()
-
     def _leave(self, connection: Connection) -> None:
         """Report, over a link that is not shaped any more, and leave."""
-        self.close()
+        for device in self.users.devices.values():
+            device.close()
         connection.unshape()
-        for first in range(0, len(self.trace), ROWS):
-            connection.say(Rows("".join(row_lines(self.trace[first : first + ROWS]))))
+        trace = self.runtime.trace
+        for first in range(0, len(trace), ROWS):
+            connection.say(Rows("".join(row_lines(trace[first : first + ROWS]))))
         for number, (entropy, name) in self.roundings.items():
             with suppress(ValueError):  # it did not come to rounding
                 connection.say(Rounding(entropy.peek(name).hex()), number)
@@ -325,33 +353,10 @@ class LiveUser(Owner, Session):
         if self.offset is not None and self.first_offset is not None:
             now, then = self.offset, self.first_offset
             clock = then.ns, now.ns - then.ns, now.off_ns + then.off_ns
-        connection.say(Done(self.steps_ns, self.late_ns, self.held_ns, *clock))
+        connection.say(Done(self.runtime.steps_ns, self.runtime.late_ns, self.runtime.held_ns, *clock))
         connection.leave()
         self.ended = True
         self.finished.set()
-
-    # -- what a session asks
-    def main(self) -> Waits:
-        self.presence.follow(self.user)
-        yield self.env.event()
-
-    def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
-        return self.tasks.get(index)
-
-    def members(self, result: Result) -> list[tuple[UserRound, float]]:
-        return []
-
-    def at_work(self) -> Iterable[UserRound]:
-        return filter(self.working, self.tasks.values())
-
-    def went_offline(self, user: int, why: str, row: int) -> None:
-        for task in self.tasks.values():
-            if task.round not in self.over or (self.working(task) and task.state < State.SENT):
-                self.lose(task, task.phase, WHY[why], row)
-
-    @property
-    def awaited(self) -> str:
-        return ""
 
 
 class _ToServer(Connection):

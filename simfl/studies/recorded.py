@@ -215,7 +215,7 @@ class _Recorded:
     @cached_property
     def setup(self) -> Any:
         """The protocol's parameters, machines and entropy, as the run has them."""
-        return self.study.session(self.name, ConstantClock(), EagerOps(self.study.scenario.field.q)).machines
+        return self.study.session(self.name, ConstantClock(), EagerOps(self.study.scenario.field.q)).setup
 
 
 def _sent_to_buffer(

@@ -53,7 +53,7 @@ def _incomplete(subject: Subject, server: type) -> Findings:
     """Yield what its machines lack of their contracts."""
     experiment, name = build(subject.cohort.scenario), subject.cohort.protocol
     session = experiment.session(name, make_clocks(experiment)(name))
-    setup, users = session.machines, range(session.world.users)
+    setup, users = session.setup, range(session.config.users)
     machine = setup.server(users, setup.params, session.ops, setup.entropy(SERVER, 0))
     client = setup.client(0, setup.params, session.ops, setup.entropy(0, 0))
     for made, contract in ((client, ClientMachine), (machine, server)):

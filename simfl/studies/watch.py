@@ -42,7 +42,7 @@ class Played(LoopbackRound):
 def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Played:
     """Run a scenario's protocol on the engine, its machines' calls through `call`."""
     session = experiment.session(protocol, make_clocks(experiment)(protocol))
-    setup, played = session.machines, Played(scenario=experiment.scenario, trace=session.trace)
+    setup, played = session.setup, Played(scenario=experiment.scenario, trace=session.trace)
 
     def noted(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
         effects = call(party, name, own, *arguments) if call else own(*arguments)
@@ -64,7 +64,7 @@ def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Pla
         audit = await session.ops.get(closed.audit) if closed.audit else None
         played.exact.append(None if audit is None else not audit[0][:2].any())
 
-    session.machines = replace(
+    session.setup = replace(
         setup,
         client=lambda user, *rest: made(user, setup.client(user, *rest)),
         server=lambda *arguments: made(SERVER, setup.server(*arguments)),

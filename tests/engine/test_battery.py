@@ -74,8 +74,8 @@ def finished(overrides: dict[str, Any], base: dict[str, Any], name: str) -> Sess
 
 def battery_of(session: Session, user: int) -> Battery:
     """The battery of a user, up to now."""
-    assert session.meter is not None
-    account = session.meter.account(user)
+    assert session.runtime.meter is not None
+    account = session.runtime.meter.account(user)
     assert account is not None
     assert account.battery is not None
     return account.battery
@@ -87,7 +87,7 @@ def check(session: Session) -> None:
     drawn = Counter[int]()
     for row in of(session.trace, Spent):
         drawn[row.party] += sum(fj for _, _, fj in row.amounts)
-    for user in range(session.world.users):
+    for user in range(session.config.users):
         b = battery_of(session, user)
         assert 0 <= b.level <= b.store.capacity
         assert b.level == b.store.start(user) + b.charged - b.standby - drawn[user]
@@ -266,8 +266,8 @@ def test_idle_users_have_no_account() -> None:
     changes = {"population.users": 20_000, "population.energy": battery(charging=SESSIONS), "rounds": 3}
     session = finished({**changes, "learning.dataset": {"kind": "synthetic", "shape": [2], "classes": 2,
         "train": 20_000, "test": 4}}, ASYNC, "fedbuff")  # fmt: skip
-    assert session.meter is not None
-    assert len(session.meter._accounts) < 60
+    assert session.runtime.meter is not None
+    assert len(session.runtime.meter._accounts) < 60
 
 
 @pytest.mark.ci(but=["rounds-low"])

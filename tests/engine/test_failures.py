@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 from simfl.cli import main
-from simfl.errors import DataPlaneError
+from simfl.errors import DataPlaneError, RunFailed
 from simfl.learning.trainer import Trainer
+from simfl.protocols.fedavg import FedAvgClient
+from simfl.protocols.machine import Timer
 from simfl.protocols.registry import PROTOCOLS
 from simfl.results import metrics
 from simfl.results.trace import Aborted, Lost, Step
@@ -134,3 +136,15 @@ def test_who_leaves_amid_training_was_computing_until_then() -> None:
         assert cut.end == row.at
     (entry,) = metrics.rounds(trace)
     assert sum(entry.critical.values()) == entry.end - entry.start
+
+
+def test_a_servers_effect_of_a_user_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FedAvg in which user 2's machine sets a deadline: the message names protocol, user and remedy."""
+    submit = FedAvgClient.submit
+
+    def sets_deadline(self: FedAvgClient, update: Any) -> Any:
+        return [Timer("upload", "upload")] if self.user == 2 else submit(self, update)
+
+    monkeypatch.setattr(FedAvgClient, "submit", sets_deadline)
+    with pytest.raises(RunFailed, match="fedavg: user 2: its machine returned Timer, which is for servers"):
+        run({"protocols": ["fedavg"]}, world("fedavg"))

@@ -233,3 +233,26 @@ def test_a_stopped_life_ends_at_once() -> None:
     while env.steps(10):
         pass
     assert seen == [3, "over"]
+
+
+def test_an_interrupt_at_once_comes_within_the_event() -> None:
+    """A life naps until 5. At 3 it is interrupted, and what the interrupting call does next comes after."""
+    env, seen = Environment(), list[object]()
+
+    def napping() -> Generator[Any, Any, None]:
+        try:
+            yield 5
+        except simpy.Interrupt as interrupt:
+            seen.append((env.now, interrupt.cause))
+
+    def both() -> None:
+        life.interrupt("lost", at_once=True)
+        seen.append("after")
+
+    life = Life(env, napping())
+    env.at(3, both)
+    while env.steps(10):
+        pass
+    assert seen == [(3, "lost"), "after"]
+    life.interrupt("again", at_once=True)
+    assert seen == [(3, "lost"), "after"]

@@ -11,9 +11,10 @@ import pytest
 
 from simfl.dataplane.handles import F32, U8, Handle
 from simfl.dataplane.ops import seed_array
-from simfl.engine.server_host import ServerHost
+from simfl.engine.server_side import ServerHost
 from simfl.engine.setup import ModelDownload
-from simfl.engine.user_round import Delay, Loss, State, UserRound
+from simfl.engine.user_side import UserRound
+from simfl.engine.user_state import Delay, Loss, State
 from simfl.learning.server_opt import Averaging
 from simfl.population.dropout import PlannedLoss
 from simfl.protocols.keyed_messages import Answer, MaskedUpload, Shares

@@ -63,7 +63,7 @@ def test_a_run_that_fails_before_it_begins_is_one(monkeypatch: pytest.MonkeyPatc
 
 
 def test_any_other_error_is_one_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(simfl.engine.session.Session, "at_server", raising(KeyError("0.0")))
+    monkeypatch.setattr(simfl.engine.server_side.ServerSide, "call", raising(KeyError("0.0")))
     report = attempt(TINY)
     assert report.key == "run: KeyError engine/rounds.py:_begin"
     assert report.detail.endswith("KeyError: '0.0'")

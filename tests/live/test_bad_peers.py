@@ -78,7 +78,7 @@ class Wire(asyncio.Transport):
 
 def a_door(protocol: str) -> Door:
     study = prepared(load(SMALL | {"protocols": [protocol], "rounds": 10**4}))
-    return Sides(study, protocol, Place(linked=False), Admission(TOKENS, one_clock=True)).server()
+    return Sides(study, protocol, Place(linked=False), Admission(TOKENS, one_clock=True)).server().door
 
 
 def joined(door: Door, user: int) -> Wire:
@@ -176,16 +176,18 @@ def test_bad_frames_are_refused_and_nothing_else(protocol: str) -> None:
             if wires[user].closed or wires[user].connection.parser.amid:
                 wires[user].hangs_up()
                 wires[user] = joined(door, user)
-            good = a_message(kinds[rng.integers(0, len(kinds))], door.machines.kind.offline, rng)
-            frame = wires[user].connection.codec.encode(good, door.round, -1, 0)
+            good = a_message(kinds[rng.integers(0, len(kinds))], door.runtime.setup.kind.offline, rng)
+            frame = wires[user].connection.codec.encode(good, door.side.round, -1, 0)
             wires[user].connection.data_received(spoilt(frame, rng))
             assert wires[user].closed == wires[user].connection.closing
             if k % 50 == 0:
                 await asyncio.sleep(0.001)
             assert not running.done(), running.exception()
-        ignored = [row for row in door.trace if isinstance(row, (rows.Ignored, rows.Refused, rows.Step))]
+        ignored = [
+            row for row in door.runtime.trace if isinstance(row, (rows.Ignored, rows.Refused, rows.Step))
+        ]
         assert len(ignored) > 100, "some came as far as the machine"
-        assert door.round > 0
+        assert door.side.round > 0
         assert not door.env.failed.done(), door.env.failed
         running.cancel()
         door.env.stop()

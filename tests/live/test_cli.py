@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from simfl.cli import main
-from simfl.live.parts import Told
+from simfl.live.server import RevealedRounding
 from tests.live.test_play import SMALL
 
 
@@ -51,7 +51,7 @@ def test_an_inexact_aggregate_changes_the_exit_code(
 ) -> None:
     """The seeds of rounding that users report are replaced, so that no sum is found again."""
     if not is_exact:
-        monkeypatch.setattr(Told, "peek", lambda self, name: bytes(32))
+        monkeypatch.setattr(RevealedRounding, "peek", lambda self, name: bytes(32))
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL | {"protocols": ["secagg"], "entropy": "os"}))
     arguments = str(tmp_path / "small.yaml"), "--out", str(tmp_path / "out"), "--processes", "1"
     assert called("live", *arguments, "--links", "none") == (0 if is_exact else 1)

@@ -37,7 +37,7 @@ def attended(does: Callable[[Door, tuple[str, int]], Coroutine[Any, Any, Any]]) 
     async def beside() -> Any:
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as listening:
             listening.setblocking(False)
-            door = sides().server()
+            door = sides().server().door
             accepting = asyncio.get_running_loop().create_task(Entrance(door, listening, None).accept())
             try:
                 return await does(door, listening.getsockname())
@@ -144,7 +144,7 @@ def test_joining_is_tried_again_until_the_wait_is_over(how: str) -> None:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(("127.0.0.1", 0))
             address = bound.getsockname()
-            door = sides().server()
+            door = sides().server().door
 
             def accepted() -> asyncio.Protocol:
                 nonlocal tried
@@ -179,7 +179,7 @@ def test_users_of_a_run_try_again_too() -> None:
     """The server cuts a user's first two connections off before it answers them."""
 
     async def runs() -> tuple[int, bool]:
-        door, tried = sides().server(), 0
+        door, tried = sides().server().door, 0
 
         class Closing(asyncio.Protocol):
             def connection_made(self, transport: Any) -> None:
@@ -211,7 +211,7 @@ def test_later_protocols_begin_without_missing_users(begins_without: bool) -> No
 
     async def begins() -> Door:
         place, admission = Place(linked=False), Admission(TOKENS, protocol="fedavg", one_clock=True)
-        door = Sides(STUDY, "fedavg", place, admission, 0.3, begins_without).server()
+        door = Sides(STUDY, "fedavg", place, admission, 0.3, begins_without).server().door
         running = asyncio.ensure_future(door.run())
         door.peers[1] = connection = door.connection()
         Wire(connection)

@@ -19,10 +19,10 @@ from simfl.live import door as doors
 from simfl.live.connection import Connection
 from simfl.live.hello import Admission
 from simfl.live.join import join
-from simfl.live.parts import Parts
 from simfl.live.play import play
 from simfl.live.round_saver import RoundSaver
 from simfl.live.serve import OWN, Listening, listening, serve
+from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
 from simfl.live.wire import Codec, Done, Rows
@@ -174,7 +174,7 @@ def test_low_order_keys_are_refused_by_the_server(own: Listening) -> None:
 
 def test_rounds_after_an_abort_have_users_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the server let the keys pass, each round is aborted for its own reason, not for want of users."""
-    monkeypatch.setattr("simfl.live.parts._check_keys", lambda message: None)
+    monkeypatch.setattr("simfl.live.remote_users._check_keys", lambda message: None)
     for owner, name in ((Codec, "encode"), (LiveUser, "connection_of")):
         monkeypatch.setattr(owner, name, getattr(owner, name))  # so that it is put back
     zero_keys()
@@ -188,22 +188,22 @@ def test_finished_rounds_stay_however_the_server_ends(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In the fourth round the server's process ends; three rounds are in the folder, and are resumable."""
-    usual, saves, savers = Parts.end_round, RoundSaver.add, list[RoundSaver]()
+    usual, saves, savers = LiveServer._closed, RoundSaver.add, list[RoundSaver]()
 
     def adds(self: RoundSaver, *arguments: Any) -> None:
         savers.append(self)
         saves(self, *arguments)
 
-    def ends(self: Any, step: int, closed: Any) -> None:
+    def ends(self: Any, closed: Any) -> None:
         if closed.round == 3:
             savers[0].close()  # when three are on the disk
             if ending == "killed":
                 os.kill(os.getpid(), signal.SIGKILL)
             raise KeyboardInterrupt if ending == "interrupted" else RuntimeError("broken")
-        usual(self, step, closed)
+        usual(self, closed)
 
     monkeypatch.setattr(RoundSaver, "add", adds)
-    monkeypatch.setattr(Parts, "end_round", ends)
+    monkeypatch.setattr(LiveServer, "_closed", ends)
     study = prepared(load(SMALL | {"protocols": ["fedavg"], "rounds": 5}))
     with elsewhere(lambda: play(study, tmp_path, "none", 1)):
         pass

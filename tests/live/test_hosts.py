@@ -1,23 +1,36 @@
-"""The live driver drives the engine's own hosts: what a round is made of is written once."""
+"""A live run is made of the engine's own sides: what a round is made of is written once."""
 
-from simfl.engine.buffered import BufferedSession
-from simfl.engine.rounds import RoundSession
-from simfl.engine.session import Session
-from simfl.live.buffer_server import LiveBufferServer
-from simfl.live.buffer_user import LiveBufferUser
-from simfl.live.server import LiveServer
-from simfl.live.user import LiveUser
+from __future__ import annotations
 
-OF_USERS = ("follow", "lose", "release", "noise", "client_of", "close")
-OF_ROUNDS = ("main", "_select", "members", "at_server", "machine_of", "abort_round", "lose")
-OF_BUFFERS = ("_pick", "_rest", "drop", "on_processed", "came_online", "went_offline", "members", "lose")
+import asyncio
+from typing import Any
+
+import pytest
+
+from simfl.engine.buffered import Buffer
+from simfl.engine.rounds import Rounds
+from simfl.engine.user_side import UserSide
+from simfl.live.kernel_links import Place
+from simfl.live.sides import Sides, prepared
+from simfl.scenario.load import load
+from tests.live.test_buffers import BUFFER
+from tests.live.test_play import SMALL
 
 
-def test_engine_and_live_drive_the_same_hosts() -> None:
-    """Users train and are lost by the session's code; rounds and aggregations begin and end by its own."""
-    assert [name for name in OF_USERS if getattr(LiveUser, name) is not getattr(Session, name)] == []
-    assert [name for name in OF_ROUNDS if getattr(LiveServer, name) is not getattr(RoundSession, name)] == []
-    users = (name for name in OF_USERS if name != "client_of")  # which is one for all cycles
-    assert [name for name in users if getattr(LiveBufferUser, name) is not getattr(Session, name)] == []
-    server = LiveBufferServer
-    assert [name for name in OF_BUFFERS if getattr(server, name) is not getattr(BufferedSession, name)] == []
+@pytest.mark.parametrize(
+    ("given", "protocol", "side"),
+    [({}, "fedavg", Rounds), (BUFFER, "fedbuff", Buffer)],
+    ids=["rounds", "buffer"],
+)
+def test_live_parties_are_sides_of_the_engine(given: Any, protocol: str, side: type) -> None:
+    """Server and user of a run hold the sides that a simulation joins, and neither is a class of its own."""
+    sides = Sides(prepared(load(SMALL, {**given, "protocols": [protocol]})), protocol, Place(linked=False))
+
+    async def parties() -> tuple[Any, Any]:
+        return sides.server(), sides.user(0, ("127.0.0.1", 1))
+
+    server, user = asyncio.run(parties())
+    assert type(server.side) is side
+    assert server.side.users is server.users
+    assert type(user.users) is UserSide
+    assert user.users.server is user

@@ -128,7 +128,7 @@ def at_once(place: Place, study: Experiment, wrong: Admission, user: int, looks:
     async def both() -> tuple[str, Any]:
         here = Sockets(linked=False)
         theirs = replace(place.good, protocol=NAME, own_entropy=True)
-        door: Door = Sides(study, NAME, here, theirs).server()
+        door: Door = Sides(study, NAME, here, theirs).server().door
         accepting = asyncio.get_running_loop().create_task(
             Entrance(door, place.own.socket, place.own.context).accept()
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from simfl.engine.user_round import UserRound
+from simfl.engine.user_side import UserRound
 from simfl.live.user import LiveUser
 from simfl.results import trace as rows
 from tests.live.test_buffers import BUFFER, missed

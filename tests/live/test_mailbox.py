@@ -23,9 +23,10 @@ class Line:
 
 def mailbox() -> tuple[Mailbox, Line]:
     line = Line()
-    owner: Any = SimpleNamespace(connection_of=lambda user: line)
-    codec: Any = SimpleNamespace(encode=lambda message, *where: message)
-    return Mailbox(owner, codec, 0), line
+    codec = SimpleNamespace(encode=lambda message, *where: message)
+    ends = SimpleNamespace(connection_of=lambda user: line)
+    network: Any = SimpleNamespace(ends=ends, codec=codec)
+    return Mailbox(network, 0), line
 
 
 def message(content: bytes) -> Any:

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from simfl.engine.user_round import UserRound
+from simfl.engine.user_side import UserRound
 from simfl.errors import ScenarioError
 from simfl.live import peer as peers
 from simfl.live import play as playing
-from simfl.live.parts import Told
 from simfl.live.play import play
-from simfl.live.server import LiveServer
+from simfl.live.remote_users import RoundUsers
+from simfl.live.server import RevealedRounding
 from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
 from simfl.results import metrics, trace_reader
@@ -174,14 +174,14 @@ def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("name", ["secagg", "lightsecagg"])
 def test_shares_go_from_user_to_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server has references to them in place of their bytes; their trace is that of a simulation."""
-    heard, sizes = LiveServer.heard, list[tuple[int, int]]()
+    heard, sizes = RoundUsers.heard, list[tuple[int, int]]()
 
-    def noted(self: LiveServer, user: int, envelope: Any) -> None:
+    def noted(self: RoundUsers, user: int, envelope: Any) -> None:
         if envelope.message.relayed:
             sizes.append((envelope.size, envelope.message.size_bytes))
         heard(self, user, envelope)
 
-    monkeypatch.setattr(LiveServer, "heard", noted)
+    monkeypatch.setattr(RoundUsers, "heard", noted)
     given = {"network.peers": "direct", "protocols": [name]}
     result, figures = played(**given)
     assert [len(r.members) for r in result.rounds[name]] == [4]
@@ -349,7 +349,7 @@ def test_a_trace_is_in_the_order_of_time(forked: list[int], monkeypatch: pytest.
 def test_secrets_of_the_users_own_are_checked_too(tampered: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the seeds of rounding, which users tell in the end; another one would not pass."""
     if tampered:
-        monkeypatch.setattr(Told, "peek", lambda self, name: bytes(32))
+        monkeypatch.setattr(RevealedRounding, "peek", lambda self, name: bytes(32))
     study = prepared(load(SMALL, {"entropy": "os", "protocols": ["secagg"]}))
     result, _ = play(study, links="none", processes=1)
     assert [m.aggregate_exact for m in result.measured["secagg"]] == [not tampered]

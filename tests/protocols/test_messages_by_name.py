@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from simfl.engine.transport import Transport
 
 from simfl.engine.setup import ModelDownload
-from simfl.engine.transport import Transport
 from simfl.live.wire import messages
 from simfl.protocols.buffered_server import Upload
 from simfl.protocols.consistency import Consistent

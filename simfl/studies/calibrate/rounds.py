@@ -158,7 +158,7 @@ def play(experiment: Experiment, protocol: str, steps: Steps, run: int) -> Trace
     """Run a protocol under the measured clock, and add its steps to `steps`; return its trace."""
     timed: Steps = defaultdict(Counter)
     session = experiment.session(protocol, NotedClock(timed, run, protocol))
-    setup, trainer = session.machines, experiment.trainers[protocol]
+    setup, trainer = session.setup, experiment.trainers[protocol]
     scenario = experiment.scenario
     warm(setup.kind, setup.params, scenario.cohort, trainer, scenario.learning.server, None)
     before_ns = _probe_ns()

@@ -49,7 +49,7 @@ def on_engine(
     clocks, q = make_clocks(experiment), experiment.scenario.params(protocol, 1).q
     ops = ops or SymbolicOps(q)
     session = experiment.session(protocol, clocks(protocol), ops)
-    machines, users = session.machines, tuple(range(session.world.users))
+    machines, users = session.setup, tuple(range(session.config.users))
     if name is not None:
         machines = replace(machines, params=replace(machines.params, session=name))
     setup = Setup(machines.kind, shortened(machines.kind, machines.params), users)
@@ -62,7 +62,7 @@ def on_engine(
         made.drawn = watcher.seen.drawn[int(scope[0])]  # of all rounds, as an adversary forgets nothing
         return made
 
-    session.machines = replace(
+    session.setup = replace(
         machines,
         entropy=entropy,
         client=lambda user, *rest: watcher.client(user, rest[-1].scope[1], machines.client(user, *rest)),

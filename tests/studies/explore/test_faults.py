@@ -8,7 +8,7 @@ import pytest
 
 import simfl
 from simfl.engine.devices import Device, Job
-from simfl.engine.session import Session
+from simfl.engine.server_side import ServerSide
 from simfl.errors import RunFailed
 from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore.cohort import Pattern
@@ -72,13 +72,13 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
 
 def test_a_cycle_whose_user_leaves_as_it_begins_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the engine: the server's call is forgotten, but its machine waits for the user."""
-    finish = Session.finish
+    finish = ServerSide.finish
 
-    def forgets(session: Session, device: Device, job: Job, step: int) -> None:
+    def forgets(server: ServerSide, device: Device, job: Job, step: int) -> None:
         if job.task is None or not job.task.lost:
-            finish(session, device, job, step)
+            finish(server, device, job, step)
 
-    monkeypatch.setattr(Session, "finish", forgets)
+    monkeypatch.setattr(ServerSide, "finish", forgets)
     found = explore(make_cohort("fedbuff", 4), unlucky=0).violation
     assert found is not None
     assert found.detect == "flapping"

@@ -1,0 +1,283 @@
+"""Users of a live run as the server's side reaches them: at the other ends of connections.
+
+The server sends users their parts, and knows of one what came over its connection, the end of which is a
+loss. Over a buffer a user whose connection ends is away until it is back, and what is for it waits in its
+mailbox.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from functools import partial
+from typing import Any
+
+from simfl.crypto.keys import KEY_BYTES, low_order
+from simfl.engine.buffered import Buffer
+from simfl.engine.links import Transmission
+from simfl.engine.presence import LOST, Presence
+from simfl.engine.rounds import Rounds
+from simfl.engine.server_side import ServerSide
+from simfl.engine.user_side import UserRound
+from simfl.live.connection import LiveLink, LiveNetwork
+from simfl.live.door import Door
+from simfl.live.mailbox import Mailbox
+from simfl.live.wire import Envelope, Malformed, Over, Part
+from simfl.protocols.keyed_messages import Advertise
+from simfl.protocols.machine import SERVER, Message, UpdateId, name_of
+from simfl.results import trace as rows
+from simfl.virtual_time import NS
+
+
+def number_of(task: UserRound) -> int:
+    """Return the number of a user's part: its round, or over a buffer its cycle."""
+    return task.round if task.id is None else task.id.cycle
+
+
+def _check_keys(message: Message) -> None:
+    """Raise Malformed for public keys that every honest user would refuse, which would end its round."""
+    publics = message.publics if isinstance(message, Advertise) else None
+    if publics is None or (publics.columns, publics.dtype.itemsize) != (KEY_BYTES, 1):
+        return  # the machine refuses another shape
+    if low_order(publics.content) is not None:
+        raise Malformed("advertise: a low-order public key")
+
+
+class RemoteUsers(ABC):
+    """All users of a run. `side` is set before it begins."""
+
+    link: type[LiveLink] = LiveLink
+
+    def __init__(self, door: Door) -> None:
+        self.door, self.runtime, self.config = door, door.runtime, door.config
+        self.env, self.trace = door.env, door.runtime.trace
+        self.network = LiveNetwork(door, door.wires, door.latencies, up=False, link=self.link)
+        self.presence = Presence(
+            self.env, self.trace, self.network, None, self._left, self._returned, lambda user: False
+        )
+        self.busy: set[tuple[int, int]] = set()
+        """(user, number) of parts that users may still work for."""
+        self.broken_off: list[tuple[int, int, str, str, int]] = []
+        """(round, user, update, phase, time) of connections that ended amid a part."""
+
+    side: ServerSide
+
+    def _left(self, user: int, why: str, row: int) -> None:
+        self.side.offline(user, why, row, was_lost=True)
+
+    def _returned(self, user: int, row: int) -> None:
+        self.side.online(user, row)
+
+    # -- what the server's side asks
+    def follow_all(self) -> None:
+        """Take users offline who are so from the start."""
+
+    def online(self, user: int) -> bool:
+        return user in self.door.peers
+
+    def begin(self, task: UserRound) -> None:
+        """Tell a user that it takes part."""
+        user, index, plan = task.user, task.round, task.plan
+        task.entropy = self.runtime.setup.entropy(user, index if task.id is None else 0)
+        self.busy.add((user, number_of(task)))
+        point, when, delay_ns = ("", None, 0) if plan is None else (plan.point, plan.when, plan.delay_ns)
+        self._say(user, Part(point, when, delay_ns, None if task.id is None else task.id.cycle), index)
+
+    def over(self, user: int, task: UserRound | None) -> None:
+        """Tell a user that its part is over."""
+        if task is not None:
+            task.over = True
+            self._say(user, Over(), number_of(task))
+
+    def _say(self, user: int, word: Any, index: int) -> None:
+        peer = self.door.peers.get(user)
+        if peer is not None:
+            peer.say(word, index)
+
+    def forget(self, task: UserRound) -> None:
+        """Do nothing: the user ends its part by itself."""
+
+    def in_flight(self, task: UserRound) -> bool:
+        return (task.user, number_of(task)) in self.busy and not (task.delivered or task.lost)
+
+    def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
+        """Lose a user that uploaded in vain, by ending its connection."""
+        if not task.lost:
+            task.lost = True
+            about = name_of(task.id)
+            row = self.trace.add(rows.Lost(task.round, task.user, about, phase, why, cause, self.env.now))
+            self.door.dismiss(task.user)
+            self.side.lost(task, phase, row)
+
+    # -- what connections say
+    @abstractmethod
+    def part_of(self, user: int, envelope: Envelope) -> UserRound | None:
+        """Return the task that a user's message belongs to, if any. Malformed if there can be none."""
+
+    @abstractmethod
+    def gone(self, user: int) -> None:
+        """The connection of a user is no more, before the run was over."""
+
+    @abstractmethod
+    def back(self, user: int) -> None:
+        """A user that was offline has connected again."""
+
+    def heard(self, user: int, envelope: Envelope) -> None:
+        """Take a user's message. Malformed if it is not one for now."""
+        message = envelope.message
+        _check_keys(message)
+        task, (index, step) = self.part_of(user, envelope), (envelope.round, envelope.step)
+        t = Transmission(self.runtime, message, user, SERVER, index, step, task, self.side)
+        t.at = min(t.at, envelope.at)
+        self.door.latencies.later(user, True, t.arrived)
+
+    def free(self, user: int, index: int) -> None:
+        """A user works no more on what it was asked for in a round."""
+        self.busy.discard((user, index))
+
+    def parts_of(self, user: int) -> int:
+        """Return the number behind that of a user's last part."""
+        return self.config.rounds
+
+    def acknowledged(self, user: int, count: int) -> None:
+        """A user is there, and has taken so many messages. Malformed where none are counted."""
+        raise Malformed("no count of messages is due")
+
+    def has_begun(self) -> bool:
+        """Return True once the first round has."""
+        return self.env.origin is not None
+
+    def refusal_round(self) -> int:
+        """Return the round in which a refused frame is noted; -1 before the first."""
+        return min(self.side.round, self.config.rounds - 1) if self.has_begun() else -1
+
+    def broke_off(self, task: UserRound) -> None:
+        """Lose a user whose connection ended during its part; report it if the server hears of losses."""
+        task.lost = True
+        phase, user, side = self._waited_in(task), task.user, self.side
+        self.broken_off.append((task.round, user, name_of(task.id), phase, self.env.now))
+        if self.config.disconnect_ns is not None:
+            latency_ns = self.door.latencies.of(user)
+            delay_ns = max(self.config.disconnect_ns, latency_ns)
+            delay_ns -= 0 if self.door.wires.latency_here else latency_ns  # the connection's end was as slow
+            more = {"subject": task.id, "round": task.round}
+            gone = partial(side.call, task.server, "gone", user, -2 - user, phase, **more)
+            side.disconnections.tell_at(self.env.now + delay_ns, user, gone)
+
+    def _waited_in(self, task: UserRound) -> str:
+        """Return the phase of the latest deadline: for all that the server knows, a user is missed there."""
+        about = name_of(task.id)
+        timers = (row for row in reversed(self.trace) if isinstance(row, rows.TimerSet))
+        mine = (row.phase for row in timers if (row.round, row.about) == (task.round, about))
+        return next(mine, self.runtime.setup.first_phase)
+
+
+class RoundUsers(RemoteUsers):
+    """Users of a run in rounds."""
+
+    side: Rounds
+
+    def __init__(self, door: Door) -> None:
+        super().__init__(door)
+        self.known: dict[tuple[int, int], UserRound] = {}
+        """Parts of which messages may still come."""
+        self._latest = -1
+
+    def begin(self, task: UserRound) -> None:
+        if (index := task.round) > self._latest:
+            self._latest, known = index, self.known.items()
+            self.known = {key: task for key, task in known if key[1] >= index - 1 or self.in_flight(task)}
+        self.known[task.user, index] = task
+        super().begin(task)
+
+    def has_begun(self) -> bool:
+        return self.side.begun >= 0
+
+    def part_of(self, user: int, envelope: Envelope) -> UserRound:
+        task = self.known.get((user, envelope.round))
+        if task is None:
+            raise Malformed(f"{envelope.message.kind}: of round {envelope.round}, which it is not in")
+        return task
+
+    def gone(self, user: int) -> None:
+        for task in self.known.values():
+            current = task.round == self.side.round and not self.side.done
+            if task.user == user and not task.lost and (current or self.in_flight(task)):
+                self.broke_off(task)
+
+    def back(self, user: int) -> None:
+        self.side.disconnections.tell(user)  # a new connection shows that the old one broke
+
+
+class BufferUsers(RemoteUsers):
+    """Users of a run over a buffer."""
+
+    link = Mailbox
+    side: Buffer
+    watching = False
+    """A connection broke; from then on it is checked every second that something can still happen."""
+
+    def follow_all(self) -> None:
+        for user in self.door.absent:
+            self.presence.leave(user, LOST)
+
+    def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
+        super().lose(task, phase, why, cause)
+        self.presence.leave(task.user, LOST)
+
+    def part_of(self, user: int, envelope: Envelope) -> UserRound | None:
+        update, side = envelope.message.subject, self.side
+        if not self.has_begun() or envelope.round > side.round:
+            raise Malformed(f"{envelope.message.kind}: of round {envelope.round}, which is not yet")
+        if not isinstance(update, UpdateId):
+            return None
+        task = side.current.get(user)
+        return task if task is not None and task.id == update else side.task_of(user, envelope.round, update)
+
+    def heard(self, user: int, envelope: Envelope) -> None:
+        if not self.side.done:
+            super().heard(user, envelope)
+
+    def free(self, user: int, index: int) -> None:
+        super().free(user, index)
+        if self.has_begun():
+            self.side.rest(user)
+            self.side.pick(self.side.device.last)
+
+    def parts_of(self, user: int) -> int:
+        return self.side.cycles[user]
+
+    def gone(self, user: int) -> None:
+        side = self.side
+        if not self.has_begun() or side.done or user in self.presence.away:
+            return
+        task = side.current.get(user)
+        if task is not None and not task.delivered:
+            side.drop(task)
+            self.broke_off(task)
+            self.presence.leave(user, LOST)
+        else:
+            self.presence.leave(user, LOST)
+            phase, row = self.runtime.setup.first_phase, len(self.trace) - 1
+            side.disconnections.report(user, None, side.machine, phase, row)
+        if not self.watching:
+            self.watching = True
+            self._look_out()
+
+    def back(self, user: int) -> None:
+        """It says first what it has."""
+
+    def acknowledged(self, user: int, count: int) -> None:
+        box = self.network.link(user, up=False)
+        assert isinstance(box, Mailbox)
+        box.acknowledge(count)
+        if user in self.presence.away and not self.side.done:
+            self.presence.come(user, LOST)
+
+    def _look_out(self) -> None:
+        """Stop a run in which nothing can happen any more, as processes are gone that would have to act."""
+        returning = any(user in self.presence.away for user in self.door.lines())
+        if self.env.peek() == float("inf") and not returning:
+            online = f"{len(self.door.peers)} of {self.config.users} users online"
+            self.side.stall(f"nothing left that could happen, {online}")
+        elif not self.side.done:
+            self.env.at(self.env.now + NS, self._look_out)
