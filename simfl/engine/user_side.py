@@ -297,19 +297,26 @@ class UserSide:
 
     def in_flight(self, task: UserRound) -> bool:
         """Return True while something is on its way from or to a user, or it works."""
+        device = self.device(task.user)  # made in this order, which is that of their last rows
         if task.delivered or task.lost:
             return False
-        return task.under_way or self.device(task.user).has(task)
+        return task.under_way or device.has(task)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         """Lose a user: its device stops working on this part, and unsent messages are gone."""
         if not task.lost:
-            task.life.interrupt((phase, why, cause), at_once=True)
+            self._interrupt(task, (phase, why, cause))
 
     def release(self, task: UserRound) -> None:
         """Stop a user whose update is not wanted any more; an upload that has left arrives all the same."""
         if not (task.lost or task.delivered):  # of the latter, what is on the link is of a later round
-            task.life.interrupt(at_once=True)
+            self._interrupt(task, None)
+
+    def _interrupt(self, task: UserRound, loss: tuple[str, str, int] | None) -> None:
+        if task.life.is_alive:
+            task.life.interrupt(loss, at_once=True)
+        else:  # it was forgotten, and a message of it is still on its way
+            self._end(task, loss)
 
     # -- a user's part
     def _take_part(self, task: UserRound) -> Waits:

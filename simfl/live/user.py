@@ -280,7 +280,7 @@ class LiveUser:
         self.users.begin(task)
         if self.wires.admission.reveals:
             self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
-        self.tasks = {k: kept for k, kept in self.tasks.items() if k > number - KEPT} | {number: task}
+        self.tasks = {k: task for k, task in self.tasks.items() if k > number - KEPT} | {number: task}
         for old in tuple(self.users.tasks[self.user]):
             is_over = old.state >= State.SENT or not self.users.in_flight(old)
             if is_over and old not in self.tasks.values():

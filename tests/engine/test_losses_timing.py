@@ -9,13 +9,26 @@ sets its timer: that is the one that opens the stage.
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from simfl.results import metrics
-from simfl.results.trace import SERVER, Aborted, Aggregated, End, Ignored, Lost, Sent, Step, TimerSet, Trace
-from tests.engine.harness import SYNC_PROTOCOLS, of, run, script
+from simfl.results.trace import (
+    SERVER,
+    Aborted,
+    Aggregated,
+    Begin,
+    End,
+    Ignored,
+    Lost,
+    Sent,
+    Step,
+    TimerSet,
+    Trace,
+)
+from tests.engine.harness import SIX, SYNC_PROTOCOLS, of, run, script
 from tests.engine.losses_by_hand import (
     ANSWERS,
     DELAY,
@@ -257,3 +270,15 @@ def test_a_late_upload_is_counted_whole_in_its_own_round(name: str) -> None:
     late = metrics.rounds(traced(name, "delay", delay_s=delay_s, rounds=2))[0].bytes_up
     never = metrics.rounds(traced(name, "before_send"))[0].bytes_up
     assert late - never == hand.size
+
+
+def test_a_loss_after_its_round_is_still_booked(tmp_path: Path) -> None:
+    """User 2's advertise takes 0.6 s for its half; the round is over after 0.59 s, the next one has begun."""
+    (tmp_path / "up.csv").write_text("mbps\n8\n8\n0.0002\n8\n8\n8\n")
+    uplink = {"file": str(tmp_path / "up.csv"), "column": "mbps", "assign": "modulo"}
+    given = {"protocols": ["lightsecagg"], "rounds": 2, "deadlines.advertise": 0.5}
+    lost = {"dropout": script((2, 0, "advertise", "mid_send"))}
+    trace = run({**SIX, **given, **lost, "network.users.uplink_mbps": uplink}).traces["lightsecagg"]
+    begins, (loss,) = of(trace, Begin), of(trace, Lost)
+    assert begins[1].at < loss.at < of(trace, End)[1].at
+    assert (loss.round, loss.user, loss.phase, loss.why) == (0, 2, "offline", "amid sending advertise")
