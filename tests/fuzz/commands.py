@@ -241,6 +241,6 @@ def attempt(seed: int, number: int) -> Report:
     return Report(stage, what=shown[:2000], key=key, detail=detail, seconds=time.monotonic() - begun)
 
 
-def _asked(named: list[str], path: str) -> bool:
+def _asked(path: str, named: list[str]) -> bool:
     """Return True for a path that the command line names, and for what Python and numba compile."""
     return "__pycache__" in path or any(path.startswith(name) for name in named)
