@@ -101,7 +101,7 @@ class Side(Protocol):
 
 
 class Runtime:
-    """What the sides of one process share: environment, trace and clock, and how a step is executed."""
+    """Environment, trace and clock of the sides of one process, and the execution of their steps."""
 
     meter: Meter | None = None
     """Books energy, where the scenario counts it."""

@@ -81,11 +81,11 @@ class Transmission:
     half: bool = False
     """Only half of it leaves, as its user is lost meanwhile."""
     at: int = field(init=False)
-    """When it was sent."""
+    """Time at which it was sent, ns."""
     relayed: bool = field(init=False)
     latency_ns: int = field(init=False)
     size_bytes: int = field(init=False)
-    """What leaves of its `whole_bytes`."""
+    """Part of its `whole_bytes` that leaves."""
     whole_bytes: int = field(init=False)
 
     def __post_init__(self) -> None:

@@ -137,7 +137,7 @@ class ClosedRound:
     record: RecordedRound | None = None
     standing: Standing | None = None
     unaudited: Aggregate | None = None
-    """What an audit after the run needs, where rounds close without."""
+    """Input of an audit after the run, where rounds close without."""
 
 
 @dataclass(frozen=True, slots=True)

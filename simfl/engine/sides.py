@@ -1,4 +1,4 @@
-"""What each side of a session needs of the other one: in a simulation that side, in a live run a connection.
+"""The needs of each side of a session of the other: in a simulation that side, in a live run a connection.
 
 Messages go over a `Network`, which is virtual or of sockets. All else that one side learns of the other is
 here.

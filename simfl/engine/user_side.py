@@ -70,7 +70,7 @@ class UserRound:
     coming: int = 0
     """Messages on their way to the user."""
     arrived_ns: int = 0
-    """When the server had the upload."""
+    """Time at which the server had the upload, ns."""
     steps: int = 0
     """Minibatches that were trained, where the scenario bounds them."""
     samples: int = 0

@@ -144,7 +144,7 @@ class LiveRuntime(Runtime):
 
 
 class Latencies:
-    """What a message waits for at its receiver."""
+    """Latencies, for which messages wait at their receiver."""
 
     def __init__(self, env: RealTime, wires: Wires) -> None:
         self.env, self.wires = env, wires
