@@ -137,7 +137,7 @@ class Buffer(ServerSide):
                 here = cause
                 if here is None:
                     here = self.trace.add(rows.Presence(user, True, now))
-                    self._count_return()
+                    self.count_return()
                 self._begin(user, here)
             else:  # its update waits in the buffer, or it did not enrol: look again when that has changed
                 self.parked[user] = None
@@ -239,4 +239,4 @@ class Buffer(ServerSide):
         self.call(self.machine, "back", user, row, "recovery")
         self.rest(user)
         self.pick(row)
-        self._count_return()
+        self.count_return()

@@ -191,13 +191,9 @@ class ServerSide(ABC):
     def online(self, user: int, row: int) -> None:
         """Act on a user's device that came back online."""
         self.disconnections.tell(user)  # a new connection shows that the old one broke
-        self._count_return()
+        self.count_return()
 
-    def stays(self) -> None:
-        """Act on a user that stays online, or offline."""
-        self._count_return(stays=True)
-
-    def _count_return(self, stays: bool = False) -> None:
+    def count_return(self, stays: bool = False) -> None:
         """Count a user that came back online, or stays as it is; too many stop a run that gets nowhere."""
         progress = self.runtime.progress
         progress.stays += stays

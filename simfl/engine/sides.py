@@ -65,8 +65,8 @@ class Server(Protocol):
     def online(self, user: int, row: int) -> None:
         """A user's device is back, by this row."""
 
-    def stays(self) -> None:
-        """The next session or slot of a followed user leaves it as it is."""
+    def count_return(self, stays: bool = False) -> None:
+        """Count a user that came back, or whose next session or slot leaves it as it is."""
 
 
 class Users(Protocol):

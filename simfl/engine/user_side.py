@@ -203,6 +203,13 @@ def how_submitted(runtime: Runtime, task: UserRound) -> tuple[Any, ...]:
     return runtime.ops, config.clip, samples, factor
 
 
+def _machine(runtime: Runtime, user: int, params: Params, index: int) -> tuple[ClientMachine, Any]:
+    """Return a user's machine, and its entropy."""
+    setup = runtime.setup
+    entropy = setup.entropy(user, index)
+    return client_machine(setup.client(user, params, runtime.ops, entropy), setup.kind), entropy
+
+
 class UserSide:
     """Users, each with its device, its presence and its parts.
 
@@ -227,7 +234,12 @@ class UserSide:
         self.env, self.trace, self.config = runtime.env, runtime.trace, runtime.config
         calls = self._went_offline, lambda user, row: self.server.online(user, row), self._is_idle
         self.presence = Presence(
-            self.env, self.trace, network, self.config.days, *calls, lambda: self.server.stays()
+            self.env,
+            self.trace,
+            network,
+            self.config.days,
+            *calls,
+            lambda: self.server.count_return(stays=True),
         )
         self.devices: dict[int, Device] = {}
         self.tasks: dict[int, list[UserRound]] = {}
@@ -246,13 +258,8 @@ class UserSide:
     def client(self, user: int) -> tuple[ClientMachine, Any]:
         """Return a user's machine for the whole of an asynchronous run, and its entropy."""
         if user not in self._clients:
-            self._clients[user] = self._machine(user, self.runtime.setup.params, 0)
+            self._clients[user] = _machine(self.runtime, user, self.runtime.setup.params, 0)
         return self._clients[user]
-
-    def _machine(self, user: int, params: Params, index: int) -> tuple[ClientMachine, Any]:
-        setup = self.runtime.setup
-        entropy = setup.entropy(user, index)
-        return client_machine(setup.client(user, params, self.runtime.ops, entropy), setup.kind), entropy
 
     # -- what the server asks
     def follow_all(self) -> None:
@@ -275,7 +282,7 @@ class UserSide:
         else:
             if self._params is None or self._params.round != index:
                 self._params = self.runtime.setup.in_round(index)
-            task.client, task.entropy = self._machine(user, self._params, index)
+            task.client, task.entropy = _machine(self.runtime, user, self._params, index)
         task.life = Life(self.env, self._take_part(task), at_once=True)
         self.tasks.setdefault(user, []).append(task)
         self.presence.follow(user)

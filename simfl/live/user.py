@@ -204,8 +204,8 @@ class LiveUser:
         if now or self.connected is not None:
             self._dial_again()
 
-    def stays(self) -> None:
-        """Do nothing: it is the server that counts how often a run gets nowhere."""
+    def count_return(self, stays: bool = False) -> None:
+        """Do nothing: the server counts how often a run gets nowhere."""
 
     def connection_of(self, user: int) -> Connection | None:
         return self.connected
