@@ -47,6 +47,8 @@ class _Help:
         try:
             rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except typer.BadParameter as error:
+            if len(error.message) <= LONGEST:
+                raise
             message = cut(error.message, LONGEST)
             raise typer.BadParameter(message, error.ctx, error.param, error.param_hint) from None
         return rest

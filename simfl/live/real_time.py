@@ -26,7 +26,7 @@ T = TypeVar("T")
 SLACK = Path("/proc/self/timerslack_ns")
 """The nanoseconds by which Linux may let a thread sleep too long."""
 FINE_NS = 250_000
-"""What is nearer is waited for in sleep: an event loop takes as long to wake up."""
+"""A nearer time is waited for in sleep: an event loop takes as long to wake up."""
 SWITCH_S = 0.0005
 """So long another thread may keep the interpreter from the event loop's, a tenth of what Python grants."""
 

@@ -85,7 +85,7 @@ class Flow:
         self.link, self.cap, self.sink = link, cap, sink
         self.waiting: deque[Piece] = deque()
         self._through = 0.0
-        """What is through of the first byte that waits."""
+        """The part of the first waiting piece that is through."""
 
     @property
     def apart(self) -> bool:

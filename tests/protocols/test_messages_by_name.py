@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simfl.engine.transport import Transport
 
+from simfl.engine.server_side import ServerSide
 from simfl.engine.setup import ModelDownload
 from simfl.live.wire import messages
 from simfl.protocols.buffered_server import Upload
@@ -36,13 +36,13 @@ def test_what_a_run_sends_is_in_the_tables(name: str) -> None:
 def models(monkeypatch: pytest.MonkeyPatch) -> list[ModelDownload]:
     """The models that a session sends."""
     sent: list[ModelDownload] = []
-    down = Transport.down
+    send = ServerSide._send
 
-    def noting(self: Transport, job: Any, to: int, message: Any, step: int) -> None:
+    def noting(self: ServerSide, index: int, to: int, message: Any, step: int) -> None:
         sent.extend([message] if isinstance(message, ModelDownload) else [])
-        down(self, job, to, message, step)
+        send(self, index, to, message, step)
 
-    monkeypatch.setattr(Transport, "down", noting)
+    monkeypatch.setattr(ServerSide, "_send", noting)
     return sent
 
 
