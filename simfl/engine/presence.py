@@ -30,10 +30,12 @@ WHY = {SESSION: "went offline", LOST: "was lost", BATTERY: "ran empty"}
 class Presence:
     """Keeps the reasons, pauses and resumes links, calls `left(user, why, row)` and `returned(user, row)`.
 
-    days: a user's state at a time and until when it lasts; None where it never changes. resting: True for a
-    user on whose coming and going nothing depends; at its next change it is followed no more. stays: called
-    where the next session or slot of a followed user leaves it as it is. powered: the state of a user's
-    battery, where there are any.
+    Attributes:
+        days: A user's state at a time and until when it lasts; None where it never changes.
+        resting: True for a user on whose coming and going nothing depends: it is not followed beyond its next
+            change.
+        stays: Called where the next session or slot of a followed user leaves it as it is.
+        powered: The state of a user's battery, where there are any.
     """
 
     powered: Callable[[int], State] | None = None

@@ -64,7 +64,12 @@ def _punctual() -> Iterator[None]:
 
 
 class RealTime(Environment):
-    """The clock stands at 0 until the run begins. failed: set to the error that ended the session."""
+    """The clock stands at 0 until the run begins.
+
+    Attributes:
+        origin: Of the machine's monotonic clock, the nanoseconds at which the run begins; None outside of it.
+        failed: Set to the error that ended the session.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,7 +78,7 @@ class RealTime(Environment):
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self, origin: int) -> None:
-        """Begin. origin: the time of the machine's monotonic clock at which the run begins, or began."""
+        """Begin at a time of the machine's monotonic clock, in nanoseconds, to come or past."""
         self.origin = origin
         self.run_due()
 

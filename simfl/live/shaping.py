@@ -68,8 +68,12 @@ class Link:
 
 
 class Piece(NamedTuple):
-    """Bytes on their way. then: called when they are through, just then unless it is None. apart: they pass
-    no link that is shared."""
+    """Bytes on their way.
+
+    Attributes:
+        then: Called as they are through; None to call nothing.
+        apart: They pass no link that is shared.
+    """
 
     data: memoryview
     then: Callable[[], object] | None

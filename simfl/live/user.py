@@ -54,7 +54,7 @@ GONE_S = 2.0
 FLUSH_S = 60.0
 """So long the report may take to leave."""
 MOST_OFF_S = 60.0
-"""The run's beginning may be as far from when its user hears of it; a false clock would be further off."""
+"""Seconds between the run's beginning and the message of it, at most; a false clock is further off."""
 MOST_WAITING = 100
 """Messages that may wait at a user, and `MOST_OF_USER` more for each of the run's users."""
 MOST_OF_USER = 4
