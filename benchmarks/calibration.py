@@ -21,13 +21,13 @@ from types import MappingProxyType
 from typing import Any
 
 import simfl
-from simfl import profiles
-from simfl.experiment.build import build
 from simfl.learning.trainer import one_thread
-from simfl.results.trace import Aggregated, End, Trace
+from simfl.runs.build import build
 from simfl.scenario.load import load
 from simfl.studies.calibrate import rounds
+from simfl.trace.rows import Aggregated, End, Trace
 from simfl.virtual_time import NS
+from simfl.world import profiles
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))

@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import simfl
-from simfl.cluster import remote
-from simfl.results import trace
+from simfl.connect import remote
+from simfl.trace import rows as trace
 
 SCENARIO: dict[str, Any] = {
     "name": "cluster",

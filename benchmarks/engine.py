@@ -19,9 +19,9 @@ from typing import Any
 import simpy
 from asynchronous import WORLD, scenario
 
-from simfl.experiment.build import build, make_clocks
-from simfl.results.trace import seldom_collecting
+from simfl.runs.build import build, make_clocks
 from simfl.scenario.load import load
+from simfl.trace.rows import seldom_collecting
 
 REPEATS = 3
 PROCESSES, TIMEOUTS = 5_000, 10

@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 import simfl
-from simfl.experiment.build import build
-from simfl.results.trace import SERVER, Step, Trace
+from simfl.runs.build import build
 from simfl.scenario.load import load
+from simfl.trace.rows import SERVER, Step, Trace
 
 ROOT = Path(__file__).parents[1]
 SCENARIOS = ("tutorial", "sync_breakdown", "async_buffer")

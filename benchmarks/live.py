@@ -30,9 +30,9 @@ from benchmarks.live_grid import (
     write,
 )
 from simfl.errors import RunFailed, ScenarioError
-from simfl.folder.result import Result
 from simfl.live.play import WARN_OVERRUN, play, scheduler
 from simfl.live.sides import Figures, prepared
+from simfl.runs.folder.result import Result
 from simfl.scenario.schema import Scenario
 
 TRIES = 2

@@ -16,13 +16,13 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import simfl
-from simfl.folder.disk import atomic
-from simfl.folder.result import Result
 from simfl.live.kernel_links import Delay, LinkKind
-from simfl.results import trace as rows
-from simfl.results.trace import SERVER, Trace
+from simfl.runs.folder.disk import atomic
+from simfl.runs.folder.result import Result
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
+from simfl.trace import rows
+from simfl.trace.rows import SERVER, Trace
 from simfl.virtual_time import NS
 
 RESULTS = Path(os.environ.get("SIMFL_LIVE_RESULTS") or Path(__file__).parent / "results" / "live")

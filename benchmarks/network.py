@@ -24,8 +24,8 @@ import simpy
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink
 from simfl.engine.links import Network
-from simfl.population.availability import FOR_EVER
-from simfl.population.links import LinkState
+from simfl.world.availability import FOR_EVER
+from simfl.world.links import LinkState
 
 CONCURRENT = (10, 100, 1_000, 10_000)
 REPEATS = 3

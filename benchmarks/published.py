@@ -20,8 +20,8 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl import profiles
 from simfl.crypto import mds
+from simfl.world import profiles
 
 PRIMES = (2**15 - 19, 2**31 - 1)
 N, T, U, M = 200, 100, 140, 30_165

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.selection.participation import Participation
-from simfl.selection.schemes import MultiRound
+from simfl.world.participation import Participation
+from simfl.world.selection import MultiRound
 
 SIZES = ((120, 12, 3, 2000), (99_999, 999, 3, 20))
 REPEATS = 5

@@ -23,7 +23,7 @@ from simfl.engine.devices import Job
 from simfl.engine.links import Transmission
 from simfl.engine.user_side import UserRound
 from simfl.protocols.machine import Message, Result, Send, Update
-from simfl.results.trace import TRAIN, Aggregated, Step, Trace
+from simfl.trace.rows import TRAIN, Aggregated, Step, Trace
 
 HOME = Path(simfl.__file__).parent
 SCENARIO: dict[str, Any] = {

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from simfl.population.availability import UserStates
+from simfl.world.availability import UserStates
 
 
 class Charging(UserStates):

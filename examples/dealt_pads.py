@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from simfl.blocks import Natural
+from simfl.config.blocks import Natural
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.client import Client

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from simfl.blocks import Natural, Positive
+from simfl.config.blocks import Natural, Positive
 from simfl.protocols.staleness import Staleness
 
 

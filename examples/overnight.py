@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from simfl.population.energy import BatteryStates
+from simfl.world.energy import BatteryStates
 
 
 class Overnight(BatteryStates):

@@ -4,7 +4,7 @@ al. 2019, section 2.3)."""
 import numpy as np
 from pydantic import Field
 
-from simfl.selection.schemes import Selection
+from simfl.world.selection import Selection
 
 
 class Rested(Selection):

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from simfl.population.variations import LinkStates
+from simfl.world.variations import LinkStates
 
 
 class Tunnels(LinkStates):

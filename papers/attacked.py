@@ -10,9 +10,9 @@ from typing import Any
 
 from papers.entry import Place
 from papers.running import has
+from simfl.privacy import recorded
 from simfl.privacy.attacks.attack import Finding
 from simfl.scenario.load import load
-from simfl.studies import recorded
 
 NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
 """Of the entries whose uploads are attacked."""

@@ -10,8 +10,8 @@ from typing import Any
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.running import chosen, label, results, told
-from simfl.folder.result import Result
-from simfl.results.statistics import Estimate, estimate
+from simfl.runs.folder.result import Result
+from simfl.runs.results.statistics import Estimate, estimate
 
 SAME = 0.01
 """Accuracies that differ by no more are the same."""

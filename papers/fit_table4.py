@@ -43,11 +43,11 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from papers.lightsecagg_testbed import PROTOCOLS, RATES, TABLE2, TABLE4, breakdown, settings
-from simfl import profiles
 from simfl.dataplane.work import WORK
-from simfl.folder.disk import atomic
-from simfl.folder.result import Result
-from simfl.simulation import run
+from simfl.runs.folder.disk import atomic
+from simfl.runs.folder.result import Result
+from simfl.runs.simulation import run
+from simfl.world import profiles
 
 ROOT = Path(__file__).parents[1]
 SCENARIO = ROOT / "scenarios" / "papers" / "lightsecagg.yaml"

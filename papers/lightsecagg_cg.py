@@ -24,7 +24,7 @@ from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
 from simfl.protocols.staleness import Polynomial
 from simfl.random_streams import Streams
-from simfl.results.statistics import estimate
+from simfl.runs.results.statistics import estimate
 
 N, K, TAU_MAX, ROUNDS, STEP = 100, 10, 10, 40, 0.4
 LEVELS = (1, 4, 16, 64, 1024)

@@ -22,7 +22,7 @@ from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import SERVER, Params, Result, Update
 from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Entropy, Streams
-from simfl.results.trace_codes import UpdateId
+from simfl.trace.codes import UpdateId
 
 N, D, Q = 8, 1000, 2**32 - 5
 DEGREE, SHARES = 4, 3

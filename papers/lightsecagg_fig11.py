@@ -8,7 +8,7 @@ from statistics import fmean
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.running import chosen, curve, label, results, told
-from simfl.results.statistics import estimate
+from simfl.runs.results.statistics import estimate
 
 PAIRS = {
     "constant": ("fedbuff", "lightsecagg_async"),

@@ -15,7 +15,7 @@ from typing import Any
 
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from papers.running import chosen, label, results, told
-from simfl.results.statistics import Estimate, estimate
+from simfl.runs.results.statistics import Estimate, estimate
 
 STUDIES = {"mnist": "lightsecagg_fig12_mnist", "cifar10": "lightsecagg_fig12_cifar10"}
 """The paper's data sets -> the studies of its setting."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from simfl.folder.result import Result
-from simfl.results import trace as rows
-from simfl.results.trace import PHASES
+from simfl.runs.folder.result import Result
+from simfl.trace import rows
+from simfl.trace.rows import PHASES
 from simfl.virtual_time import NS
 
 PROTOCOLS = {"lightsecagg": "LightSecAgg", "secagg": "SecAgg", "secagg_plus": "SecAgg+"}

@@ -11,7 +11,7 @@ from papers.entry import Cell, Chart, Entry, Evidence, Place
 from papers.multi_round_accuracy import Scheme, best_rates, statements
 from papers.multi_round_fig3 import SCHEMES
 from papers.running import chosen, curve, label, results, told
-from simfl.folder.result import Result
+from simfl.runs.folder.result import Result
 
 FAILS, CHANCE = "partition fails to train", 10.0
 """Per cent of a model that says one label of ten."""

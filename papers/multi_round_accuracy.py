@@ -10,7 +10,7 @@ from typing import Any
 from papers.entry import Cell, Chart, Entry, Evidence, Place
 from papers.multi_round_fig3 import SCHEMES
 from papers.running import chosen, curve, label, results, told
-from simfl.folder.result import Result
+from simfl.runs.folder.result import Result
 
 Row = tuple[float, ...]
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.selected import participation
-from simfl.privacy.metrics import cardinality
 from simfl.random_streams import Streams
-from simfl.selection.schemes import MultiRound
+from simfl.runs.multi_round_privacy.metrics import cardinality
+from simfl.world.selection import MultiRound
 
 N, K, AWAY = 120, 12, 0.3
 BATCHES = (3, 4, 6)

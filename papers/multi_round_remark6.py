@@ -1,8 +1,9 @@
 """Multi-RoundSecAgg Remark 6 and App. C: no family with privacy T has more sets than batch partitioning.
 
-Strong T is the least number of users with the same non-zero column (see `simfl.privacy.metrics`). A further
-set only splits such classes or makes new ones of users who were in none, so every part of a family with
-privacy T has it too, and a search that stops at the first set too many misses no family.
+Strong T is the least number of users with the same non-zero column (see
+`simfl.runs.multi_round_privacy.metrics`). A further set only splits such classes or makes new ones of users
+who were in none, so every part of a family with privacy T has it too, and a search that stops at the first
+set too many misses no family.
 """
 
 from __future__ import annotations

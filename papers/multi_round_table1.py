@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import comb, log10
 
 from papers.entry import Basis, Cell, Entry, Evidence, Place
-from simfl.selection.schemes import MultiRound
+from simfl.world.selection import MultiRound
 
 N, K = 120, 12
 BASIS: Basis = "by construction"

@@ -12,10 +12,10 @@ from math import ceil, sqrt
 import numpy as np
 
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
-from simfl.privacy.metrics import cardinality
 from simfl.random_streams import Streams
-from simfl.selection.participation import Participation
-from simfl.selection.schemes import MultiRound
+from simfl.runs.multi_round_privacy.metrics import cardinality
+from simfl.world.participation import Participation
+from simfl.world.selection import MultiRound
 
 N, K = 120, 12
 AWAY = (0.1, 0.2, 0.3, 0.4, 0.5)

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from papers.selected import participation
 from simfl.learning.convergence import strongly_convex_bound
-from simfl.privacy.metrics import cardinality
 from simfl.random_streams import Streams
-from simfl.selection.schemes import MultiRound
+from simfl.runs.multi_round_privacy.metrics import cardinality
+from simfl.world.selection import MultiRound
 
 N, K, E, AWAY = 120, 12, 2, 0.3
 BATCHES = (1, 3, 4, 6, 12)

@@ -12,10 +12,10 @@ import numpy as np
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.selected import participation
-from simfl.privacy.modular import PRIMES, rank
 from simfl.privacy.theory import rank_bound
 from simfl.random_streams import Streams
-from simfl.selection.schemes import Bernoulli, Random, Selection
+from simfl.runs.multi_round_privacy.modular import PRIMES, rank
+from simfl.world.selection import Bernoulli, Random, Selection
 
 AWAY = 0.1
 SETTINGS = {(20, 4): 2000, (30, 6): 4000, (40, 8): 4000, (120, 12): 100}

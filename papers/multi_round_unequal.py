@@ -16,7 +16,7 @@ from papers.multi_round_theorem1 import worth
 from papers.selected import participation
 from simfl.privacy.theory import cardinality_of
 from simfl.random_streams import Streams
-from simfl.selection.schemes import MultiRound
+from simfl.world.selection import MultiRound
 
 AWAY = (0.1, 0.2, 0.3, 0.4, 0.5)
 """p_i is one of these, uniformly (section 6)."""

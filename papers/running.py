@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from papers.entry import Line, Place
-from simfl.folder.result import Result
 from simfl.learning.data.published import ROOT_VARIABLE
-from simfl.simulation import run
+from simfl.runs.folder.result import Result
+from simfl.runs.simulation import run
 from simfl.studies.sweep.plan import check, make_plan
 
 BUNDLED = "the bundled digits"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.selection.participation import Participation
-from simfl.selection.schemes import Selection
+from simfl.world.participation import Participation
+from simfl.world.selection import Selection
 
 
 def participation(

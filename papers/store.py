@@ -15,8 +15,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from papers.entry import Entry, Evidence, Place
 from simfl.errors import BadInput
-from simfl.folder.disk import atomic
-from simfl.folder.identity import code_version
+from simfl.runs.folder.disk import atomic
+from simfl.runs.folder.identity import code_version
 
 
 @dataclass(frozen=True)

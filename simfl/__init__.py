@@ -15,21 +15,21 @@ from simfl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from simfl.errors import ScenarioError as ScenarioError
-    from simfl.folder.result import Result as Result
     from simfl.reports.notebook import progress_bars as progress_bars
-    from simfl.simulation import run as run
-    from simfl.simulation import simulate as simulate
-    from simfl.studies.leaks.sweep import leaks as leaks
+    from simfl.runs.folder.result import Result as Result
+    from simfl.runs.simulation import run as run
+    from simfl.runs.simulation import simulate as simulate
+    from simfl.studies.proof.patterns import leaks as leaks
 
 __all__ = ["Result", "ScenarioError", "leaks", "progress_bars", "run", "simulate"]
 
 _HOMES = {
-    "leaks": "simfl.studies.leaks.sweep",
-    "Result": "simfl.folder.result",
+    "leaks": "simfl.studies.proof.patterns",
+    "Result": "simfl.runs.folder.result",
     "ScenarioError": "simfl.errors",
     "progress_bars": "simfl.reports.notebook",
-    "run": "simfl.simulation",
-    "simulate": "simfl.simulation",
+    "run": "simfl.runs.simulation",
+    "simulate": "simfl.runs.simulation",
 }
 
 

@@ -1,5 +1,6 @@
 """The errors that a user can cause; any other is a bug."""
 
+import traceback
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -7,7 +8,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from simfl.python_files import blame
+executed_files: set[Path] = set()
+"""A user's Python files that were executed (`config.python_files`): an error of theirs is theirs."""
 
 MAX_SHOWN = 200  # characters of a user's own text in a message
 MAX_PROBLEMS = 40  # lines of a message; `ScenarioError.problems` has them all
@@ -152,6 +154,25 @@ class Diverged(ValueError):
     def __init__(self, user: int, index: int) -> None:
         remedy = "its update is not finite: use a smaller learning.lr, or learning.clip"
         super().__init__(f"training diverged: user {user}, round {index}: {remedy}")
+
+
+def raised(error: BaseException, path: Path) -> str:
+    if isinstance(error, SyntaxError) and error.filename == str(path):
+        return f"{path}:{error.lineno}: {error.msg}"
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
+    place = f"{path}:{lines[-1]}" if lines else str(path)
+    return f"{place} raised {type(error).__name__}: {error}"
+
+
+def blame(error: BaseException) -> str | None:
+    """Return the executed file that raised an error, with the line; None if it is none of theirs."""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if Path(frame.filename).resolve() in executed_files:
+            return raised(error, Path(frame.filename))
+    # SimPy raises what a process raised once more, as the cause of its like.
+    cause = error.__cause__
+    return blame(cause) if type(cause) is type(error) and cause.args == error.args else None
 
 
 def step_failed(where: tuple[object, ...], operation: str, error: BaseException) -> DataPlaneError:

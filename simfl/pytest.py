@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from simfl.folder.result import Result
+    from simfl.runs.folder.result import Result
 
 MARK = "simfl_scenario"
 Explored = Callable[..., "Result"]
@@ -43,7 +43,7 @@ def result(request: pytest.FixtureRequest) -> Result:
     if mark is None:
         pytest.fail("`result` is the fixture of tests with @simfl.pytest.scenario(FILE)", pytrace=False)
     from simfl.errors import BadInput
-    from simfl.simulation import run
+    from simfl.runs.simulation import run
 
     file, overrides = mark.args
     try:
@@ -91,7 +91,7 @@ def explored(request: pytest.FixtureRequest) -> Explored:
 
     def replay(pattern: str | Path, protocol: str = "", **cohort: Any) -> Result:
         __tracebackhide__ = True
-        from simfl.simulation import run
+        from simfl.runs.simulation import run
         from simfl.studies.explore import pinned
 
         if protocol:

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from simfl.config.python_files import executed
 from simfl.dataplane import pooled
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.trainer import pick_device
-from simfl.python_files import executed
 from tests.docs.shell import Shell
 from tests.sizes import TIER, examples, left_to_ci
 

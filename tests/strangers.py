@@ -26,7 +26,7 @@ SELECTION = Case(
     "selection",
     """
 from pydantic import Field
-from simfl.selection.schemes import Selection
+from simfl.world.selection import Selection
 
 
 class Theirs(Selection):
@@ -99,7 +99,7 @@ AVAILABILITY = Case(
     "availability",
     """
 from pydantic import Field
-from simfl.population.availability import Availability, UserStates
+from simfl.world.availability import Availability, UserStates
 
 
 class Theirs(UserStates):
@@ -130,7 +130,7 @@ DROPOUT = Case(
     "drop-out",
     """
 from pydantic import Field
-from simfl.population.dropout import Dropout, PlannedLoss
+from simfl.world.dropout import Dropout, PlannedLoss
 
 
 class Theirs(Dropout):
@@ -311,7 +311,7 @@ LINKS = Case(
     "link model",
     """
 from pydantic import Field
-from simfl.population.variations import LinkStates
+from simfl.world.variations import LinkStates
 
 
 class Theirs(LinkStates):
@@ -341,8 +341,8 @@ BATTERY = Case(
     "battery",
     """
 from pydantic import Field
-from simfl.blocks import Fixed
-from simfl.population.energy import BatteryStates
+from simfl.config.blocks import Fixed
+from simfl.world.energy import BatteryStates
 
 
 class Theirs(BatteryStates):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from simfl import profiles
 from simfl.cli import main
 from simfl.cli.common import stages
-from simfl.experiment.build import build
+from simfl.runs.build import build
 from simfl.scenario.load import load
+from simfl.world import profiles
 from tests.engine.harness import FILES
-from tests.folder.test_unfinished import ended_by
+from tests.runs.folder.test_unfinished import ended_by
 
 ROOT = Path(__file__).parent.parent
 EDGES = str(ROOT / "scenarios" / "dropout_edges.yaml")

@@ -11,81 +11,65 @@ ROOT = Path(__file__).parents[1]
 FILES = sorted(path for part in ("simfl", "papers") for path in (ROOT / part).rglob("*.py"))
 
 MAY_IMPORT = {
-    "errors": ("python_files",),
+    # The core
+    "errors": (),
+    "version": (),
     "virtual_time": (),
     "random_streams": (),
-    "unpacking": ("errors",),
-    "version": (),
-    "python_files": (),
-    "descriptions": (),
-    "digests": ("errors",),
-    "quantities": (),
-    "texts": (),
-    "blocks": ("errors", "descriptions", "quantities", "texts"),
-    "kinds": ("errors", "blocks", "python_files", "texts"),
+    "config": ("errors",),
+    "trace": ("errors", "config"),
     "crypto": (),
-    "results": ("errors", "digests", "virtual_time"),
-    "selection": ("errors", "blocks", "kinds"),
-    "learning": ("errors", "blocks", "kinds", "python_files", "texts", "unpacking"),
-    "privacy": ("errors", "digests", "blocks", "kinds", "selection", "unpacking", "learning"),
     "dataplane": ("errors", "crypto"),
-    "profiles": ("errors", "dataplane"),
-    "protocols": ("errors", "blocks", "kinds", "results", "crypto", "dataplane"),
-    "scenario": (
-        "errors", "digests", "quantities", "blocks", "kinds", "python_files", "crypto", "protocols",
-        "selection", "learning", "population", "profiles", "random_streams", "texts",
-    ),
-    "population": ("errors", "quantities", "virtual_time", "random_streams", "blocks", "kinds", "texts"),
+    "protocols": ("errors", "config", "trace", "crypto", "dataplane"),
+    "world": ("errors", "virtual_time", "random_streams", "config", "dataplane"),
+    "learning": ("errors", "config"),
     "engine": (
-        "errors", "virtual_time", "random_streams", "results", "selection", "learning", "dataplane",
-        "protocols", "population",
+        "errors", "virtual_time", "random_streams", "trace", "dataplane", "protocols", "world", "learning",
     ),
-    "experiment": (
-        "errors", "blocks", "virtual_time", "random_streams", "python_files", "results", "crypto",
-        "selection", "learning", "dataplane", "profiles", "protocols", "scenario", "population", "engine",
+    "scenario": ("errors", "random_streams", "config", "crypto", "protocols", "world", "learning"),
+    "runs": (
+        "errors", "version", "virtual_time", "random_streams", "config", "trace", "crypto", "dataplane",
+        "protocols", "world", "learning", "engine", "scenario",
     ),
-    "folder": ("virtual_time",
-        "errors", "digests", "version", "results", "selection", "privacy", "scenario", "engine",
+    "reports": ("errors", "virtual_time", "config", "trace", "world", "scenario", "runs"),
+    # The annexes
+    "connect": (
+        "errors", "random_streams", "config", "dataplane", "world", "learning", "scenario", "runs",
     ),
-    "cluster": (
-        "errors", "python_files", "random_streams", "learning", "dataplane", "profiles", "scenario",
-        "experiment", "folder",
-    ),
-    "trackers": ("errors", "results", "scenario"),
-    "simulation": (
-        "trackers", "cluster", "errors", "virtual_time", "python_files", "results", "learning", "dataplane",
-        "scenario", "engine", "experiment", "folder",
+    "privacy": (
+        "errors", "random_streams", "config", "trace", "crypto", "dataplane", "protocols", "world",
+        "learning", "engine", "scenario", "runs", "reports",
     ),
     "live": (
-        "errors", "virtual_time", "random_streams", "results", "crypto", "learning", "dataplane", "protocols",
-        "scenario", "population", "engine", "experiment", "folder", "simulation",
+        "errors", "virtual_time", "random_streams", "trace", "crypto", "dataplane", "protocols", "world",
+        "learning", "engine", "scenario", "runs",
     ),
     "studies": (
-        "cluster", "digests", "errors", "virtual_time", "random_streams", "results", "crypto", "privacy",
-        "learning", "dataplane", "protocols", "scenario", "population", "engine", "experiment", "folder",
-        "simulation", "live",
+        "errors", "virtual_time", "random_streams", "config", "trace", "crypto", "dataplane", "protocols",
+        "world", "learning", "engine", "scenario", "runs", "reports", "connect", "privacy", "live",
     ),
-    "reports": ("virtual_time",
-        "errors", "digests", "blocks", "results", "population", "privacy", "scenario", "folder", "simulation",
-        "studies",
-    ),
-    "importers": ("errors", "population"),
-    "pytest": ("errors", "folder", "simulation", "studies"),
-    "catalog": ("profiles", "scenario", "learning", "protocols", "selection", "population", "privacy"),
-    "cli": ("python_files", "version", "descriptions", "digests",
-        "errors", "blocks", "results", "privacy", "profiles", "scenario", "experiment", "folder",
-        "simulation", "trackers", "live", "studies", "reports", "catalog", "importers", "learning", "papers",
+    # Above both
+    "pytest": ("errors", "runs", "studies"),
+    "cli": (
+        "errors", "version", "config", "trace", "protocols", "world", "learning", "scenario", "runs",
+        "reports", "connect", "privacy", "live", "studies", "papers",
     ),
     "papers": (
-        "errors", "virtual_time", "random_streams", "results", "crypto", "selection", "privacy", "learning",
-        "dataplane", "profiles", "protocols", "scenario", "folder", "simulation", "studies", "reports",
+        "errors", "virtual_time", "random_streams", "trace", "crypto", "dataplane", "protocols", "world",
+        "learning", "scenario", "runs", "reports", "privacy", "studies",
     ),
 }  # fmt: skip
-"""Part -> the parts, besides itself, that it may import, whatever for (types too). Nothing imports what is
-above it, and nobody has an exception. `papers` stands beside simfl; only `simfl reproduce` looks for it.
+"""Part -> the parts, besides itself, that it may import, whatever for (types too), without an exception.
 
-`simfl` itself (the public API, which imports on first use) and `simfl.__main__` stand above all.
+`papers` stands beside simfl; only `simfl reproduce` looks for it. `simfl` itself (the public API, which
+imports on first use) and `simfl.__main__` stand above all.
 """
+
+ANNEXES = ("connect", "privacy", "live", "studies")
+"""Packages that the core never imports; the command line loads them when a command is called."""
+ABOVE = ("pytest", "cli", "papers")
+FLOORS = 10
+"""The most packages in a chain of imports."""
 
 HOMES = {
     "simpy": ("engine", "live"),
@@ -95,44 +79,39 @@ HOMES = {
     "galois": ("crypto",),
     "numba": ("crypto",),
     "typer": ("cli", "__main__"),
-    "rich": ("reports", "cli"),
-    "matplotlib": ("reports", "cli", "papers"),
-    "jinja2": ("reports",),
-    "yaml": ("scenario", "profiles"),
+    "rich": ("reports", "cli", "privacy", "studies"),
+    "matplotlib": ("reports", "cli", "papers", "privacy", "studies"),
+    "jinja2": ("reports", "studies"),
+    "yaml": ("config", "scenario", "world"),
     "pydantic": (
-        "quantities",
-        "texts",
-        "blocks",
-        "kinds",
+        "config",
         "protocols",
-        "selection",
-        "population",
+        "world",
         "scenario",
-        "profiles",
         "learning",
         "studies",
-        "folder",
-        "results",
+        "privacy",
+        "runs",
         "papers",
     ),
-    "asyncio": ("dataplane", "engine", "simulation", "live", "studies", "cli", "cluster"),
+    "asyncio": ("dataplane", "engine", "runs", "live", "privacy", "studies", "cli", "connect"),
     "joblib": ("studies", "papers"),
-    "distributed": ("cluster",),
-    "ray": ("studies", "cluster"),
-    "filelock": ("studies", "folder"),
+    "distributed": ("connect",),
+    "ray": ("studies", "connect"),
+    "filelock": ("studies", "runs"),
     "pyarrow": ("reports",),
     "networkx": ("protocols",),
-    "scipy": ("protocols", "selection", "privacy", "learning", "results", "studies", "papers"),
+    "scipy": ("protocols", "world", "privacy", "learning", "runs", "studies", "papers"),
     "concurrent": ("dataplane", "live"),
     "threadpoolctl": ("learning",),
     "PIL": ("learning",),
     "pooch": ("learning",),
     "flwr": ("learning",),
-    "pandas": ("results", "folder"),
+    "pandas": ("runs",),
     "IPython": ("reports",),
-    "tensorboard": ("trackers",),
-    "wandb": ("trackers",),
-    "mlflow": ("trackers",),
+    "tensorboard": ("connect",),
+    "wandb": ("connect",),
+    "mlflow": ("connect",),
     "pytest": ("pytest",),
 }
 """Library -> the parts that may import it."""
@@ -233,6 +212,34 @@ def test_the_table_itself_points_down() -> None:
     assert not [part for part, below in reached(table).items() if part in below]
 
 
+def test_core_and_annexes_are_the_folders() -> None:
+    """`ls simfl` shows the plan: each folder and module has a line in the table."""
+    folders = {path.name for path in (ROOT / "simfl").iterdir() if (path / "__init__.py").exists()}
+    loose = {path.stem for path in (ROOT / "simfl").glob("*.py")}
+    assert folders | loose == {"__init__", "__main__", *MAY_IMPORT} - {"papers"}
+    assert len(folders) <= 16
+    assert len(loose) <= 8
+
+
+def test_core_imports_no_annex() -> None:
+    """Of the annexes only studies imports others; the command line imports them inside its commands."""
+    for part, below in MAY_IMPORT.items():
+        if part not in (*ABOVE, "studies"):
+            assert not set(below) & set(ANNEXES), part
+    for path in (ROOT / "simfl" / "cli").glob("*.py"):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ImportFrom):
+                assert part_of(f"{node.module}.x") not in ANNEXES, f"{path}:{node.lineno}"
+
+
+def test_packages_stand_on_few_floors() -> None:
+    @cache
+    def floor(part: str) -> int:
+        return 1 + max((floor(below) for below in MAY_IMPORT[part] if below != "papers"), default=0)
+
+    assert max(map(floor, MAY_IMPORT.keys() - {"papers"})) <= FLOORS
+
+
 def test_every_permission_is_used() -> None:
     used = {part: set[str | None]() for part in MAY_IMPORT}
     for path in FILES:
@@ -299,7 +306,7 @@ def test_no_file_is_longer_than_500_lines() -> None:
 def test_a_match_over_a_closed_set_ends_in_assert_never() -> None:
     """A new kind or effect must not fall through; readers of rows, and observers, pick what they need."""
     open_ = {
-        "results.text",
+        "trace.text",
         "live.door", "live.neighbours", "live.user", "live.wire",  # of any protocol, or no messages
         "papers.ccesa_d1",
     }  # fmt: skip

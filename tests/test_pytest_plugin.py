@@ -181,7 +181,7 @@ def test_no_aggregate_is_not_an_exact_one() -> None:
 
 def test_a_sum_beyond_the_field_is_not_exact() -> None:
     (name,) = (result := run()).measured
-    result.measured[name][0] = simfl.results.summary.Measurement(aggregate_exact=True, wrapped=3)
+    result.measured[name][0] = simfl.runs.results.summary.Measurement(aggregate_exact=True, wrapped=3)
     with pytest.raises(AssertionError, match="round 0: the aggregate 3 coordinates of the sum left"):
         simfl.pytest.assert_exact(result)
 

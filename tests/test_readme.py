@@ -18,8 +18,8 @@ from typer.main import get_command
 import simfl
 from simfl.cli import app
 from simfl.cli.authoring import THINGS
-from simfl.folder import result
 from simfl.protocols.registry import PROTOCOLS
+from simfl.runs.folder import result
 from simfl.scenario import schema
 from simfl.scenario.schema_shape import hints
 from tests.docs import first_run

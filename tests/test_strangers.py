@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import simfl
-from simfl import kinds
+from simfl.config import kinds
+from simfl.config.kinds import Kinds
+from simfl.config.yaml_tree import dump
 from simfl.errors import BadInput, RunFailed, ScenarioError
-from simfl.folder.identity import scenario_key
-from simfl.kinds import Kinds
 from simfl.protocols.staleness import Constant, Staleness
+from simfl.runs.folder.identity import scenario_key
 from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.study import load_study
-from simfl.scenario.yaml_tree import dump
 from tests.engine.harness import ASYNC, ROOT, SYNC
 from tests.strangers import CASES, SELECTION, SERVER, Case
 

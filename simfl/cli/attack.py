@@ -39,11 +39,11 @@ def attack(
 
     Example: simfl attack inversion attacks/inversion
     """
-    from simfl.blocks import as_name
-    from simfl.folder.disk import write_text
-    from simfl.reports import attack as report
+    from simfl.config.blocks import as_name
+    from simfl.privacy import attack_report as report
+    from simfl.privacy import recorded
     from simfl.reports import terminal
-    from simfl.studies import recorded
+    from simfl.runs.folder.disk import write_text
 
     made, to_run = recorded.made(kind, settings(with_, "--with")), not target.is_dir()
     if to_run:

@@ -61,7 +61,7 @@ def list_command(
         message = f"{thing!r:.80} must be one of {', '.join(THINGS)}{did_you_mean(thing, THINGS)}"
         raise typer.BadParameter(message, param_hint="THING")
 
-    from simfl.catalog import listed
+    from simfl.cli.catalog import listed
 
     for name, text in listed(thing):
         if len(name) >= NAME_COLUMNS - 1:  # it has a line of its own

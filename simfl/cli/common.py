@@ -18,14 +18,14 @@ import typer
 from typer import Option
 
 from simfl.cli.help import LONGEST, App
-from simfl.digests import SUMS, take_unchecked
+from simfl.config.digests import SUMS, take_unchecked
 from simfl.errors import BadInput, RunFailed, counted, cut
-from simfl.results.text import printable
-from simfl.results.trace import unit
+from simfl.trace.rows import unit
+from simfl.trace.text import printable
 from simfl.version import __version__
 
 if TYPE_CHECKING:
-    from simfl.results.summary import ProtocolSummary
+    from simfl.runs.results.summary import ProtocolSummary
 
 WIDTH = 80  # columns of text, on a terminal and off it
 LONG_S = 3600.0  # beyond which a study is not begun unasked

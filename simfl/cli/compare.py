@@ -29,7 +29,7 @@ def compare(
     """
     if len(folders) < 2:
         raise typer.BadParameter("takes two folders or more", param_hint="DIR")
-    from simfl.reports.compared import open_folders
+    from simfl.studies.compared import open_folders
 
     if out is not None:
         check_place(out)
@@ -39,8 +39,8 @@ def compare(
         comparison = open_folders(folders)
     summaries = [run for side in comparison.sides for run in side.summaries]
     if out is not None:
-        from simfl.folder.disk import write_text
         from simfl.reports.compare_page import page
+        from simfl.runs.folder.disk import write_text
 
         write_text(out, page(comparison))
     if format_ == "json":

@@ -22,8 +22,8 @@ def check_place(file: Path) -> None:
 @contextmanager
 def run_folder(out: Path | None, name: str) -> Iterator[Path]:
     """Yield the folder of a run, `out` or a new one; remove it where nothing came of the run."""
-    from simfl.folder.disk import reserve
-    from simfl.folder.latest import RUNS
+    from simfl.runs.folder.disk import reserve
+    from simfl.runs.folder.latest import RUNS
 
     folder = out or reserve(RUNS / name)
     try:
@@ -45,7 +45,7 @@ def tell_written(folder: Path, shown_by: str) -> None:
 @contextmanager
 def telling_removed(folder: Path) -> Iterator[None]:
     """Name on stderr the reports of earlier results that new results removed from a run's folder."""
-    from simfl.folder.earlier import outdated
+    from simfl.runs.folder.earlier import outdated
 
     before = outdated(folder)
     try:

@@ -12,7 +12,7 @@ from simfl.cli.help import App
 from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
-    from simfl.importers import Imported
+    from simfl.connect.importers import Imported
 
 import_ = App(help="Turn recorded users, devices and links into files that a scenario can name.")
 app.add_typer(import_, name="import")
@@ -35,7 +35,7 @@ def fedscale(
     Example: simfl import fedscale BEHAVE CAPACITY --out traces
     """
     files = _files(out, ("online", "devices", "capacity"), parquet, force)
-    from simfl.importers.fedscale import fedscale
+    from simfl.connect.importers.fedscale import fedscale
 
     _write(files, fedscale(behave, capacity))
 
@@ -55,7 +55,7 @@ def mahimahi(
     if len(traces) % 2:
         raise typer.BadParameter("takes an uplink and a downlink for each user", param_hint="UP DOWN")
     files = _files(out, ("rates",), parquet, force)
-    from simfl.importers.mahimahi import mahimahi
+    from simfl.connect.importers.mahimahi import mahimahi
 
     _write(files, mahimahi(list(zip(traces[::2], traces[1::2], strict=True)), window_ms))
 
@@ -72,7 +72,7 @@ def ookla(
     Example: simfl import ookla tiles.csv --out traces
     """
     files = _files(out, ("capacity",), parquet, force)
-    from simfl.importers.ookla import ookla
+    from simfl.connect.importers.ookla import ookla
 
     _write(files, ookla(table))
 
@@ -81,7 +81,7 @@ def _files(out: Path, tables: tuple[str, ...], parquet: bool, force: bool) -> di
     """Return the file of each table. BadInput, before anything long runs, if one cannot be written."""
     if parquet:
         need("--parquet", "pyarrow.parquet")
-    from simfl.folder.disk import make
+    from simfl.runs.folder.disk import make
 
     make(out)
     files = {table: out / f"{table}.{'parquet' if parquet else 'csv'}" for table in tables}
@@ -93,7 +93,7 @@ def _files(out: Path, tables: tuple[str, ...], parquet: bool, force: bool) -> di
 
 
 def _write(files: dict[str, Path], imported: "Imported") -> None:
-    from simfl.folder.disk import atomic
+    from simfl.runs.folder.disk import atomic
 
     for name, file in files.items():
         table = imported.tables[name]

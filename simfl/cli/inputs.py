@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, BadParameter, Option
 
 from simfl.cli.common import tell
-from simfl.python_files import executed
+from simfl.config.python_files import executed
 
 if TYPE_CHECKING:
+    from simfl.config.yaml_tree import Node
     from simfl.scenario.schema import Scenario
-    from simfl.scenario.yaml_tree import Node
 
 _named_files: set[str] = set()
 
@@ -61,7 +61,7 @@ def overrides(set_: Set, option: str = "--set") -> dict[str, Node]:
 
 def settings(set_: Set, option: str = "--set") -> dict[str, Any]:
     """Return the same as plain values."""
-    from simfl.scenario.yaml_tree import plain
+    from simfl.config.yaml_tree import plain
 
     return {key: plain(node) for key, node in overrides(set_, option).items()}
 

@@ -15,9 +15,9 @@ from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, settings,
 from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
-    from simfl.studies.leaks.cases import Small, SmallBuffer
-    from simfl.studies.leaks.lies import Lied
-    from simfl.studies.leaks.sweep import Found, Report
+    from simfl.privacy.leaks.lies import Lied
+    from simfl.studies.proof.cases import Small, SmallBuffer
+    from simfl.studies.proof.patterns import Found, Report
 
 USERS = 4
 SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
@@ -102,9 +102,9 @@ def _of_protocol(
     figure: Path | None,
     yes: bool,
 ) -> bool:
-    from simfl.folder.disk import atomic
+    from simfl.runs.folder.disk import atomic
     from simfl.scenario.load import resolved_yaml
-    from simfl.studies.leaks.sweep import (
+    from simfl.studies.proof.patterns import (
         Report,
         make_small,
         sample,
@@ -152,11 +152,11 @@ def _of_protocol(
 
 def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
     """Draw the case that is shown, or one without losses."""
+    from simfl.privacy.exposure_figure import exposure_figure
+    from simfl.privacy.leaks.coalitions import coalitions_of
+    from simfl.privacy.leaks.exposure import exposure
     from simfl.reports.figures.catalogue import save
-    from simfl.reports.figures.exposure_figure import exposure_figure
-    from simfl.studies.leaks.cases import Case
-    from simfl.studies.leaks.coalitions import coalitions_of
-    from simfl.studies.leaks.exposure import exposure
+    from simfl.studies.proof.cases import Case
 
     users = range(small.cohort.users)
     case = (
@@ -170,9 +170,9 @@ def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Pat
 
 
 def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_: Set) -> bool:
-    from simfl.studies.leaks.cases import Small
-    from simfl.studies.leaks.lies import Lied, lies
-    from simfl.studies.leaks.sweep import make_small
+    from simfl.privacy.leaks.lies import Lied, lies
+    from simfl.studies.proof.cases import Small
+    from simfl.studies.proof.patterns import make_small
 
     small = make_small(protocol, users, seed, settings(set_))
     tell_whose_code()
@@ -195,7 +195,7 @@ def _of_lies(protocol: str, users: int, collude: int, lie: str, seed: int, set_:
 
 
 def _of_scenario(file: Path, collude: int, set_: Set) -> bool:
-    from simfl.studies.leaks.sweep import Report, of_scenario
+    from simfl.studies.proof.patterns import Report, of_scenario
 
     scenario, leaks = load_scenario(file, set_), False
     for name in scenario.protocols:

@@ -16,8 +16,8 @@ from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
 from simfl.errors import counted
 
 if TYPE_CHECKING:
-    from simfl.experiment.build import Experiment
     from simfl.live.sides import Figures
+    from simfl.runs.build import Experiment
     from simfl.scenario.schema import Scenario
 
 LINKS_HELP = (
@@ -92,7 +92,7 @@ def _left(folder: Path) -> str:
 def _show(folder: Path, loaded: Scenario) -> None:
     """Print the breakdown of a live run."""
     from simfl.reports import terminal
-    from simfl.results.summary import read
+    from simfl.runs.results.summary import read
 
     summary = read(folder / "summary.json")
     terminal.show(terminal.console(), summary, loaded.profile, "real")

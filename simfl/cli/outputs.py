@@ -9,16 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from simfl.descriptions import descriptions
-from simfl.folder.columns import BREAKDOWN, ENERGY, MEASURED, METRICS, PARTICIPATION, UPDATES
-from simfl.live.kept import FACTS
-from simfl.live.sides import Figures
-from simfl.results.block import Block, ByPhase, Extended, Share
-from simfl.results.columns import COLUMNS
-from simfl.results.round_summary import RoundSummary
-from simfl.results.summary import Summary
-from simfl.results.trace import ROWS, SHARED
-from simfl.studies.sweep.tables import FAILURES, MEANS, Row
+from simfl.config.descriptions import descriptions
+from simfl.runs.folder.columns import BREAKDOWN, ENERGY, MEASURED, METRICS, PARTICIPATION, UPDATES
+from simfl.runs.results.block import Block, ByPhase, Extended, Share
+from simfl.runs.results.columns import COLUMNS
+from simfl.runs.results.round_summary import RoundSummary
+from simfl.runs.results.summary import Summary
+from simfl.trace.rows import ROWS, SHARED
 
 HEAD = """# Files of a run
 
@@ -70,6 +67,10 @@ UNITS = {"_s": "s", "_ns": "ns", "_mbps": "Mbit/s"}
 
 def markdown() -> str:
     """Return the whole page."""
+    from simfl.live.kept import FACTS
+    from simfl.live.sides import Figures
+    from simfl.studies.sweep.tables import FAILURES, MEANS, Row
+
     sections = {
         "summary.json": _models(Summary),
         "trace.jsonl": _rows(),

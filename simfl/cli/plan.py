@@ -33,13 +33,13 @@ def plan_command(
 
     Example: simfl plan fleets/phones
     """
-    from simfl.folder.disk import write_text
-    from simfl.reports.plan_terminal import show_plan
     from simfl.reports.terminal import console
+    from simfl.runs.folder.disk import write_text
     from simfl.scenario.fleet import load_fleet
     from simfl.studies.plan.answer import plain, scenario_text
     from simfl.studies.plan.search import plan
     from simfl.studies.plan.sensitivity import flips
+    from simfl.studies.plan.terminal import show_plan
 
     check_place(out)
     loaded = load_fleet(fleet, overrides(set_))

@@ -53,10 +53,10 @@ def report(
         raise typer.BadParameter(f"{round_} opens the page, --rounds {rounds} limits it: give one of them",
                                  param_hint="--round")  # fmt: skip
     asked = _from_to(rounds)
-    from simfl.folder import repeats
-    from simfl.folder.latest import latest, need_run
-    from simfl.folder.unfinished import recover
     from simfl.reports.folder import open_run
+    from simfl.runs.folder import repeats
+    from simfl.runs.folder.latest import latest, need_run
+    from simfl.runs.folder.unfinished import recover
     from simfl.scenario.load import look_at
 
     if figures:
@@ -71,7 +71,9 @@ def report(
         if not figures:
             there = "whose report.html and tables are there already; --figures draws its figure"
             raise BadInput(f"{folder} holds a sweep, {there}")
-        _say_written(folder, catalogue.save(folder / "figures", catalogue.of_sweep(folder)))
+        from simfl.studies.sweep.figures import of_sweep
+
+        _say_written(folder, catalogue.save(folder / "figures", of_sweep(folder)))
         return
     if repeats.repeats_in(folder):
         if figures or latex or with_perfetto or asked is not None:
@@ -90,11 +92,11 @@ def report(
         if warn_inexact([("", run.summary.protocols)]):
             raise typer.Exit(FAILED)
         return
-    from simfl.folder.disk import atomic, write_text
     from simfl.reports import one_round, perfetto, terminal
     from simfl.reports.advice import advise
     from simfl.reports.assumptions import after
     from simfl.reports.page import page
+    from simfl.runs.folder.disk import atomic, write_text
 
     # All is made before any of it is written, so that a folder never holds half of a report.
     chosen = perfetto.choose(run, asked) if with_perfetto or asked else {}
@@ -123,8 +125,8 @@ def report(
 
 
 def _show_repeats(folder: Path) -> None:
-    from simfl.folder import repeats
     from simfl.reports import terminal
+    from simfl.runs.folder import repeats
     from simfl.scenario.load import look_at
 
     found = repeats.finished(folder)
@@ -161,10 +163,10 @@ def privacy(
 
     Example: simfl privacy runs/multi_round-1
     """
-    from simfl.digests import names_in
-    from simfl.folder.latest import need_run
+    from simfl.config.digests import names_in
     from simfl.privacy.attack import attack
-    from simfl.reports.histograms import attack_lines
+    from simfl.privacy.histograms import attack_lines
+    from simfl.runs.folder.latest import need_run
 
     need_run(folder)
     files = names_in(folder, "updates-*.npz")

@@ -57,9 +57,9 @@ def reproduce(
     from papers import store
     from papers.page import pages
     from papers.paper_page import plain_rows
-    from simfl.folder.disk import write_text
     from simfl.reports.grid import print_table
     from simfl.reports.terminal import console
+    from simfl.runs.folder.disk import write_text
 
     entries = chosen(names or [])
     if not (place.page.parent.is_dir() if stored_here else names):

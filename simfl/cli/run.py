@@ -25,12 +25,12 @@ from simfl.cli.inputs import (
     names_and_files,
 )
 from simfl.errors import BadInput, counted, need
-from simfl.results.trace import unit
+from simfl.trace.rows import unit
 
 if TYPE_CHECKING:
-    from simfl.results.summary import Summary
+    from simfl.runs.results.summary import Summary
+    from simfl.runs.simulation import Progress
     from simfl.scenario.schema import Scenario
-    from simfl.simulation import Progress
 
 Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
@@ -86,9 +86,9 @@ def run_command(
 
     Example: simfl run tutorial
     """
-    from simfl.folder import repeats
-    from simfl.folder.latest import is_latest
-    from simfl.folder.unfinished import has_saved, unfinished_scenario
+    from simfl.runs.folder import repeats
+    from simfl.runs.folder.latest import is_latest
+    from simfl.runs.folder.unfinished import has_saved, unfinished_scenario
 
     if resume is not None and out is not None:
         raise typer.BadParameter("goes on in the run's own folder: leave --out away", param_hint="--resume")
@@ -160,11 +160,11 @@ def _perform(
     track: Tracked | None,
 ) -> tuple[Summary, list[str], dict[str, str]]:
     """Run a scenario in a folder; return its summary, what pressed it, and `late_users` by protocol."""
+    from simfl.connect.trackers import tracker
     from simfl.reports import terminal
     from simfl.reports.assumptions import late_users, pressing
-    from simfl.results.summary import read
-    from simfl.simulation import run
-    from simfl.trackers import tracker
+    from simfl.runs.results.summary import read
+    from simfl.runs.simulation import run
 
     trackers = [tracker(track, folder)] if track else []
     rounds = f"{unit(loaded.asynchronous)}s"
@@ -173,9 +173,9 @@ def _perform(
     with telling_removed(folder), bars as watch:
         result = run(loaded, None, folder, watch, resumed, save_every_s, cluster, trackers)
     if parquet:
-        from simfl.folder.result import breakdown
         from simfl.reports.tables import write_parquet
-        from simfl.results.frames import listed
+        from simfl.runs.folder.result import breakdown
+        from simfl.runs.results.frames import listed
 
         columns = listed(breakdown(result.rounds))
         columns["seconds"] = list(map(float, columns["seconds"]))
@@ -216,7 +216,7 @@ def _without_aggregate(
     """Yield a line for each entry that completed nothing, with its most frequent reason, and its late users.
 
     That all users were still busy with an earlier round is a reason only if there is no other."""
-    from simfl.results.round_summary import SELECTION
+    from simfl.runs.results.round_summary import SELECTION
 
     for run, summary in summaries.items():
         for name, entry in summary.protocols.items():
@@ -232,7 +232,7 @@ def _without_aggregate(
 
 
 def _left(folder: Path, count: int | None) -> str:
-    from simfl.folder.repeats import is_finished, repeats_in
+    from simfl.runs.folder.repeats import is_finished, repeats_in
 
     if runs := repeats_in(folder):
         done = f"{sum(map(is_finished, runs))} of {count} repeats are finished in {folder}"
@@ -257,12 +257,12 @@ def check(
     """
     loaded = _load(scenario, set_, seed, clock, protocols, workers)
 
-    from simfl.experiment import assumptions
-    from simfl.experiment.build import build, make_clocks
-    from simfl.python_files import blamed
+    from simfl.config.python_files import blamed
+    from simfl.privacy.histograms import label_histogram
     from simfl.reports.assumptions import before
-    from simfl.reports.histograms import label_histogram
     from simfl.reports.units import listed
+    from simfl.runs import assumptions
+    from simfl.runs.build import build, make_clocks
     from simfl.scenario.load import filled_yaml
 
     with stages() as stage:
@@ -303,7 +303,7 @@ def check(
 def _load(
     scenario: Path, set_: Set, seed: Seed, clock: ClockOption, protocols: Protocols, workers: Workers
 ) -> Scenario:
-    from simfl.scenario.yaml_tree import Node
+    from simfl.config.yaml_tree import Node
 
     options = {"seed": seed, "clock": clock, "workers": workers}
     given = {key: Node(value, f"--{key}") for key, value in options.items() if value is not None}
@@ -315,7 +315,7 @@ def _load(
 
 def _tell_forecast(loaded: Scenario) -> None:
     """Say on stderr what a run of many users will take, before its users are made."""
-    from simfl.experiment.forecast import forecast
+    from simfl.runs.forecast import forecast
     from simfl.scenario.checks import gb
 
     found = forecast(loaded)

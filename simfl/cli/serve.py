@@ -10,14 +10,7 @@ from typer import Argument, Option
 
 from simfl.cli.common import app, keeping, tell
 from simfl.cli.inputs import Out, ScenarioFile, Set, finite, load_scenario
-from simfl.cli.live import (
-    PROCESSES_HELP,
-    RESUME_HELP,
-    check_resumed,
-    live_folder,
-    playable,
-    told,
-)
+from simfl.cli.live import PROCESSES_HELP, RESUME_HELP, check_resumed, live_folder, playable, told
 from simfl.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -156,9 +149,9 @@ def ping_command(
 def _admission(
     url: str, user: str, token_file: Path, pin: str | None, reveals: bool
 ) -> tuple[Address, Admission, list[int]]:
-    from simfl.folder.identity import code_version
     from simfl.live import tls
     from simfl.live.hello import Admission
+    from simfl.runs.folder.identity import code_version
 
     address, users = tls.address(url, "URL"), tls.users_of(user)
     tls.refuse_open(address[0], pin is not None)

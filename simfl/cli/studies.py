@@ -79,11 +79,11 @@ def sweep(
 
 def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, parquet: bool) -> int:
     """Check and run the missing cells, and write the tables; return the number of cells that were stored."""
-    from simfl.folder.disk import write_text
-    from simfl.reports.sweep_page import page
     from simfl.reports.tables import write_parquet
     from simfl.reports.terminal import console, counting
+    from simfl.runs.folder.disk import write_text
     from simfl.studies.sweep import tables
+    from simfl.studies.sweep.page import page
     from simfl.studies.sweep.picture import folder_names, picture
     from simfl.studies.sweep.plan import check
 
@@ -109,9 +109,9 @@ def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, par
 def _show(state: Sweep, stored: int) -> bool:
     """Print the means, and return True if all aggregates of the cells that did not fail are exact."""
     from simfl.reports import terminal
-    from simfl.reports.sweep_terminal import show_sweep
-    from simfl.results.drift import warning
+    from simfl.runs.results.drift import warning
     from simfl.studies.sweep import tables
+    from simfl.studies.sweep.terminal import show_sweep
 
     plan, console = state.plan, terminal.console()
     seeds = len({cell.seed for cell in plan.cells})
@@ -136,7 +136,7 @@ def _show(state: Sweep, stored: int) -> bool:
 
 def _failures(state: Sweep) -> None:
     """List the cells that failed; their tracebacks go to a file."""
-    from simfl.folder.disk import atomic
+    from simfl.runs.folder.disk import atomic
 
     file = state.store.folder / "failures.txt"
     file.unlink(missing_ok=True)
@@ -170,8 +170,8 @@ def explore(
     """
     if random is not None:
         need("--random", "hypothesis", "explore")
-    from simfl.folder.disk import atomic
     from simfl.reports.terminal import console, counting
+    from simfl.runs.folder.disk import atomic
     from simfl.scenario.load import resolved_yaml
     from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
     from simfl.studies.explore.reached import Tried, counted, tried
@@ -281,13 +281,13 @@ def calibrate(
     """
     import numpy as np
 
-    from simfl.experiment.build import build
-    from simfl.folder.disk import write_text
-    from simfl.profiles import text
     from simfl.reports.terminal import console, counting
+    from simfl.runs.build import build
+    from simfl.runs.folder.disk import write_text
     from simfl.scenario.load import load
     from simfl.studies.calibrate.kernels import Training
     from simfl.studies.calibrate.passes import calibrate
+    from simfl.world.profiles import text
 
     if out is not None:
         check_place(out)

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from simfl.engine.life import Life, Waits
 from simfl.engine.presence import BATTERY
-from simfl.population.availability import FOR_EVER, State
-from simfl.population.energy import Store
 from simfl.virtual_time import NS
+from simfl.world.availability import FOR_EVER, State
+from simfl.world.energy import Store
 
 if TYPE_CHECKING:
     from simfl.engine.energy import Account

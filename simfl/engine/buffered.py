@@ -23,11 +23,11 @@ from simfl.engine.life import Waits
 from simfl.engine.presence import LOST
 from simfl.engine.server_side import ServerSide
 from simfl.engine.user_side import UserRound
-from simfl.population.availability import FOR_EVER
 from simfl.protocols.contracts import AnyServer, BufferServer, buffer_server
 from simfl.protocols.machine import SERVER, Effects, Result, Subject, UpdateId
-from simfl.results import trace as rows
+from simfl.trace import rows
 from simfl.virtual_time import NS
+from simfl.world.availability import FOR_EVER
 
 
 class IdleUsers:

@@ -19,8 +19,8 @@ import numpy as np
 
 from simfl.dataplane.work import Segment
 from simfl.errors import RunFailed
-from simfl.results.trace import Row, Step
-from simfl.results.trace_codes import StepsDone
+from simfl.trace.codes import StepsDone
+from simfl.trace.rows import Row, Step
 
 Spans = tuple[tuple[str, int], ...]
 """(phase, nanoseconds) of each segment of a step."""

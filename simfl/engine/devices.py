@@ -28,9 +28,9 @@ from simfl.errors import RunFailed, step_failed
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Effect, Effects, Ignore, Refuse, Send
 from simfl.random_streams import Streams
-from simfl.results import trace as rows
-from simfl.results.trace import SERVER, Step, Trace
-from simfl.results.trace_codes import Subject, name_of
+from simfl.trace import rows
+from simfl.trace.codes import Subject, name_of
+from simfl.trace.rows import SERVER, Step, Trace
 
 if TYPE_CHECKING:
     from simfl.engine.energy import Meter

@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 from simfl.engine.battery import Batteries, Battery
 from simfl.engine.devices import Job
 from simfl.engine.links import Network, Transmission
-from simfl.population.energy import Powers
-from simfl.results.trace import SERVER, Spent
+from simfl.trace.rows import SERVER, Spent
+from simfl.world.energy import Powers
 
 if TYPE_CHECKING:
     from simfl.engine.user_side import UserSide

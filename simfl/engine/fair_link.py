@@ -23,8 +23,8 @@ from itertools import count
 from typing import Any
 
 from simfl.engine.environment import Environment
-from simfl.population.availability import FOR_EVER
 from simfl.virtual_time import NS
+from simfl.world.availability import FOR_EVER
 
 SCALE = 2**20
 BYTE = 8 * NS * SCALE  # a byte as counters count: 2^-20 bit/s x nanoseconds

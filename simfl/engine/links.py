@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING, Protocol
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
 from simfl.engine.life import Life, Waits
-from simfl.population.links import Links
-from simfl.population.tcp import Connection, Tcp
-from simfl.population.timelines import FOR_EVER
 from simfl.protocols.machine import Message
-from simfl.results.trace import Sent
-from simfl.results.trace_codes import name_of
+from simfl.trace.codes import name_of
+from simfl.trace.rows import Sent
 from simfl.virtual_time import NS, nanoseconds
+from simfl.world.links import Links
+from simfl.world.tcp import Connection, Tcp
+from simfl.world.timelines import FOR_EVER
 
 if TYPE_CHECKING:
     from simfl.engine.devices import Runtime

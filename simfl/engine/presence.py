@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from simfl.engine.environment import Environment
 from simfl.engine.life import Life, Waits
-from simfl.population.availability import FOR_EVER, Days, State
 from simfl.protocols.contracts import AnyServer
-from simfl.results import trace as rows
-from simfl.results.trace_codes import UpdateId
+from simfl.trace import rows
+from simfl.trace.codes import UpdateId
+from simfl.world.availability import FOR_EVER, Days, State
 
 if TYPE_CHECKING:
     from simfl.engine.server_side import ServerSide

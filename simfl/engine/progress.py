@@ -7,7 +7,7 @@ come for nanoseconds or stay away for nights.
 
 from collections import Counter
 
-from simfl.results import trace as rows
+from simfl.trace import rows
 from simfl.virtual_time import NS
 
 MAX_RETURNS = 1000  # returns of each user, on average, before a run that got no further meanwhile is stopped

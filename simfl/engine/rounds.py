@@ -12,8 +12,8 @@ from simfl.engine.server_side import ServerSide
 from simfl.engine.user_side import UserRound
 from simfl.protocols.contracts import round_server
 from simfl.protocols.machine import SERVER, Result, Subject
-from simfl.results import trace as rows
-from simfl.selection.participation import Participation
+from simfl.trace import rows
+from simfl.world.participation import Participation
 
 
 class Rounds(ServerSide):

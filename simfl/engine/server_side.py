@@ -51,7 +51,7 @@ from simfl.protocols.machine import (
     name_of,
 )
 from simfl.protocols.protocol import Protocol
-from simfl.results import trace as rows
+from simfl.trace import rows
 from simfl.virtual_time import NS
 
 if TYPE_CHECKING:

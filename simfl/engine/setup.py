@@ -15,14 +15,14 @@ from simfl.engine.clocks import Key, Spans
 from simfl.engine.environment import Environment
 from simfl.learning.clipping import Clip
 from simfl.learning.partial_work import PartialWork
-from simfl.population.availability import Days
-from simfl.population.classes import LossesByClass
-from simfl.population.dropout import Losses
-from simfl.population.energy import EnergyOf, Powers
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Result, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
-from simfl.selection.participation import Participation
+from simfl.world.availability import Days
+from simfl.world.classes import LossesByClass
+from simfl.world.dropout import Losses
+from simfl.world.energy import EnergyOf, Powers
+from simfl.world.participation import Participation
 
 if TYPE_CHECKING:
     from simfl.engine.links import Network

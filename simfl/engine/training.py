@@ -15,8 +15,8 @@ from simfl.dataplane.work import Segment
 from simfl.engine.devices import Device, Job, Runtime
 from simfl.learning.minibatches import Cutoff
 from simfl.protocols.machine import Effects, name_of
-from simfl.results.trace import TRAIN
-from simfl.results.trace_codes import StepsDone
+from simfl.trace.codes import StepsDone
+from simfl.trace.rows import TRAIN
 from simfl.virtual_time import nanoseconds
 
 if TYPE_CHECKING:

@@ -27,11 +27,11 @@ from simfl.engine.sides import Network, Receiver, Server
 from simfl.engine.training import training_job
 from simfl.engine.user_state import AFTER, MISSED_IN, ON_THE_WAY, Answer, Delay, Loss, State
 from simfl.learning.clipping import Clip
-from simfl.population.dropout import PlannedLoss, WhenPlanned
 from simfl.protocols.contracts import AnyServer, ClientMachine, client_machine
 from simfl.protocols.machine import SERVER, Effects, Message, Params, Ready, Send, Update
-from simfl.results import trace as rows
-from simfl.results.trace_codes import UpdateId, name_of
+from simfl.trace import rows
+from simfl.trace.codes import UpdateId, name_of
+from simfl.world.dropout import PlannedLoss, WhenPlanned
 
 
 @dataclass(slots=True, eq=False)

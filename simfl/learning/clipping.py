@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from simfl.blocks import Positive
-from simfl.kinds import Choice, Kinds
+from simfl.config.blocks import Positive
+from simfl.config.kinds import Choice, Kinds
 from simfl.learning.data.dataset import F32
 
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field
 
-from simfl.blocks import Block, Count, Natural, Positive, Text
-from simfl.texts import FileName
+from simfl.config.blocks import Block, Count, Natural, Positive, Text
+from simfl.config.texts import FileName
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Real = Annotated[float, Field(ge=-1e308, le=1e308, allow_inf_nan=False)]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl import python_files
+from simfl.config import python_files
 from simfl.errors import RunFailed
 from simfl.learning.data.dataset import F32, Floats, Split
 from simfl.learning.flower import Flower

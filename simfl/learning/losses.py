@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Literal
 
-from simfl.kinds import Choice, Kinds
+from simfl.config.kinds import Choice, Kinds
 
 if TYPE_CHECKING:
     from torch import Tensor

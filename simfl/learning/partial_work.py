@@ -17,7 +17,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from simfl.blocks import Block, Count, Seconds
+from simfl.config.blocks import Block, Count, Seconds
 
 
 class PartialWork(Block):

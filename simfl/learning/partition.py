@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from simfl.blocks import Count, Positive
-from simfl.kinds import Choice, Kinds
+from simfl.config.blocks import Count, Positive
+from simfl.config.kinds import Choice, Kinds
 from simfl.learning.data.dataset import I64, Split
 
 HAND_BYTES = 900

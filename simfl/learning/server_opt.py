@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from simfl.blocks import Fraction, Positive
-from simfl.kinds import Choice, Kinds
+from simfl.config.blocks import Fraction, Positive
+from simfl.config.kinds import Choice, Kinds
 from simfl.learning.data.dataset import F32
 
 F64 = NDArray[np.float64]

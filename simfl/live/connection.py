@@ -21,8 +21,8 @@ from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
 from simfl.live.shaping import Flow, Link
 from simfl.live.wire import Codec, Malformed, Parser
-from simfl.population.links import Links, ServerLink
 from simfl.virtual_time import nanoseconds
+from simfl.world.links import Links, ServerLink
 
 if TYPE_CHECKING:
     from simfl.live.door import Door

@@ -39,7 +39,7 @@ from simfl.live.wire import (
     Taken,
 )
 from simfl.protocols.machine import SERVER, Message
-from simfl.results import trace as rows
+from simfl.trace import rows
 from simfl.virtual_time import NS
 
 if TYPE_CHECKING:

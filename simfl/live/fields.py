@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any, NewType, get_args, get_type_hints
 
 from simfl.dataplane.handles import Handle
-from simfl.population.dropout import When, WhenPlanned
 from simfl.protocols.index_views import Users
 from simfl.protocols.machine import Number, RecoveryId, UpdateId
+from simfl.world.dropout import When, WhenPlanned
 
 LARGEST = 2**63 - 1
 _WHENS = (*get_args(When), "not_counted", "delay")

@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import NoReturn
 
 from simfl.errors import BadInput, RunFailed
-from simfl.folder.identity import code_version
 from simfl.learning.trainer import one_thread
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Welcome
@@ -23,6 +22,7 @@ from simfl.live.serve import OWN, digest
 from simfl.live.sides import Sides, prepared
 from simfl.live.tls import Address
 from simfl.live.worker import cores
+from simfl.runs.folder.identity import code_version
 from simfl.scenario.remote import load_remote
 from simfl.scenario.schema import Scenario
 

@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from simfl.errors import BadInput
-from simfl.experiment.assumptions import assumed
-from simfl.experiment.build import Experiment
-from simfl.folder import unfinished
-from simfl.folder.result import Result
-from simfl.folder.saving import Saver
-from simfl.folder.unfinished import Unfinished
 from simfl.live.round_saver import RoundSaver
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Played
+from simfl.runs.assumptions import assumed
+from simfl.runs.build import Experiment
+from simfl.runs.folder import unfinished
+from simfl.runs.folder.result import Result
+from simfl.runs.folder.saving import Saver
+from simfl.runs.folder.unfinished import Unfinished
 
 NAME = "live.json"
 

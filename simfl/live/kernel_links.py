@@ -16,14 +16,14 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from simfl.errors import ScenarioError
-from simfl.experiment.build import Experiment
 from simfl.live.delay_wire import carried, tun
 from simfl.live.namespaces import Namespaces
-from simfl.population.tcp import Tcp
-from simfl.population.variations import Steady
+from simfl.runs.build import Experiment
 from simfl.scenario.messages import problem
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.virtual_time import nanoseconds
+from simfl.world.tcp import Tcp
+from simfl.world.variations import Steady
 
 LinkKind = Literal["user", "kernel", "none"]
 Delay = Literal["user", "wire"]

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from heapq import merge
 from itertools import accumulate
 
-from simfl.results import trace as rows
-from simfl.results.trace import SERVER, Row, Trace
+from simfl.trace import rows
+from simfl.trace.rows import SERVER, Row, Trace
 
 
 def merged(

@@ -12,8 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from simfl.experiment.build import Experiment
-from simfl.folder.identity import code_version
 from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Ping, Pong
@@ -22,6 +20,8 @@ from simfl.live.real_time import run
 from simfl.live.serve import Listening, listening
 from simfl.live.sides import Sides
 from simfl.live.tls import Address
+from simfl.runs.build import Experiment
+from simfl.runs.folder.identity import code_version
 
 SIZES = (0, 4_000, 16_000, 64_000, 256_000)
 SMALL = 40  # pings without content, for latency and overhead

@@ -17,8 +17,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from simfl.errors import BadInput
-from simfl.experiment.build import Experiment
-from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
 from simfl.live import entrance
 from simfl.live.kept import Kept, kept
@@ -27,6 +25,8 @@ from simfl.live.real_time import run
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Played, Sides
 from simfl.live.worker import cores
+from simfl.runs.build import Experiment
+from simfl.runs.folder.result import Result
 
 WARN_OVERRUN = 0.02
 WARN_HELD_S = 0.05

@@ -24,7 +24,7 @@ from simfl.live.mailbox import Mailbox
 from simfl.live.wire import Envelope, Malformed, Over, Part
 from simfl.protocols.keyed_messages import Advertise
 from simfl.protocols.machine import SERVER, Message, UpdateId, name_of
-from simfl.results import trace as rows
+from simfl.trace import rows
 from simfl.virtual_time import NS
 
 

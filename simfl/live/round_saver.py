@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from simfl.engine.setup import ClosedRound
-from simfl.folder.saving import Point, Saver
-from simfl.folder.unfinished import PROTOCOL, Unfinished
 from simfl.live.worker import step_back
-from simfl.results import trace as rows
-from simfl.results.round_summary import Measurement
-from simfl.results.trace import Row, Trace
+from simfl.runs.folder.saving import Point, Saver
+from simfl.runs.folder.unfinished import PROTOCOL, Unfinished
+from simfl.runs.results.round_summary import Measurement
 from simfl.scenario.schema import Scenario
+from simfl.trace import rows
+from simfl.trace.rows import Row, Trace
 
 
 class RoundSaver:

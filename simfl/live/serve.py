@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from simfl.errors import BadInput, reason
-from simfl.experiment.build import Experiment
-from simfl.folder.identity import code_version, identified
-from simfl.folder.result import Result
 from simfl.learning.trainer import one_thread
 from simfl.live import entrance
 from simfl.live.hello import Admission, Welcome
@@ -26,6 +23,9 @@ from simfl.live.real_time import run
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Sides
 from simfl.live.tls import Address, refuse_open
+from simfl.runs.build import Experiment
+from simfl.runs.folder.identity import code_version, identified
+from simfl.runs.folder.result import Result
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 

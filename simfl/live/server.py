@@ -22,8 +22,8 @@ from simfl.live.door import Door
 from simfl.live.real_time import RealTime
 from simfl.live.remote_users import BufferUsers, RoundUsers, number_of
 from simfl.protocols.machine import SERVER, name_of
-from simfl.results import trace as rows
-from simfl.results.trace_codes import StepsDone
+from simfl.trace import rows
+from simfl.trace.codes import StepsDone
 
 
 class RevealedRounding:

@@ -12,7 +12,6 @@ from typing import Any
 from simfl.dataplane.eager import EagerOps
 from simfl.engine.warm_up import rehearse, train
 from simfl.errors import ScenarioError, cut
-from simfl.experiment.build import Experiment, build, make_clocks
 from simfl.live.buffer_user import LiveBufferUser
 from simfl.live.connection import Wires
 from simfl.live.hello import DOWN, UP, Admission
@@ -25,13 +24,14 @@ from simfl.live.user import LiveUser
 from simfl.live.user_reports import is_possible
 from simfl.live.wire import Codec, messages
 from simfl.live.worker import started
-from simfl.results import trace as rows
-from simfl.results.round_summary import Measurement
-from simfl.results.trace import SERVER, Row
-from simfl.results.trace_reader import TraceError, rows_of
+from simfl.runs.build import Experiment, build, make_clocks
+from simfl.runs.results.round_summary import Measurement
+from simfl.runs.simulation import measurement
 from simfl.scenario.messages import error, problem
 from simfl.scenario.schema import Scenario
-from simfl.simulation import measurement
+from simfl.trace import rows
+from simfl.trace.reader import TraceError, rows_of
+from simfl.trace.rows import SERVER, Row
 from simfl.virtual_time import NS
 
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-from simfl.experiment.build import Experiment
 from simfl.live.neighbours import unknown
 from simfl.live.wire import messages
+from simfl.runs.build import Experiment
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import Recorded
 

@@ -29,22 +29,11 @@ from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned
 from simfl.live.neighbours import Listens, Neighbours, Others
 from simfl.live.real_time import RealTime, either
 from simfl.live.shaping import Link
-from simfl.live.wire import (
-    Away,
-    Bye,
-    Done,
-    Envelope,
-    Free,
-    Malformed,
-    Over,
-    Part,
-    Rows,
-    Start,
-)
-from simfl.population.dropout import PlannedLoss
+from simfl.live.wire import Away, Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
 from simfl.protocols.machine import SERVER, Message, UpdateId, name_of
-from simfl.results.trace import row_lines
+from simfl.trace.rows import row_lines
 from simfl.virtual_time import NS
+from simfl.world.dropout import PlannedLoss
 
 ROWS = 200  # of the trace in one frame
 KEPT = 2  # rounds of which messages may still come

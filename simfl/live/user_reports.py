@@ -7,8 +7,8 @@ numbers by the length of the run. A report beyond a bound is refused, and its us
 from collections import Counter
 
 from simfl.live.wire import Done, Malformed
-from simfl.results import trace as rows
-from simfl.results.trace import Row
+from simfl.trace import rows
+from simfl.trace.rows import Row
 from simfl.virtual_time import NS
 
 REPORT_S = 20.0

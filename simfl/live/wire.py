@@ -22,10 +22,10 @@ from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload, Stop
 from simfl.live.fields import LARGEST, ZERO, Signed, handle, handle_or_none, readers, whole
 from simfl.live.fields import Malformed as Malformed
-from simfl.population.dropout import WhenPlanned
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import ZeroEntropy
+from simfl.world.dropout import WhenPlanned
 
 REFERENCE = struct.Struct("<III")  # to a row that goes from user to user: whose, of which message, its place
 LENGTHS = struct.Struct(">II")  # of what follows, and of the header in it

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.digests import checked
+from simfl.config.digests import checked
+from simfl.config.unpacking import UnpackingError, most_bytes, read_npz
 from simfl.errors import BadInput
-from simfl.privacy.weak import RUN_BUDGET, Interval
 from simfl.privacy.weighted import Members, ratios, span, weak
-from simfl.unpacking import UnpackingError, most_bytes, read_npz
+from simfl.runs.multi_round_privacy.weak import RUN_BUDGET, Interval
 
 ARRAYS = {
     "users": ("iu", 0), "rounds": ("iu", 1), "means": ("f", 2), "which": ("iu", 1), "members": ("iu", 1),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simfl.selection.schemes import check_batches
+from simfl.world.selection import check_batches
 
 
 def cardinality_of(p: Sequence[float], K: int, T: int) -> float:

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.privacy.circuits import Budget
-from simfl.privacy.modular import PRIMES, Residues, RowSpace, Unlucky
-from simfl.privacy.weak import BUDGET, Interval, Search
+from simfl.runs.multi_round_privacy.circuits import Budget
+from simfl.runs.multi_round_privacy.modular import PRIMES, Residues, RowSpace, Unlucky
+from simfl.runs.multi_round_privacy.weak import BUDGET, Interval, Search
 
 Members = tuple[int, ...]
 SIMPLEST = 1_000_000  # the largest denominator of a ratio: of staleness weights it is c_g

@@ -30,8 +30,8 @@ from simfl.protocols.machine import (
     Timer,
     misshapen,
 )
-from simfl.results.trace import SERVER
-from simfl.results.trace_codes import Discarded, Reason, Subject, UpdateId
+from simfl.trace.codes import Discarded, Reason, Subject, UpdateId
+from simfl.trace.rows import SERVER
 
 
 @dataclass(frozen=True, slots=True)

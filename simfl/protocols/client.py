@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.contracts import check_table
 from simfl.protocols.machine import Effects, Entropy, Ignore, Message, Params, Ready, Refuse, Update
-from simfl.results.trace_codes import Reason
+from simfl.trace.codes import Reason
 
 Table = Mapping[tuple[str, type[Message]], tuple[str, str]]
 """(state, type of message) -> (method, next state)."""
@@ -96,7 +96,7 @@ class BufferedClient(_TabledClient):
     >>> from simfl.dataplane.handles import F32, Handle
     >>> from simfl.dataplane.shadow import ShadowOps
     >>> from simfl.protocols.fedbuff import FedBuffClient
-    >>> from simfl.results.trace_codes import UpdateId
+    >>> from simfl.trace.codes import UpdateId
     >>> client = FedBuffClient(3, Params(d=2, q=101), ShadowOps(101), entropy=None)  # a subclass
     >>> [effect.to for effect in client.submit(Update(Handle(1, 2, F32), 1, UpdateId(3, 0)))]
     [-1]

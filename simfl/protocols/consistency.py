@@ -25,15 +25,7 @@ from simfl.crypto.signatures import SIGNATURE_BYTES
 from simfl.dataplane.handles import U8, Handle, HandleList
 from simfl.dataplane.ops import PeerFault
 from simfl.protocols.index_views import Lookup, Same, Users, are_distinct, are_within, users_among
-from simfl.protocols.keyed_messages import (
-    Advertise,
-    Inbox,
-    Invite,
-    Roster,
-    Signature,
-    Signatures,
-    Survivors,
-)
+from simfl.protocols.keyed_messages import Advertise, Inbox, Invite, Roster, Signature, Signatures, Survivors
 from simfl.protocols.long_term_keys import Directory
 from simfl.protocols.machine import SERVER, Effects, Params, Refusal, Send, misshapen
 from simfl.protocols.masked_round import MaskedClient, MaskedServer

@@ -14,7 +14,7 @@ from simfl.protocols.client import Client
 from simfl.protocols.machine import Effects, Entropy, Member, Message, Params, Result, Send, Update, misshapen
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.server import Server, Stage
-from simfl.results.trace import SERVER
+from simfl.trace.rows import SERVER
 
 
 @dataclass(frozen=True, slots=True)

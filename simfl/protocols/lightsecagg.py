@@ -20,18 +20,11 @@ from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.consistency import Consistent, SigningClient, SigningServer
 from simfl.protocols.graphs import complete
 from simfl.protocols.index_views import Lookup, rows_of
-from simfl.protocols.keyed_messages import (
-    Answer,
-    Inbox,
-    Invite,
-    Roster,
-    Survivors,
-    coded_bytes,
-)
+from simfl.protocols.keyed_messages import Answer, Inbox, Invite, Roster, Survivors, coded_bytes
 from simfl.protocols.machine import SERVER, Effects, Entropy, Ignore, Params, Send, misshapen
 from simfl.protocols.masked_round import MaskedClient, MaskedServer
 from simfl.protocols.protocol import KEYED, STAGES, Problems, Protocol
-from simfl.results.trace_codes import Reason
+from simfl.trace.codes import Reason
 
 
 class LightSecAggClient(MaskedClient):

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from simfl.blocks import Count
+from simfl.config.blocks import Count
 from simfl.crypto import mds
 from simfl.crypto.keys import TAG_BYTES
 from simfl.crypto.quantize import round_weight
@@ -48,8 +48,8 @@ from simfl.protocols.machine import (
 )
 from simfl.protocols.protocol import Mode, Problems
 from simfl.protocols.staleness import AnyStaleness, Constant
-from simfl.results.trace import SERVER
-from simfl.results.trace_codes import Discarded, Reason, RecoveryId, UpdateId
+from simfl.trace.codes import Discarded, Reason, RecoveryId, UpdateId
+from simfl.trace.rows import SERVER
 
 
 class LightSecAggAsyncServer(BufferedServer):

@@ -18,8 +18,8 @@ from simfl.protocols.index_views import AllBut
 from simfl.protocols.keyed_messages import Advertise, Invite, Roster, check_roster, coded_bytes
 from simfl.protocols.lightsecagg_async_messages import MaskInbox, MaskShares, Recover, Start, SumOfShares
 from simfl.protocols.machine import Effects, Entropy, Ignore, Params, Ready, Refuse, Send, Update, misshapen
-from simfl.results.trace import SERVER
-from simfl.results.trace_codes import Reason, UpdateId, name_of
+from simfl.trace.codes import Reason, UpdateId, name_of
+from simfl.trace.rows import SERVER
 
 AFTER_ALL_CYCLES = math.inf
 """The last cycle, as it were, of a user with whom no key is shared: none of its masks is new."""

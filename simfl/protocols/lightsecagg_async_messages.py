@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from simfl.dataplane.handles import Handle
 from simfl.protocols.buffered_server import UpdateMessage
 from simfl.protocols.machine import Message, Number
-from simfl.results.trace_codes import RecoveryId, Subject, UpdateId
+from simfl.trace.codes import RecoveryId, Subject, UpdateId
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from simfl.protocols.machine import (
     Update,
     Verdict,
 )
-from simfl.results.trace import SERVER
-from simfl.results.trace_codes import UpdateId
+from simfl.trace.codes import UpdateId
+from simfl.trace.rows import SERVER
 
 Fate = Callable[[int, Any], str]
 """(user, message) -> "deliver"; "late" (after the next deadline that the server really waits for); "lose"

@@ -19,15 +19,15 @@ from simfl.dataplane.ops import Ops
 from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.definitions import SIGNED_POINTS, check_known
 from simfl.protocols.long_term_keys import Directory
-from simfl.results.trace import PHASES
-from simfl.results.trace import SERVER as SERVER
-from simfl.results.trace_codes import Discarded as Discarded
-from simfl.results.trace_codes import Reason as Reason
-from simfl.results.trace_codes import RecoveryId as RecoveryId
-from simfl.results.trace_codes import Refusal as Refusal
-from simfl.results.trace_codes import Subject as Subject
-from simfl.results.trace_codes import UpdateId as UpdateId
-from simfl.results.trace_codes import name_of as name_of
+from simfl.trace.codes import Discarded as Discarded
+from simfl.trace.codes import Reason as Reason
+from simfl.trace.codes import RecoveryId as RecoveryId
+from simfl.trace.codes import Refusal as Refusal
+from simfl.trace.codes import Subject as Subject
+from simfl.trace.codes import UpdateId as UpdateId
+from simfl.trace.codes import name_of as name_of
+from simfl.trace.rows import PHASES
+from simfl.trace.rows import SERVER as SERVER
 
 Entropy = Callable[[str], bytes]
 """32 bytes by name; asking twice for one name is an error."""

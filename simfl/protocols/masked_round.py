@@ -44,7 +44,7 @@ from simfl.protocols.machine import (
     misshapen,
 )
 from simfl.protocols.server import Server, Stage
-from simfl.results.trace import SERVER
+from simfl.trace.rows import SERVER
 
 
 class MaskedClient(Client):

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar
 
-from simfl.blocks import Block
+from simfl.config.blocks import Block
 from simfl.dataplane.ops import Ops
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.definitions import SIGNED_POINTS as SIGNED_POINTS

@@ -1,6 +1,6 @@
 """The protocols by name. A new one of ours is a module and a line here."""
 
-from simfl.kinds import Kinds
+from simfl.config.kinds import Kinds
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
 from simfl.protocols.lightsecagg import LightSecAgg

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BeforeValidator, model_validator
 
-from simfl.blocks import Bits, Count, Fraction
+from simfl.config.blocks import Bits, Count, Fraction
 from simfl.dataplane.ops import Ops
 from simfl.errors import counted
 from simfl.protocols import graph_design, graphs

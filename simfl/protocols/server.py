@@ -15,8 +15,8 @@ from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.contracts import check_table
 from simfl.protocols.definitions import SIGNED_STAGES, check_known
 from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Surplus, Timer
-from simfl.results.trace import PHASES, SERVER
-from simfl.results.trace_codes import Reason, Refusal
+from simfl.trace.codes import Reason, Refusal
+from simfl.trace.rows import PHASES, SERVER
 
 
 @dataclass(frozen=True, slots=True)

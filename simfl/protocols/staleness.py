@@ -5,8 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from simfl.blocks import Block, Exponent, Natural, Positive
-from simfl.kinds import Kinds
+from simfl.config.blocks import Block, Exponent, Natural, Positive
+from simfl.config.kinds import Kinds
 
 
 class Staleness(Block):

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from simfl.errors import counted
-from simfl.population.variations import Steady
 from simfl.reports.units import listed, percent, seconds, three_figures
-from simfl.results.assumed import Assumed, Masking
-from simfl.results.metrics import Round
-from simfl.results.trace import SERVER, Begin, End, Ignored, Lost, Sent, Step, TimerSet, Trace
+from simfl.runs.results.assumed import Assumed, Masking
+from simfl.runs.results.metrics import Round
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled
+from simfl.trace.rows import SERVER, Begin, End, Ignored, Lost, Sent, Step, TimerSet, Trace
 from simfl.virtual_time import NS, nanoseconds
+from simfl.world.variations import Steady
 
 Named = list[tuple[str, str]]
 """(what decides, sentence), in the order in which they are shown."""

@@ -10,9 +10,9 @@ from simfl.errors import counted
 from simfl.reports import chart
 from simfl.reports.grid import Row
 from simfl.reports.units import percent
-from simfl.results.by_class import ClassSummary
-from simfl.results.summary import ProtocolSummary
-from simfl.results.trace import PHASES
+from simfl.runs.results.by_class import ClassSummary
+from simfl.runs.results.summary import ProtocolSummary
+from simfl.trace.rows import PHASES
 
 MAX_ROWS, MAX_LINES = 50, 12  # classes that the page and the terminal show of a protocol
 

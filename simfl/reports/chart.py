@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from simfl.results.trace import PHASES
+from simfl.trace.rows import PHASES
 
 # Blue, bluish green, orange, vermillion.
 PHASE_COLOUR: dict[str, str] = dict(zip(PHASES, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))

@@ -6,9 +6,9 @@ from typing import Any
 
 from simfl.reports.compare_terminal import closing, different_rounds, in_words, legend, setting
 from simfl.reports.page import accuracy, environment, stacks
-from simfl.results.columns import COLUMNS, Column, Measure
-from simfl.results.compare import HEADLINE, NO_VALUE, PLACES, Case, Comparison, Match
-from simfl.results.statistics import Estimate
+from simfl.runs.results.columns import COLUMNS, Column, Measure
+from simfl.runs.results.compare import HEADLINE, NO_VALUE, PLACES, Case, Comparison, Match
+from simfl.runs.results.statistics import Estimate
 
 MAX_ENTRIES = 200  # that are shown: of sweeps there may be thousands
 MAX_TAUS = 12  # of staleness, that have a row each; what came later has one together

@@ -12,7 +12,7 @@ from simfl.reports import by_class
 from simfl.reports.grid import Row, print_grid, say
 from simfl.reports.terminal import MARK
 from simfl.reports.units import listed
-from simfl.results.compare import HEADLINE, NO_VALUE, PLACES, Case, Comparison, Key, Match, Side, Verdict
+from simfl.runs.results.compare import HEADLINE, NO_VALUE, PLACES, Case, Comparison, Key, Match, Side, Verdict
 
 MAX_SETTINGS, MAX_VALUE = 20, 60  # that differ, and characters of one of them
 MAX_POINTS, MAX_NAMES = 12, 4  # of sweeps, that are shown; of entries, that a sentence names

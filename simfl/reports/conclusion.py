@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import median_low
 
 from simfl.reports.units import listed, three_figures
-from simfl.results.columns import Column, Place, at
-from simfl.results.statistics import Estimate, estimate
-from simfl.results.summary import ProtocolSummary
-from simfl.results.trace import unit
+from simfl.runs.results.columns import Column, Place, at
+from simfl.runs.results.statistics import Estimate, estimate
+from simfl.runs.results.summary import ProtocolSummary
+from simfl.trace.rows import unit
 
 Runs = Mapping[str, Sequence[ProtocolSummary]]
 """By entry, its summary in one run, or in each repeat."""

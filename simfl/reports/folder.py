@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simfl import digests
+from simfl.config import digests
 from simfl.errors import BadInput
-from simfl.results import metrics, summary, trace_reader
-from simfl.results.summary import Summary
-from simfl.results.trace import Trace, unit
+from simfl.runs.results import metrics, summary
+from simfl.runs.results.summary import Summary
 from simfl.scenario.schema import Scenario
+from simfl.trace import reader as trace_reader
+from simfl.trace.rows import Trace, unit
 from simfl.virtual_time import NS
 
 

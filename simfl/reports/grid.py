@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from simfl.results.text import printable
+from simfl.trace.text import printable
 
 MAX_REASONS = 3  # of an entry's failed rounds, that are told
 WIDTH, MIN_WIDTH = 80, 9  # the most of a paragraph, and the least of a grid's column

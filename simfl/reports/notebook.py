@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from simfl.reports.terminal import console
-from simfl.simulation import Progress
+from simfl.runs.simulation import Progress
 
 EVERY_S = 0.2  # between two updates, as each is a message to the browser
 CELL = '<td style="text-align:left;white-space:nowrap;padding:2px 8px">'

@@ -8,9 +8,9 @@ from simfl.errors import BadInput, counted
 from simfl.reports import trace_series
 from simfl.reports.folder import Run
 from simfl.reports.units import listed, seconds
-from simfl.results import metrics
-from simfl.results.metrics import Piece, Round
-from simfl.results.trace import SERVER, End, GaveUp, Lost, Step, TimerSet, Trace
+from simfl.runs.results import metrics
+from simfl.runs.results.metrics import Piece, Round
+from simfl.trace.rows import SERVER, End, GaveUp, Lost, Step, TimerSet, Trace
 
 MAX_PARTS, MIN_SHARE = 5, 0.01  # of a round's critical path, that are told one by one
 MAX_NAMED = 4  # users who are waited for until a deadline

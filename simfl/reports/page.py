@@ -18,10 +18,10 @@ from simfl.reports.conclusion import conclusion, wide_intervals
 from simfl.reports.folder import Run
 from simfl.reports.one_round import Focus
 from simfl.reports.participation import participation, steps
-from simfl.results import columns, drift
-from simfl.results.statistics import Estimate
-from simfl.results.summary import ProtocolSummary
-from simfl.results.trace import PHASES
+from simfl.runs.results import columns, drift
+from simfl.runs.results.statistics import Estimate
+from simfl.runs.results.summary import ProtocolSummary
+from simfl.trace.rows import PHASES
 
 MAX_SPANS = 80_000  # about, in the timelines of all protocols together: 2 MB
 MIN_SPANS = 1_000  # that each of them may hold

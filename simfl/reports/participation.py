@@ -6,7 +6,7 @@ from typing import Any
 from simfl.reports.folder import Run
 from simfl.reports.tables import NO_VALUE
 from simfl.reports.units import whole
-from simfl.results.columns import at
+from simfl.runs.results.columns import at
 
 
 def participation(run: Run) -> dict[str, Any] | None:

@@ -15,8 +15,8 @@ from typing import Any
 from simfl.errors import BadInput
 from simfl.reports import trace_series
 from simfl.reports.folder import Run
-from simfl.results.trace import PHASES, SERVER, Row, Sent, Step
 from simfl.scenario.user_classes import settings_of
+from simfl.trace.rows import PHASES, SERVER, Row, Sent, Step
 
 MAX_ROWS = 200_000  # of all protocols together; a viewer still opens that many
 

@@ -8,13 +8,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from simfl.folder.disk import atomic
 from simfl.reports.folder import Run
-from simfl.results.columns import Column, Measure, Place, at
-from simfl.results.round_summary import RoundSummary
-from simfl.results.statistics import Estimate
-from simfl.results.summary import ProtocolSummary
-from simfl.results.trace import Lost
+from simfl.runs.folder.disk import atomic
+from simfl.runs.results.columns import Column, Measure, Place, at
+from simfl.runs.results.round_summary import RoundSummary
+from simfl.runs.results.statistics import Estimate
+from simfl.runs.results.summary import ProtocolSummary
+from simfl.trace.rows import Lost
 
 NO_VALUE = "–"
 LATEX_ESCAPES = str.maketrans({

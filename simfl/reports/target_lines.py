@@ -2,9 +2,9 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from simfl.results.columns import Measure
-from simfl.results.statistics import Estimate
-from simfl.results.summary import ProtocolSummary
+from simfl.runs.results.columns import Measure
+from simfl.runs.results.statistics import Estimate
+from simfl.runs.results.summary import ProtocolSummary
 
 KINDS = ("accuracy", "loss")
 

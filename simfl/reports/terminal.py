@@ -15,12 +15,12 @@ from simfl.reports import by_class, target_lines
 from simfl.reports.conclusion import conclusion, wide_intervals
 from simfl.reports.grid import Row, failed, line, print_grid, say
 from simfl.reports.units import whole
-from simfl.results import drift
-from simfl.results.columns import Place, at
-from simfl.results.summary import ProtocolSummary, Summary
-from simfl.results.text import printable
-from simfl.results.trace import unit
-from simfl.simulation import Progress as Where
+from simfl.runs.results import drift
+from simfl.runs.results.columns import Place, at
+from simfl.runs.results.summary import ProtocolSummary, Summary
+from simfl.runs.simulation import Progress as Where
+from simfl.trace.rows import unit
+from simfl.trace.text import printable
 
 MARK, OVERLAP = "†", "*"
 OVERLAPPING = (

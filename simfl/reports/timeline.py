@@ -17,10 +17,10 @@ from simfl.reports.advice import KINDS
 from simfl.reports.folder import Run
 from simfl.reports.one_round import Focus
 from simfl.reports.trace_series import FROM_SERVER, TO_SERVER, Span
-from simfl.results import metrics
-from simfl.results.metrics import Piece
-from simfl.results.trace import LANES as DEVICE_LANES
-from simfl.results.trace import PHASES, SERVER, End, Lost, Row, Sent, Step, Trace
+from simfl.runs.results import metrics
+from simfl.runs.results.metrics import Piece
+from simfl.trace.rows import LANES as DEVICE_LANES
+from simfl.trace.rows import PHASES, SERVER, End, Lost, Row, Sent, Step, Trace
 
 BEGINNING_PART = 0.4  # of the budget, for the beginning of an asynchronous run
 LANES = (*DEVICE_LANES, FROM_SERVER, TO_SERVER)

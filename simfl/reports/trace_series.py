@@ -7,8 +7,8 @@ from typing import Any
 
 from simfl.errors import counted
 from simfl.reports.units import listed
-from simfl.results import trace as trace_rows
-from simfl.results.trace import SERVER, Aggregated, End, Presence, Row, Sent, Step, Trace
+from simfl.trace import rows as trace_rows
+from simfl.trace.rows import SERVER, Aggregated, End, Presence, Row, Sent, Step, Trace
 
 TO_SERVER, FROM_SERVER = "to server", "from server"  # lanes of a user's link, beside `trace.LANES`
 MAX_USERS = 12  # named where the server went on without them

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, assert_never
 
-from simfl.blocks import Block, Quantiles
+from simfl.config.blocks import Block, Quantiles
 from simfl.errors import counted
-from simfl.population.outages import Cells, Everybody, OfClass, Outage, Share
 from simfl.reports.units import listed, percent, seconds
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import classes_of
 from simfl.scenario.world import Devices
+from simfl.world.outages import Cells, Everybody, OfClass, Outage, Share
 
 # Ends of names and the units that they mean.
 UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_j_per_mb": " J/MB", "_j": " J", "_w": " W", "_s": " s"}

@@ -12,14 +12,14 @@ from simfl.crypto import quantize
 from simfl.crypto.field import is_prime
 from simfl.errors import counted
 from simfl.learning.flower import WITHOUT_EFFECT
-from simfl.population.classes import Classes
-from simfl.population.dropout import POINTS, NoLosses, Point, Script
-from simfl.population.variations import LinkStates
 from simfl.random_streams import Streams
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled
-from simfl.selection.schemes import All
+from simfl.world.classes import Classes
+from simfl.world.dropout import POINTS, NoLosses, Point, Script
+from simfl.world.selection import All
+from simfl.world.variations import LinkStates
 
 # Bytes of users and data, known before anything is made. These figures are what runs in shadow really took
 # (growth of the resident memory to its peak, in a round of thousands of users; CPython 3.11, 64 bits),

@@ -10,13 +10,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from simfl.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
+from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
+from simfl.config.python_files import blamed
+from simfl.config.texts import FileName
+from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain, read
 from simfl.errors import BadInput, Problem, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
-from simfl.population.dropout import AnyDropout, NoLosses
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
-from simfl.python_files import blamed
 from simfl.scenario import checks
 from simfl.scenario.load import anchor
 from simfl.scenario.messages import place, translate
@@ -25,8 +26,7 @@ from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.shipped import located, refuse_other
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
-from simfl.scenario.yaml_tree import OVERRIDES, Node, nodes, plain, read
-from simfl.texts import FileName
+from simfl.world.dropout import AnyDropout, NoLosses
 
 PATIENCE_S = 1e6  # of a deadline that nobody misses
 

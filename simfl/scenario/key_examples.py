@@ -13,11 +13,11 @@ from typing import Any, Literal, get_args, get_origin
 import yaml
 from pydantic import BaseModel
 
-from simfl.blocks import Block
+from simfl.config.blocks import Block
+from simfl.config.yaml_tree import plain, read
 from simfl.errors import ScenarioError
 from simfl.scenario import shipped
 from simfl.scenario.load import load_without_code
-from simfl.scenario.yaml_tree import plain, read
 
 LONGEST = 60  # letters of an example; of a longer mapping or list the first entries are shown
 

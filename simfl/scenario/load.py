@@ -12,15 +12,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from simfl.digests import checked
-from simfl.errors import BadInput, Problem, ScenarioError, cut, did_you_mean, refusal, show
-from simfl.python_files import are_left_alone, blamed, left_alone
-from simfl.scenario import checks
-from simfl.scenario.messages import place, problem, translate
-from simfl.scenario.schema import Scenario
-from simfl.scenario.schema_shape import Shape, Unfit, expand, override
-from simfl.scenario.shipped import located, refuse_other
-from simfl.scenario.yaml_tree import (
+from simfl.config.digests import checked
+from simfl.config.python_files import are_left_alone, blamed, left_alone
+from simfl.config.yaml_tree import (
     OVERRIDES,
     SET,
     Keys,
@@ -33,6 +27,12 @@ from simfl.scenario.yaml_tree import (
     plain,
     read,
 )
+from simfl.errors import BadInput, Problem, ScenarioError, cut, did_you_mean, refusal, show
+from simfl.scenario import checks
+from simfl.scenario.messages import place, problem, translate
+from simfl.scenario.schema import Scenario
+from simfl.scenario.schema_shape import Shape, Unfit, expand, override
+from simfl.scenario.shipped import located, refuse_other
 
 Source = str | Path | Mapping[str, Any] | Scenario
 

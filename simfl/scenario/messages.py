@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from simfl.blocks import LEAST_MBPS
+from simfl.config.blocks import LEAST_MBPS
+from simfl.config.python_files import blamed
+from simfl.config.quantities import meant
+from simfl.config.yaml_tree import Keys, Node, is_override
 from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, reason, show
-from simfl.python_files import blamed
-from simfl.quantities import meant
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
-from simfl.scenario.yaml_tree import Keys, Node, is_override
 
 _MESSAGES = {  # by pydantic's type of error, or by the part of it before the first underscore
     "int": "must be a whole number, not {input}",

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from simfl import blocks
-from simfl.blocks import UnionName
+from simfl.config import blocks
+from simfl.config.blocks import UnionName
+from simfl.config.yaml_tree import dump
 from simfl.scenario import schema, world
 from simfl.scenario.key_examples import example
 from simfl.scenario.schema_shape import Shape, hints
-from simfl.scenario.yaml_tree import dump
 
 HEAD = """# Scenarios
 

@@ -9,14 +9,14 @@ a class of an installed package unless it states what it opens: a new kind canno
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from simfl.blocks import Block
+from simfl.config.blocks import Block
+from simfl.config.python_files import left_alone
+from simfl.config.texts import NamesFile, NamesNothing
+from simfl.config.yaml_tree import parse, plain
 from simfl.errors import BadInput, cut
-from simfl.python_files import left_alone
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import hints
-from simfl.scenario.yaml_tree import parse, plain
-from simfl.texts import NamesFile, NamesNothing
 
 
 def load_remote(text: str, sender: str, overrides: Mapping[str, Any]) -> Scenario:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
 
-from simfl import profiles
-from simfl.blocks import (
+from simfl.config.blocks import (
     Block,
     Count,
     Fraction,
@@ -24,6 +23,9 @@ from simfl.blocks import (
     Text,
     Threads,
 )
+from simfl.config.quantities import unit
+from simfl.config.texts import FileName, NamesFile
+from simfl.config.yaml_tree import Node
 from simfl.crypto import ntt
 from simfl.errors import show
 from simfl.learning.clipping import AnyClip, NoClip
@@ -35,25 +37,14 @@ from simfl.learning.models.registry import AnyModel, Logistic
 from simfl.learning.partial_work import PartialWork
 from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
-from simfl.population.dropout import AnyDropout, NoLosses
 from simfl.protocols.batches import Batches
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
-from simfl.quantities import unit
-from simfl.scenario.world import (
-    Buffer,
-    Clock,
-    Deadlines,
-    Detect,
-    Network,
-    Population,
-    Server,
-    WaitForAll,
-)
-from simfl.scenario.yaml_tree import Node
-from simfl.selection.schemes import All, AnySelection
-from simfl.texts import FileName, NamesFile
+from simfl.scenario.world import Buffer, Clock, Deadlines, Detect, Network, Population, Server, WaitForAll
+from simfl.world import profiles
+from simfl.world.dropout import AnyDropout, NoLosses
+from simfl.world.selection import All, AnySelection
 
 
 class Overrides(Block):

@@ -11,12 +11,12 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from simfl.config.kinds import Outside
+from simfl.config.python_files import are_left_alone
+from simfl.config.quantities import InUnit
+from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain
 from simfl.errors import cut, did_you_mean, show
-from simfl.kinds import Outside
-from simfl.python_files import are_left_alone
-from simfl.quantities import InUnit
 from simfl.scenario.schema import Scenario
-from simfl.scenario.yaml_tree import OVERRIDES, Node, nodes, plain
 
 
 @cache

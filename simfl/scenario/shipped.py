@@ -11,8 +11,8 @@ from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
+from simfl.config.yaml_tree import Node, naming_files, read
 from simfl.errors import did_you_mean, refusal
-from simfl.scenario.yaml_tree import Node, naming_files, read
 
 YAML = (".yaml", ".yml")
 PACKAGE = Path(__file__).parents[1]

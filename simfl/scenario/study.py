@@ -22,14 +22,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationError
 
-from simfl.blocks import Block, Name
+from simfl.config.blocks import Block, Name
+from simfl.config.yaml_tree import Node, plain, read
 from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, show
 from simfl.scenario.load import anchor, load_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.shipped import located, refuse_other
-from simfl.scenario.yaml_tree import Node, plain, read
 
 
 def _base(value: Any) -> Any:

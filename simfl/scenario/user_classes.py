@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from simfl.population.availability import Availability
-from simfl.population.classes import EVERYBODY, Classes
-from simfl.population.dropout import Dropout
-from simfl.population.energy import Energy
 from simfl.random_streams import Streams
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Devices, UserClass, UserLink
+from simfl.world.availability import Availability
+from simfl.world.classes import EVERYBODY, Classes
+from simfl.world.dropout import Dropout
+from simfl.world.energy import Energy
 
 
 class UserSettings(NamedTuple):

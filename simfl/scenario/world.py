@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from simfl.blocks import (
+from simfl.config.blocks import (
     Block,
     Count,
     Fraction,
@@ -19,15 +19,15 @@ from simfl.blocks import (
     Spread,
     shorthand,
 )
-from simfl.population.availability import Always, AnyAvailability
-from simfl.population.dropout import AnyDropout
-from simfl.population.energy import Energy, ServerEnergy
-from simfl.population.numbers import Latencies, PerUser, Rates
-from simfl.population.outages import Outage
-from simfl.population.tcp import Tcp
-from simfl.population.variations import AnyLinkModel, Steady
-from simfl.quantities import unit
-from simfl.texts import FileName
+from simfl.config.quantities import unit
+from simfl.config.texts import FileName
+from simfl.world.availability import Always, AnyAvailability
+from simfl.world.dropout import AnyDropout
+from simfl.world.energy import Energy, ServerEnergy
+from simfl.world.numbers import Latencies, PerUser, Rates
+from simfl.world.outages import Outage
+from simfl.world.tcp import Tcp
+from simfl.world.variations import AnyLinkModel, Steady
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""

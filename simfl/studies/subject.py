@@ -8,12 +8,12 @@ from functools import cached_property
 from typing import Any
 
 from simfl.errors import BadInput
-from simfl.experiment.build import build
+from simfl.runs.build import build
+from simfl.runs.watch import Call, Played, play
 from simfl.scenario.load import load
 from simfl.studies.explore.rounds import AnyCohort, make_cohort
-from simfl.studies.leaks.cases import Small, SmallBuffer
-from simfl.studies.leaks.sweep import make_small
-from simfl.studies.watch import Call, Played, play
+from simfl.studies.proof.cases import Small, SmallBuffer
+from simfl.studies.proof.patterns import make_small
 
 USERS = 5
 USERS_TO_LOSE = 4  # in every pattern

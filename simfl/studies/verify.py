@@ -18,16 +18,16 @@ from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.nodes import Node
 from simfl.dataplane.symbolic import NoTwin
 from simfl.errors import BadInput, DataPlaneError
-from simfl.experiment.build import build, make_clocks
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, lacking
 from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
 from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
-from simfl.results.trace import row_lines
+from simfl.runs.build import build, make_clocks
+from simfl.runs.watch import Played
 from simfl.studies.explore.rounds import explore, make_cohort
 from simfl.studies.subject import PROMISES_NOTHING, USERS, USERS_TO_LOSE, Findings, NotTried
 from simfl.studies.subject import Subject as Subject
 from simfl.studies.verify_privacy import PRIVACY
-from simfl.studies.watch import Played
+from simfl.trace.rows import row_lines
 
 NOBODY_LOST = {"dropout": "none"}
 CODES = (mds.encode, mds.code, mds.decode, shamir.share, shamir.reconstruct_many)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from itertools import islice
 
 from simfl.dataplane.symbolic import SymbolicOps
-from simfl.studies.leaks.cases import Small, SmallBuffer
-from simfl.studies.leaks.evaluated import differences
-from simfl.studies.leaks.laws import learned
-from simfl.studies.leaks.sessions import two_sessions
-from simfl.studies.leaks.statements import stated_weights
-from simfl.studies.leaks.statements import statements as stated
-from simfl.studies.leaks.swaps import swaps
+from simfl.privacy.leaks.evaluated import differences
+from simfl.privacy.leaks.laws import learned
+from simfl.privacy.leaks.statements import stated_weights
+from simfl.privacy.leaks.statements import statements as stated
+from simfl.studies.proof.cases import Small, SmallBuffer
+from simfl.studies.proof.sessions import two_sessions
+from simfl.studies.proof.swaps import swaps
 from simfl.studies.subject import PROMISES_NOTHING, Findings, NotTried, Subject
 
 MANY = 2

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from simfl import simulation
 from simfl.cli import main
 from simfl.cli.common import FAILED
-from simfl.scenario.yaml_tree import dump
+from simfl.config.yaml_tree import dump
+from simfl.runs import simulation
 from simfl.studies.sweep import run as sweeping
 from tests.engine.harness import FILES, SIX, SYNC
 from tests.studies.sweep.small import BASE

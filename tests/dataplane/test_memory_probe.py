@@ -14,8 +14,8 @@ from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.shadow import MemoryProbeOps
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
-from simfl.experiment import build
-from simfl.experiment.memory import weigh
+from simfl.runs import build
+from simfl.runs.memory import weigh
 from simfl.scenario.load import load
 from tests.engine.harness import SIX, SYNC, script
 

@@ -19,7 +19,7 @@ from simfl.dataplane.handles import F64, U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
 from simfl.errors import DataPlaneError
-from simfl.experiment import build
+from simfl.runs import build
 from tests.engine.harness import ASYNC, SESSIONS, SIX, lines, run, script
 from tests.sizes import examples
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.cluster import remote
+from simfl.connect import remote
 from simfl.dataplane.nodes import Node
 from simfl.dataplane.remote import Place, RemoteOps
 from simfl.errors import ClusterFailed, DataPlaneError
-from simfl.experiment import memory
-from simfl.folder.result import Result
 from simfl.learning.trainer import Trainer
+from simfl.runs import memory
+from simfl.runs.folder.result import Result
 from tests.engine.harness import ASYNC, SIX, SYNC, lines, run, script
 
 LONGER = {"rounds": 8, "learning.epochs": 5}

@@ -17,9 +17,9 @@ from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
 from simfl.errors import DataPlaneError
-from simfl.experiment import build, memory
 from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
+from simfl.runs import build, memory
 from tests.engine.harness import SIX, SYNC, lines, run, script
 from tests.sizes import examples
 

@@ -14,12 +14,12 @@ from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.dataplane.symbolic import SymbolicOps
 from simfl.dataplane.terms import REALS, Coordinate, Secret
+from simfl.privacy.leaks.evaluated import Evaluated, differences
+from simfl.privacy.leaks.views import NamedEntropy
 from simfl.protocols.machine import Update, name_of
 from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Entropy
-from simfl.studies.leaks.evaluated import Evaluated, differences
-from simfl.studies.leaks.sweep import make_small
-from simfl.studies.leaks.views import NamedEntropy
+from simfl.studies.proof.patterns import make_small
 from tests.protocols.buffers import Buffers
 from tests.sizes import THOROUGH
 

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import simfl
-from simfl.trackers import ADAPTERS
+from simfl.connect.trackers import ADAPTERS
 
 HEAD = """# Python
 
@@ -27,8 +27,8 @@ AUTHORS = "[A protocol of your own](protocols.md) shows how these go together."
 TRACKERS = "[Trackers](trackers.md) shows them in a run."
 
 FOR_TRACKERS = {
-    "simfl.trackers": ("Tracker",),
-    **{f"simfl.trackers.{module}": (name,) for module, name in ADAPTERS.items()},
+    "simfl.connect.trackers": ("Tracker",),
+    **{f"simfl.connect.trackers.{module}": (name,) for module, name in ADAPTERS.items()},
 }
 FOR_AUTHORS = {
     "simfl.protocols.protocol": ("Protocol",),
@@ -69,7 +69,7 @@ def markdown() -> str:
     """Return the whole page."""
     parts = [HEAD.rstrip(), "## For everybody"]
     for name, thing in public().items():
-        if name == "simfl.trackers.Tracker":
+        if name == "simfl.connect.trackers.Tracker":
             parts += ["## For trackers of experiments", TRACKERS]
         if name == "simfl.protocols.protocol.Protocol":
             parts += ["## For authors of protocols", AUTHORS]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from simfl.scenario.load import parse_override
-from simfl.studies.leaks.sweep import make_small, sweep
+from simfl.studies.proof.patterns import make_small, sweep
 
 
 @dataclass(frozen=True)

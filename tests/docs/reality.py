@@ -26,7 +26,7 @@ from benchmarks.live_grid import (
 from simfl.live.play import WARN_OVERRUN
 from simfl.reports.figures.catalogue import save
 from simfl.reports.figures.style import WIDE, panels, style
-from simfl.results.trace import PHASES
+from simfl.trace.rows import PHASES
 from tests.docs.pages import ROOT
 from tests.docs.reality_points import (
     BOUNDS,

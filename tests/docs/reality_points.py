@@ -15,8 +15,8 @@ from benchmarks.live_grid import (
     read,
     simulated,
 )
-from simfl.results.statistics import Estimate, estimate
-from simfl.results.trace import PHASES
+from simfl.runs.results.statistics import Estimate, estimate
+from simfl.trace.rows import PHASES
 
 CALLED = {
     "wire": "kernel, round trips",

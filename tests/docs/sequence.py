@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from simfl.results.trace import SERVER, Aggregated, Sent, Step, TimerSet, Trace
+from simfl.trace.rows import SERVER, Aggregated, Sent, Step, TimerSet, Trace
 from tests.docs.pages import ROOT
 from tests.engine.harness import ASYNC, SYNC, run
 

@@ -10,7 +10,7 @@ import pytest
 
 import simfl
 from simfl.cli import main
-from tests.studies.leaks.test_lies import above_half, of_lightsecagg, of_secagg
+from tests.privacy.leaks.test_lies import above_half, of_lightsecagg, of_secagg
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "lying_server.md").read_text(encoding="utf-8")
@@ -31,7 +31,7 @@ def test_a_command_ends_as_the_page_says(command: str, capsys: pytest.CaptureFix
 
 
 def test_the_page_counts_the_cases_that_are_tried() -> None:
-    """Those of tests/studies/leaks/test_lies.py."""
+    """Those of tests/privacy/leaks/test_lies.py."""
     page = " ".join(PAGE.split())
     bare, small = above_half(range(3, 14)), list(of_secagg(range(3, 13)))
     for said, cases in (("228 of 228 cases", small), ("152 of 152 cases", bare)):

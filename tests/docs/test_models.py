@@ -10,10 +10,10 @@ import pytest
 from torch import nn
 
 import simfl
+from simfl.config.yaml_tree import parse, plain
 from simfl.learning.models import Model
 from simfl.learning.models.facts import facts
 from simfl.scenario.load import load
-from simfl.scenario.yaml_tree import parse, plain
 from tests.docs.pages import ROOT, Block, blocks
 from tests.engine.harness import SIX, SYNC
 

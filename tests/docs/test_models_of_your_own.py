@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from simfl.cli import main
-from simfl.population.availability import UserStates
 from simfl.random_streams import Streams
+from simfl.world.availability import UserStates
 from tests.docs.pages import ROOT, Command, blocks, differs, session
 
 PAGE = ROOT / "docs" / "models_of_your_own.md"

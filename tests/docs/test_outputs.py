@@ -17,9 +17,9 @@ from typer.main import get_command
 
 import simfl
 from simfl.cli import app, outputs
-from simfl.descriptions import descriptions
-from simfl.results.summary import Summary
-from simfl.results.trace import ROWS, SHARED
+from simfl.config.descriptions import descriptions
+from simfl.runs.results.summary import Summary
+from simfl.trace.rows import ROWS, SHARED
 from tests.docs.pages import ROOT, Command
 from tests.docs.shell import Shell
 

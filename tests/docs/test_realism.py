@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 import simfl
-from simfl.experiment.people import People
 from simfl.random_streams import Streams
+from simfl.runs.people import People
 from simfl.scenario.load import load
 from tests.docs.pages import ROOT, blocks
 from tests.engine.harness import SYNC

@@ -21,10 +21,10 @@ from benchmarks.live_grid import (
     read,
     scenario,
 )
-from simfl.experiment.build import build
 from simfl.live.sides import Figures
-from simfl.results import trace as rows
-from simfl.results.trace import SERVER, Trace
+from simfl.runs.build import build
+from simfl.trace import rows
+from simfl.trace.rows import SERVER, Trace
 from tests.docs.reality import FIGURE, PAGE, TABLES, between
 from tests.docs.reality_points import (
     APART,

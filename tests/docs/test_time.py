@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simfl.results.trace import Aggregated, Sent, Step, TimerSet
+from simfl.trace.rows import Aggregated, Sent, Step, TimerSet
 from tests.docs import sequence
 from tests.docs.pages import ROOT, blocks
 

@@ -9,7 +9,7 @@ from typing import get_args
 
 import pytest
 
-from simfl.trackers import VALUES, Name
+from simfl.connect.trackers import VALUES, Name
 from tests.docs.pages import ROOT, blocks, session
 from tests.docs.shell import Shell
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from simfl.experiment.assumptions import assumed, masking
-from simfl.experiment.build import Experiment, build
 from simfl.reports.assumptions import before
 from simfl.reports.figures.catalogue import KINDS
+from simfl.runs.assumptions import assumed, masking
+from simfl.runs.build import Experiment, build
 from tests.docs.which_answer import (
     FIGURE,
     PAGE,

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 import simfl
-from simfl import profiles
-from simfl.experiment.assumptions import assumed, masking
-from simfl.experiment.build import build
-from simfl.results.trace import PHASES
+from simfl.runs.assumptions import assumed, masking
+from simfl.runs.build import build
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
+from simfl.trace.rows import PHASES
+from simfl.world import profiles
 from tests.docs.which_links import (
     BASE,
     CHANGES,

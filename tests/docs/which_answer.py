@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 
 import simfl
 from simfl.cli import main
-from simfl.reports.figures.sweep_figures import read
 from simfl.studies.sweep.plan import Plan, make_plan
+from simfl.studies.sweep.total_figure import read
 from tests.docs.pages import ROOT
 
 STUDY = ROOT / "scenarios" / "studies" / "which_answer.yaml"

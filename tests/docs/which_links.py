@@ -20,11 +20,11 @@ import simfl
 from simfl.reports.chart import PHASE_COLOUR
 from simfl.reports.figures.catalogue import save
 from simfl.reports.figures.style import INK, WIDE, legend, pale, panels, style
-from simfl.results.statistics import estimate
-from simfl.results.trace import PHASES, SERVER
+from simfl.runs.results.statistics import estimate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import classes_of
 from simfl.studies.sweep.plan import Plan, make_plan
+from simfl.trace.rows import PHASES, SERVER
 from simfl.virtual_time import NS
 from tests.docs.pages import ROOT
 

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import simfl
-from simfl.results.trace import Trace
 from simfl.scenario.load import load
+from simfl.trace.rows import Trace
 
 ROOT = Path(__file__).parents[2]
 CODE = (".py", ".pyc", ".so", ".nbi", ".nbc")  # a module, or an entry of a compiler's cache

@@ -11,10 +11,10 @@ from typing import Any
 import simfl
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
-from simfl.folder.result import Result
-from simfl.population.availability import FOR_EVER, OnlineTimes
-from simfl.population.links import LinkState
-from simfl.results import trace as rows
+from simfl.runs.folder.result import Result
+from simfl.trace import rows
+from simfl.world.availability import FOR_EVER, OnlineTimes
+from simfl.world.links import LinkState
 
 ROOT = Path(__file__).parents[2]
 SCENARIOS = sorted((ROOT / "scenarios").glob("*.yaml"))

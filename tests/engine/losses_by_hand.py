@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from simfl.experiment.build import build
+from simfl.runs.build import build
 from simfl.scenario.load import load
 from tests.engine.harness import SYNC
 

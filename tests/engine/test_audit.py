@@ -9,8 +9,8 @@ import pytest
 
 from simfl.crypto import mds, ntt, oracle, shamir, short_loops
 from simfl.errors import DataPlaneError
-from simfl.experiment import memory
-from simfl.results.trace import Step
+from simfl.runs import memory
+from simfl.trace.rows import Step
 from simfl.virtual_time import NS
 from tests.engine.harness import ASYNC, SIX, lines, of, run
 

@@ -19,11 +19,11 @@ from simfl.engine.driver import drive
 from simfl.engine.energy import Account
 from simfl.engine.session import Session
 from simfl.engine.setup import ClosedRound
-from simfl.experiment.build import build, make_clocks
-from simfl.population.availability import FOR_EVER
-from simfl.population.energy import Flow, Powers, Store
-from simfl.results.trace import SERVER, Begin, Lost, Presence, Sent, Spent, Step, Trace
+from simfl.runs.build import build, make_clocks
 from simfl.scenario.load import load
+from simfl.trace.rows import SERVER, Begin, Lost, Presence, Sent, Spent, Step, Trace
+from simfl.world.availability import FOR_EVER
+from simfl.world.energy import Flow, Powers, Store
 from tests.engine.harness import (
     ASYNC,
     ASYNC_PROTOCOLS,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simfl.results.trace import Begin, Lost, Presence, Step
+from simfl.trace.rows import Begin, Lost, Presence, Step
 from tests.engine.harness import (
     ASYNC,
     ASYNC_PROTOCOLS,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.results.trace import Aggregated, Step, TimerSet
+from simfl.trace.rows import Aggregated, Step, TimerSet
 from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, of, run
 
 NS = 10**9

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.engine.buffered import IdleUsers
-from simfl.folder.result import Result
-from simfl.results.trace import SERVER, Aggregated, End, GaveUp, Ignored, Lost, Presence, Step
+from simfl.runs.folder.result import Result
+from simfl.trace.rows import SERVER, Aggregated, End, GaveUp, Ignored, Lost, Presence, Step
 from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, SESSIONS, lines, of, run
 
 DETECT: dict[str, Any] = {"timeout": "timeout", "disconnect": {"disconnect": 0.05}}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from simfl.experiment.build import build
-from simfl.folder.result import Result
 from simfl.random_streams import Streams
-from simfl.results.trace import SERVER, End, Lost, Presence, Sent
+from simfl.runs.build import build
+from simfl.runs.folder.result import Result
 from simfl.scenario.load import load
+from simfl.trace.rows import SERVER, End, Lost, Presence, Sent
 from tests.engine.harness import ASYNC, SIX, SYNC, lines, of, run
 
 NS = 10**9

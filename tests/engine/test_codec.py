@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.results.metrics import rounds
-from simfl.results.trace import SERVER, Sent, Step, Trace
+from simfl.runs.results.metrics import rounds
+from simfl.trace.rows import SERVER, Sent, Step, Trace
 from tests.engine.harness import ASYNC, PLAIN, SIX, SYNC, of, run
 
 SLOW, NS_A_BYTE = 10, 20

@@ -10,10 +10,10 @@ import pytest
 
 from simfl.dataplane.eager import EagerOps
 from simfl.errors import ScenarioError
-from simfl.experiment.build import build, make_world, operations
 from simfl.learning.trainer import Training
-from simfl.results.trace import End, Step
+from simfl.runs.build import build, make_world, operations
 from simfl.scenario.load import load
+from simfl.trace.rows import End, Step
 from tests.engine.harness import ASYNC, SIX, SYNC, lines, of, run, script
 
 COHORT: dict[str, Any] = {**SIX, "rounds": 3, "learning.way": "closed_form"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from simfl.results.trace import (
+from simfl.trace.rows import (
     SERVER,
     Aggregated,
     Begin,

@@ -17,14 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.folder.result import Result
-from simfl.population import dropout
-from simfl.population.dropout import Losses, PerStep, Rate, WorstCase
 from simfl.protocols.protocol import KEYED, PLAIN, Mode
 from simfl.protocols.registry import PROTOCOLS
 from simfl.random_streams import Streams
-from simfl.results.trace import SERVER, Aborted, Begin, End, Lost, Presence, Step, Trace
+from simfl.runs.folder.result import Result
 from simfl.scenario import schema
+from simfl.trace.rows import SERVER, Aborted, Begin, End, Lost, Presence, Step, Trace
+from simfl.world import dropout
+from simfl.world.dropout import Losses, PerStep, Rate, WorstCase
 from tests.engine.harness import ASYNC, SYNC, days, of, online, run, script, sessions
 
 POINTS = tuple(point for point in dropout.POINTS if point != "consistency")  # where nobody is to sign

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 
 import simfl
-from simfl import profiles
 from simfl.crypto import ntt
 from simfl.dataplane import pooled
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.ops import Ops
 from simfl.engine.clocks import ReplayError
 from simfl.errors import ScenarioError
-from simfl.experiment import build
-from simfl.results.trace import Lost, Step
-from simfl.results.trace_reader import read
+from simfl.runs import build
 from simfl.scenario.load import load, select_protocols
+from simfl.trace.reader import read
+from simfl.trace.rows import Lost, Step
+from simfl.world import profiles
 from tests.engine.harness import ASYNC, PLAIN, ROOT, SESSIONS, SIX, SYNC, lines, of, run, script
 
 TROUBLE: dict[str, Any] = {

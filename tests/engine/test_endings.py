@@ -10,7 +10,7 @@ from weakref import ref
 import pytest
 
 from simfl.protocols.pairwise_masks import SecAggServer
-from simfl.results.trace import Presence
+from simfl.trace.rows import Presence
 from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, SIX, SYNC, SYNC_PROTOCOLS, of, online, run
 
 by_protocol = pytest.mark.parametrize("name", SYNC_PROTOCOLS)

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.folder.result import Result
-from simfl.results.columns import at
-from simfl.results.summary import Summary
-from simfl.results.trace import SERVER, Begin, End, GaveUp, Lost, Sent, Spent, Step, Trace
+from simfl.runs.folder.result import Result
+from simfl.runs.results.columns import at
+from simfl.runs.results.summary import Summary
+from simfl.trace.rows import SERVER, Begin, End, GaveUp, Lost, Sent, Spent, Step, Trace
 from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, SIX, SYNC, SYNC_PROTOCOLS, lines, of, run, script
 from tests.sizes import examples
 

@@ -18,8 +18,8 @@ from simfl.learning.trainer import Trainer
 from simfl.protocols.fedavg import FedAvgClient
 from simfl.protocols.machine import Timer
 from simfl.protocols.registry import PROTOCOLS
-from simfl.results import metrics
-from simfl.results.trace import Aborted, Lost, Step
+from simfl.runs.results import metrics
+from simfl.trace.rows import Aborted, Lost, Step
 from tests.engine.harness import ASYNC, ROOT, SIX, SYNC, run
 
 DIVERGES = {"learning.lr": 1e9, "learning.weight_decay": 1e9, "learning.epochs": 5}

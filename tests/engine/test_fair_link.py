@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink
 from simfl.engine.links import UserLink
-from simfl.population.availability import FOR_EVER
-from simfl.population.links import LinkState
 from simfl.virtual_time import NS
+from simfl.world.availability import FOR_EVER
+from simfl.world.links import LinkState
 from tests.engine.harness import Carried
 from tests.sizes import examples
 

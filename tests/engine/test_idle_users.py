@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.experiment import people
-from simfl.experiment.build import build
-from simfl.population.availability import OnlineTimes
-from simfl.results.trace import SERVER, Lost, Presence, Sent, Step, Trace
+from simfl.runs import people
+from simfl.runs.build import build
 from simfl.scenario.load import load
+from simfl.trace.rows import SERVER, Lost, Presence, Sent, Step, Trace
+from simfl.world.availability import OnlineTimes
 from tests.engine.harness import ASYNC, days, of, run, sessions
 
 NS = 10**9

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from simfl.crypto import keys
-from simfl.experiment import build
-from simfl.folder.unfinished import NAME
-from simfl.results import trace_reader
-from simfl.simulation import Progress, simulate
+from simfl.runs import build
+from simfl.runs.folder.unfinished import NAME
+from simfl.runs.simulation import Progress, simulate
+from simfl.trace import reader as trace_reader
 from tests.engine.harness import ASYNC, FILES, SIX, SYNC, run
 
 LONG = {"rounds": 400}

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from simfl.folder.result import Result
-from simfl.results.trace import SERVER, Aborted, Begin, End, GaveUp, Lost, Sent, Step, TimerSet, Trace
+from simfl.runs.folder.result import Result
+from simfl.trace.rows import SERVER, Aborted, Begin, End, GaveUp, Lost, Sent, Step, TimerSet, Trace
 from tests.engine.harness import (
     ASYNC,
     ASYNC_PROTOCOLS,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
 from simfl.engine.links import UserLink
-from simfl.experiment.build import build, make_world
 from simfl.random_streams import Streams
-from simfl.results.trace import SERVER, End, Ignored, Sent, Step, Trace
+from simfl.runs.build import build, make_world
 from simfl.scenario.load import load
+from simfl.trace.rows import SERVER, End, Ignored, Sent, Step, Trace
 from simfl.virtual_time import NS
 from tests.engine.harness import (
     ASYNC,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from simfl.results.trace import SERVER, End, Lost, Step, Trace
+from simfl.trace.rows import SERVER, End, Lost, Step, Trace
 from tests.engine.harness import ASYNC, SIX, of, run, sessions
 
 SLOW = {**SIX, "population.devices.slowdown": 200.0, "deadlines.upload": 60.0, "rounds": 2}

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
-from simfl.population.availability import FOR_EVER
-from simfl.population.links import LinkState
+from simfl.world.availability import FOR_EVER
+from simfl.world.links import LinkState
 from tests.engine.test_changing_rates import Act, Integrator
 from tests.engine.test_links import Log
 from tests.sizes import examples

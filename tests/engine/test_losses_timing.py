@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from simfl.results import metrics
-from simfl.results.trace import (
+from simfl.runs.results import metrics
+from simfl.trace.rows import (
     SERVER,
     Aborted,
     Aggregated,

@@ -13,14 +13,14 @@ import pytest
 import simfl
 from simfl.engine import machine_speed
 from simfl.engine.machine_speed import SpeedProbe
-from simfl.folder.result import Result
 from simfl.reports.folder import open_run
 from simfl.reports.page import page
 from simfl.reports.terminal import console, show
-from simfl.results.summary import Summary, read
-from simfl.results.trace import Step
+from simfl.runs.folder.result import Result
+from simfl.runs.results.summary import Summary, read
+from simfl.runs.simulation import Progress
 from simfl.scenario.load import load
-from simfl.simulation import Progress
+from simfl.trace.rows import Step
 from tests.engine.harness import SYNC
 
 MEASURED = SYNC | {"clock": "measured", "rounds": 4, "protocols": ["fedavg", "secagg"]}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from simfl.protocols.registry import PROTOCOLS
-from simfl.results import metrics
-from simfl.results.trace import SERVER, Aggregated, Lost, Sent, Step, Trace
+from simfl.runs.results import metrics
 from simfl.studies.explore.buffered import of_updates
+from simfl.trace.rows import SERVER, Aggregated, Lost, Sent, Step, Trace
 from tests.engine.harness import ASYNC, SYNC, of, online, run, script
 
 IN_ROUNDS = ("fedavg", "secagg", "secagg_plus", "ccesa", "lightsecagg")

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from simfl.folder.result import Result
-from simfl.results import metrics
-from simfl.results.summary import Summary
-from simfl.results.trace import (
+from simfl.runs.folder.result import Result
+from simfl.runs.results import metrics
+from simfl.runs.results.summary import Summary
+from simfl.trace.rows import (
     SERVER,
     Aggregated,
     Begin,
@@ -27,7 +27,7 @@ from simfl.results.trace import (
     Surplus,
     Trace,
 )
-from simfl.selection.schemes import Random
+from simfl.world.selection import Random
 from tests.engine.harness import lines, of, online, run, script, sessions
 from tests.sizes import examples
 

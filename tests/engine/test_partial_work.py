@@ -11,21 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl import profiles
 from simfl.engine.clocks import ReplayError
 from simfl.errors import ScenarioError
-from simfl.experiment.assumptions import too_short
-from simfl.experiment.build import build
-from simfl.folder.result import Result
 from simfl.learning.device_clock import Timer
 from simfl.learning.trainer import Trainer
-from simfl.results import summary
-from simfl.results.columns import at
-from simfl.results.trace import Step, Trace
-from simfl.results.trace_codes import StepsDone
+from simfl.runs.assumptions import too_short
+from simfl.runs.build import build
+from simfl.runs.folder.result import Result
+from simfl.runs.results import summary
+from simfl.runs.results.columns import at
 from simfl.scenario.load import load
+from simfl.trace.codes import StepsDone
+from simfl.trace.rows import Step, Trace
+from simfl.world import profiles
 from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, SIX, SYNC, lines, of, run, script
-from tests.folder.test_resume import interrupted
+from tests.runs.folder.test_resume import interrupted
 
 UNEQUAL = {"kind": "lognormal", "median": 10.0, "sigma": 0.7}
 PARTIAL: dict[str, Any] = {

@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 import simfl
-from simfl.blocks import Exponential, Fixed
+from simfl.config.blocks import Exponential, Fixed
 from simfl.engine import progress
 from simfl.errors import ScenarioError
-from simfl.population import availability
-from simfl.population.availability import Availability, Bernoulli, Diurnal, Sessions, Trace
-from simfl.population.intervals import Intervals
 from simfl.random_streams import Streams
-from simfl.results.trace import Aborted, Begin, GaveUp, Ignored, Lost, Presence, Sent, Step, TimerSet
+from simfl.trace.rows import Aborted, Begin, GaveUp, Ignored, Lost, Presence, Sent, Step, TimerSet
+from simfl.world import availability
+from simfl.world.availability import Availability, Bernoulli, Diurnal, Sessions, Trace
+from simfl.world.intervals import Intervals
 from tests.engine.harness import (
     ASYNC,
     ASYNC_PROTOCOLS,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.results.trace import End, GaveUp, Step, TimerSet
 from simfl.scenario.load import load
+from simfl.trace.rows import End, GaveUp, Step, TimerSet
 from tests.engine.harness import ASYNC, run, script
 
 LATE = script((0, 0, "upload", "delay"), (1, 0, "upload", "delay"), delay_s=0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simfl.engine.clocks import Key, Recording, ReplayError, Spans
-from simfl.results.trace import Step
+from simfl.trace.rows import Step
 
 
 def key(call: str, what: str = "", party: int = 3) -> Key:

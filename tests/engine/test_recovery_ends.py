@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from simfl.results.trace import SERVER, Aborted, Aggregated, End, GaveUp, Ignored, Judged, TimerSet, Trace
+from simfl.trace.rows import SERVER, Aborted, Aggregated, End, GaveUp, Ignored, Judged, TimerSet, Trace
 from tests.engine.harness import of, run, script
 
 US, MS = 1000, 1_000_000

@@ -12,12 +12,12 @@ import pytest
 from simfl.dataplane.handles import U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.engine.session import Session
-from simfl.experiment.build import Experiment
-from simfl.folder.result import Result
 from simfl.protocols.keyed_messages import Survivors
 from simfl.protocols.machine import SERVER, Message
-from simfl.results.trace import Aggregated, Ignored, Judged, Refused, Step, Trace
-from simfl.results.trace_codes import UpdateId, name_of
+from simfl.runs.build import Experiment
+from simfl.runs.folder.result import Result
+from simfl.trace.codes import UpdateId, name_of
+from simfl.trace.rows import Aggregated, Ignored, Judged, Refused, Step, Trace
 from tests.engine.harness import ASYNC, SIX, lines, of, run, script
 from tests.protocols.harness import unread
 

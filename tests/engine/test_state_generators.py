@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.python_files import find
+from simfl.config.python_files import find
 from tests.engine.harness import ASYNC, SESSIONS, SIX, SYNC, lines, run
 from tests.engine.test_energy import RADIO
 from tests.sizes import examples
@@ -20,11 +20,11 @@ UNIT_S = 1 / 64
 """The seconds of a step, which decimals and binary fractions write exactly."""
 CODE = """
 import math
-from simfl.blocks import Distribution
-from simfl.population.availability import UserStates
-from simfl.population.energy import BatteryStates
-from simfl.population.timelines import alternating
-from simfl.population.variations import LinkStates
+from simfl.config.blocks import Distribution
+from simfl.world.availability import UserStates
+from simfl.world.energy import BatteryStates
+from simfl.world.timelines import alternating
+from simfl.world.variations import LinkStates
 from simfl.random_streams import Streams
 
 
@@ -201,10 +201,10 @@ def test_charged_batteries_are_plugged_ones(
 
 COUNTED = """
 import math
-from simfl.blocks import Fixed
-from simfl.population.availability import UserStates
-from simfl.population.energy import BatteryStates
-from simfl.population.variations import LinkStates
+from simfl.config.blocks import Fixed
+from simfl.world.availability import UserStates
+from simfl.world.energy import BatteryStates
+from simfl.world.variations import LinkStates
 
 begun = set()
 

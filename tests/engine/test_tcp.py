@@ -9,11 +9,11 @@ import pytest
 
 from simfl.engine.environment import Environment
 from simfl.engine.links import Network
-from simfl.population.links import LinkState
-from simfl.population.tcp import Tcp
-from simfl.population.timelines import FOR_EVER
-from simfl.results.metrics import rounds
-from simfl.results.trace import Lost, Sent, Step
+from simfl.runs.results.metrics import rounds
+from simfl.trace.rows import Lost, Sent, Step
+from simfl.world.links import LinkState
+from simfl.world.tcp import Tcp
+from simfl.world.timelines import FOR_EVER
 from tests.engine.harness import ASYNC, SIX, of, run, script, uniform
 from tests.engine.harness import SYNC as WORLD
 from tests.engine.test_links import LATENCY, LATENCY_S, Log

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.results.trace import Aggregated, Sent
+from simfl.trace.rows import Aggregated, Sent
 from tests.engine.harness import of, run, script
 from tests.sizes import examples
 

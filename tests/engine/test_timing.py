@@ -13,9 +13,9 @@ import pytest
 
 from simfl.dataplane.work import Segment
 from simfl.engine.clocks import Modelled
-from simfl.experiment.build import build
-from simfl.results.trace import SERVER, Aggregated, End, GaveUp, Ignored, Lost, Sent, Step, TimerSet
+from simfl.runs.build import build
 from simfl.scenario.load import load
+from simfl.trace.rows import SERVER, Aggregated, End, GaveUp, Ignored, Lost, Sent, Step, TimerSet
 from tests.engine.harness import SIX, SYNC, SYNC_PROTOCOLS, edges, of, run, script
 
 MS = 1_000_000

@@ -16,10 +16,10 @@ from simfl.engine.setup import ModelDownload
 from simfl.engine.user_side import UserRound
 from simfl.engine.user_state import Delay, Loss, State
 from simfl.learning.server_opt import Averaging
-from simfl.population.dropout import PlannedLoss
 from simfl.protocols.keyed_messages import Answer, MaskedUpload, Shares
 from simfl.protocols.machine import SERVER, Abort, Message, Ready, Result, Send, Timer
 from simfl.protocols.registry import PROTOCOLS
+from simfl.world.dropout import PlannedLoss
 from tests.protocols.harness import World, world
 
 EMPTY = Handle(1, 1, F32)

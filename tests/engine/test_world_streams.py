@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.experiment.people import People
-from simfl.folder.result import Result
-from simfl.population.dropout import POINTS
 from simfl.random_streams import Streams
-from simfl.results.trace import Spent, Trace
+from simfl.runs.folder.result import Result
+from simfl.runs.people import People
 from simfl.scenario.load import load
-from simfl.selection.participation import Participation
+from simfl.trace.rows import Spent, Trace
+from simfl.world.dropout import POINTS
+from simfl.world.participation import Participation
 from tests.engine.harness import SYNC, run, sessions
 from tests.sizes import examples
 

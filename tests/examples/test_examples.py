@@ -9,11 +9,11 @@ import pytest
 
 import simfl
 from simfl.cli import main
-from simfl.experiment.build import build
-from simfl.folder.result import Result
 from simfl.random_streams import Streams
-from simfl.results import trace as rows
+from simfl.runs.build import build
+from simfl.runs.folder.result import Result
 from simfl.scenario.load import load
+from simfl.trace import rows
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

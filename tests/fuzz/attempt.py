@@ -21,9 +21,9 @@ from types import FrameType, TracebackType
 
 import simfl
 from simfl.errors import BadInput, RunFailed
-from simfl.experiment.build import build, make_clocks
 from simfl.learning.models import MODELS
 from simfl.learning.models.rules import blank
+from simfl.runs.build import build, make_clocks
 from simfl.scenario.load import load, parse_override, resolved_yaml
 from simfl.scenario.schema import Scenario
 from tests.fuzz import invariants

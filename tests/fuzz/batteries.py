@@ -9,8 +9,8 @@ from functools import wraps
 from typing import Any
 
 from simfl.engine.battery import Battery
-from simfl.folder.result import Result
-from simfl.results.trace import Spent
+from simfl.runs.folder.result import Result
+from simfl.trace.rows import Spent
 from tests.fuzz.judged import Broken
 
 

@@ -23,7 +23,7 @@ from typer.main import get_command
 import simfl
 from simfl.cli.common import app
 from simfl.live import tls
-from simfl.simulation import Progress
+from simfl.runs.simulation import Progress
 from tests.fuzz.attempt import Report, TimeUp, fault, timer
 from tests.fuzz.audit import confined
 from tests.fuzz.cli import command

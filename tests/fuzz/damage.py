@@ -23,8 +23,8 @@ from functools import cache
 from pathlib import Path
 from random import Random
 
-from simfl.digests import SUMS
-from simfl.folder.journal import JOURNAL
+from simfl.config.digests import SUMS
+from simfl.runs.folder.journal import JOURNAL
 from tests.fuzz.attempt import Report, TimeUp, fault, timer
 from tests.fuzz.folders import Command, Kind, Outcome, copied, kinds, tree
 

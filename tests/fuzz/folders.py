@@ -15,16 +15,16 @@ from typing import Any
 
 from simfl.cli import main
 from simfl.cli.common import tell
-from simfl.digests import of_file
+from simfl.config.digests import of_file
+from simfl.config.yaml_tree import dump
 from simfl.errors import BadInput
-from simfl.folder.unfinished import NAME
 from simfl.live.kept import kept
 from simfl.live.play import play, scheduler
 from simfl.live.sides import prepared
-from simfl.results import trace
+from simfl.runs.folder.unfinished import NAME
+from simfl.runs.simulation import Progress, run
 from simfl.scenario.load import load
-from simfl.scenario.yaml_tree import dump
-from simfl.simulation import Progress, run
+from simfl.trace import rows as trace
 from tests.engine.harness import FILES, SIX, SYNC
 from tests.live.test_play import SMALL
 from tests.studies.sweep.small import BASE

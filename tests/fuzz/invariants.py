@@ -1,6 +1,6 @@
 """What holds of every run, found in the rows of its trace afresh: times in integer nanoseconds.
 
-Nothing is taken from `simfl.results.metrics` but what is to be checked: spans, critical paths, bytes.
+Nothing is taken from `simfl.runs.results.metrics` but what is to be checked: spans, critical paths, bytes.
 """
 
 from __future__ import annotations
@@ -12,23 +12,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from simfl.errors import BadInput
-from simfl.experiment.build import build
-from simfl.folder.result import Result
 from simfl.reports.folder import open_run
-from simfl.results import metrics
-from simfl.results.trace import (
-    SERVER,
-    Aborted,
-    Aggregated,
-    Begin,
-    End,
-    Presence,
-    Row,
-    Sent,
-    Step,
-    TimerSet,
-)
+from simfl.runs.build import build
+from simfl.runs.folder.result import Result
+from simfl.runs.results import metrics
 from simfl.scenario.load import load
+from simfl.trace.rows import SERVER, Aborted, Aggregated, Begin, End, Presence, Row, Sent, Step, TimerSet
 from tests.fuzz import world_laws
 from tests.fuzz.judged import NS, Broken, Run
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from simfl.experiment.build import Experiment
-from simfl.experiment.people import People
-from simfl.results import metrics
-from simfl.results.trace import End, Trace
+from simfl.runs.build import Experiment
+from simfl.runs.people import People
+from simfl.runs.results import metrics
 from simfl.scenario.schema import Scenario
+from simfl.trace.rows import End, Trace
 
 NS = 10**9
 R = TypeVar("R")

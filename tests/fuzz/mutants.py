@@ -8,9 +8,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from simfl.config.yaml_tree import parse, plain
 from simfl.scenario.load import load
 from simfl.scenario.study import load_study
-from simfl.scenario.yaml_tree import parse, plain
 from tests.fuzz import lines, plausible, values
 from tests.fuzz.small import small
 from tests.fuzz.text import dump

@@ -9,8 +9,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from simfl.population.dropout import POINTS
 from simfl.protocols.registry import PROTOCOLS
+from simfl.world.dropout import POINTS
 from tests.fuzz import worlds
 
 Tree = dict[str, Any]

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from simfl.population.energy import Plugged
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
+from simfl.world.energy import Plugged
 
 USERS, ROUNDS, AGGREGATIONS = 12, 4, 8
 

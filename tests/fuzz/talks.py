@@ -27,8 +27,6 @@ from typing import Any
 from unittest.mock import patch
 
 from simfl.errors import BadInput, RunFailed
-from simfl.experiment.build import Experiment
-from simfl.folder.identity import code_version
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Hello
 from simfl.live.join import received
@@ -36,6 +34,8 @@ from simfl.live.kernel_links import Place
 from simfl.live.serve import OWN, Listening, digest, listening, serve
 from simfl.live.sides import Sides, prepared
 from simfl.live.wire import Words
+from simfl.runs.build import Experiment
+from simfl.runs.folder.identity import code_version
 from simfl.scenario.load import load
 from tests.fuzz.attempt import Report, TimeUp, fault, timer
 from tests.fuzz.invariants import Broken

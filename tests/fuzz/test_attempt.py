@@ -13,7 +13,7 @@ import pytest
 
 import simfl
 from simfl.errors import BadInput, RunFailed
-from simfl.experiment.build import build
+from simfl.runs.build import build
 from tests.fuzz import attempt as attempts
 from tests.fuzz import workers
 from tests.fuzz.attempt import attempt, bounded_memory

@@ -12,9 +12,9 @@ import pytest
 
 import simfl
 from simfl.engine.battery import Battery
-from simfl.experiment.build import build
-from simfl.folder.result import Result
-from simfl.results.trace import Aggregated, End, Presence, Sent, Spent, Step, Surplus, TimerSet, Trace
+from simfl.runs.build import build
+from simfl.runs.folder.result import Result
+from simfl.trace.rows import Aggregated, End, Presence, Sent, Spent, Step, Surplus, TimerSet, Trace
 from tests.fuzz import batteries, invariants, judged, world_laws
 from tests.fuzz.mutants import SEEDS
 

@@ -10,8 +10,8 @@ from random import Random
 
 import pytest
 
+from simfl.config.yaml_tree import parse, plain
 from simfl.scenario.load import load
-from simfl.scenario.yaml_tree import parse, plain
 from tests.fuzz import findings, lines
 from tests.fuzz.mutants import ROOT, SEEDS, Mutant, mutant, trees
 from tests.fuzz.text import Raw, dump

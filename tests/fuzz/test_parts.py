@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
+from simfl.config.yaml_tree import parse, plain
 from simfl.live.hello import Hello
 from simfl.live.user import LiveUser
 from simfl.live.wire import Words
 from simfl.scenario.load import load
-from simfl.scenario.yaml_tree import parse, plain
 from tests.fuzz import cli, commands, damage, middle, networked, talks
 from tests.fuzz.attempt import Report
 from tests.fuzz.audit import confined

@@ -6,12 +6,12 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
-from simfl.population.links import Links
-from simfl.population.tcp_start import lv08
-from simfl.population.timelines import FOR_EVER
-from simfl.results import metrics
-from simfl.results.trace import PHASES, SERVER, SOURCES, Begin, Sent, Spent, Step, Surplus
-from simfl.results.trace_codes import StepsDone
+from simfl.runs.results import metrics
+from simfl.trace.codes import StepsDone
+from simfl.trace.rows import PHASES, SERVER, SOURCES, Begin, Sent, Spent, Step, Surplus
+from simfl.world.links import Links
+from simfl.world.tcp_start import lv08
+from simfl.world.timelines import FOR_EVER
 from tests.fuzz.judged import NS, Run
 
 MOST_STATES = 20_000

@@ -8,7 +8,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from simfl.population.dropout import POINTS
+from simfl.world.dropout import POINTS
 
 Tree = dict[str, Any]
 

@@ -18,7 +18,7 @@ from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
-from simfl.results.trace import Step
+from simfl.trace.rows import Step
 from tests.engine.harness import SYNC
 
 MS = 10**6

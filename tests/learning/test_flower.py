@@ -18,8 +18,8 @@ import simfl
 from simfl.errors import BadInput, RunFailed, ScenarioError
 from simfl.learning.flower import Flower
 from simfl.learning.flower_trainer import FlowerTrainer
-from simfl.results.trace import TRAIN, Step
 from simfl.scenario.load import load
+from simfl.trace.rows import TRAIN, Step
 from tests.engine.harness import ROOT, SIX, SYNC
 
 EXAMPLE = ROOT / "examples" / "flower.yaml"

@@ -24,8 +24,8 @@ from simfl.live.peer import Peer
 from simfl.live.sides import Sides, prepared
 from simfl.live.wire import Away, Done, Free, Rows, Words
 from simfl.protocols.index_views import Users
-from simfl.results import trace as rows
 from simfl.scenario.load import load
+from simfl.trace import rows
 from tests.live.test_play import SMALL
 
 USERS = range(4)

@@ -11,11 +11,11 @@ import pytest
 from simfl.live.buffer_user import LiveBufferUser
 from simfl.live.play import play
 from simfl.live.sides import Figures, prepared
-from simfl.results import trace as rows
-from simfl.results.metrics import Round
-from simfl.results.trace import SERVER
+from simfl.runs.results.metrics import Round
+from simfl.runs.simulation import run
 from simfl.scenario.load import load
-from simfl.simulation import run
+from simfl.trace import rows
+from simfl.trace.rows import SERVER
 from tests.live.test_play import SMALL
 
 BUFFER: dict[str, Any] = {

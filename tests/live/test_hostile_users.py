@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 from simfl.dataplane.handles import Handle
-from simfl.folder.unfinished import recover
 from simfl.live import door as doors
 from simfl.live.connection import Connection
 from simfl.live.hello import Admission
@@ -27,9 +26,10 @@ from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
 from simfl.live.wire import Codec, Done, Rows
 from simfl.protocols.keyed_messages import Advertise
-from simfl.results import trace as rows
-from simfl.results.summary import read
+from simfl.runs.folder.unfinished import recover
+from simfl.runs.results.summary import read
 from simfl.scenario.load import load
+from simfl.trace import rows
 from tests.live.test_join import codes, elsewhere
 from tests.live.test_play import SMALL
 

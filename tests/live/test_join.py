@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from simfl.errors import BadInput, RunFailed, ScenarioError
-from simfl.experiment.build import Experiment
 from simfl.live import tls
 from simfl.live.door import Door
 from simfl.live.entrance import Entrance
@@ -25,6 +24,7 @@ from simfl.live.join import join, received
 from simfl.live.kernel_links import Place as Sockets
 from simfl.live.serve import OWN, Listening, digest, listening, serve
 from simfl.live.sides import Sides, prepared
+from simfl.runs.build import Experiment
 from simfl.scenario.load import load, resolved_yaml
 from tests.live.test_play import SMALL
 

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from simfl.errors import BadInput
-from simfl.folder.unfinished import recover
 from simfl.live.kept import FACTS
 from simfl.live.play import play
 from simfl.live.sides import prepared
-from simfl.results import trace_reader
-from simfl.results.summary import read
+from simfl.runs.folder.unfinished import recover
+from simfl.runs.results.summary import read
+from simfl.runs.simulation import run
 from simfl.scenario.load import load
-from simfl.simulation import run
+from simfl.trace import reader as trace_reader
 from tests.live.test_play import SMALL
 
 TWO = {"protocols": ["fedavg", "secagg"]}

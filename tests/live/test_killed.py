@@ -13,7 +13,7 @@ import pytest
 
 from simfl.engine.user_side import UserRound
 from simfl.live.user import LiveUser
-from simfl.results import trace as rows
+from simfl.trace import rows
 from tests.live.test_buffers import BUFFER, missed
 from tests.live.test_play import played
 

@@ -1,8 +1,8 @@
 """One trace out of the rows of many."""
 
 from simfl.live.merge import merged
-from simfl.results import trace as rows
-from simfl.results.trace import SERVER
+from simfl.trace import rows
+from simfl.trace.rows import SERVER
 
 
 def step(party: int, call: str, cause: int, start: int, end: int, previous: int = -1) -> rows.Step:

@@ -24,12 +24,13 @@ from simfl.live.remote_users import RoundUsers
 from simfl.live.server import RevealedRounding
 from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
-from simfl.results import metrics, trace_reader
-from simfl.results import trace as rows
-from simfl.results.metrics import Round
-from simfl.results.trace import SERVER, Trace
+from simfl.runs.results import metrics
+from simfl.runs.results.metrics import Round
+from simfl.runs.simulation import run
 from simfl.scenario.load import load
-from simfl.simulation import run
+from simfl.trace import reader as trace_reader
+from simfl.trace import rows
+from simfl.trace.rows import SERVER, Trace
 
 SMALL: dict[str, Any] = {
     "name": "small",

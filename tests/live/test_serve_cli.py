@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import yaml
 
-from simfl.folder.unfinished import recover
 from simfl.live import tls
 from simfl.live.ping import Measured
-from simfl.results.summary import read
+from simfl.runs.folder.unfinished import recover
+from simfl.runs.results.summary import read
 from tests.live.test_cli import called
 from tests.live.test_play import SMALL
 

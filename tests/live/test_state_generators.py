@@ -8,16 +8,16 @@ import pytest
 
 from simfl.errors import ScenarioError
 from simfl.live.sides import prepared
-from simfl.results import trace as rows
-from simfl.results.trace import SERVER
+from simfl.runs.simulation import run
 from simfl.scenario.load import load
-from simfl.simulation import run
+from simfl.trace import rows
+from simfl.trace.rows import SERVER
 from tests.live.test_play import SMALL, played
 
 CODE = """
 import math
-from simfl.population.availability import UserStates
-from simfl.population.variations import LinkStates
+from simfl.world.availability import UserStates
+from simfl.world.variations import LinkStates
 
 
 class Away(UserStates):

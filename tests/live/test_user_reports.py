@@ -9,8 +9,8 @@ import pytest
 from simfl.live import user_reports
 from simfl.live.user_reports import CLOCK_NS, SLACK_NS, UserReports, is_possible
 from simfl.live.wire import Done, Malformed
-from simfl.results import trace as rows
-from simfl.results.trace import SERVER
+from simfl.trace import rows
+from simfl.trace.rows import SERVER
 
 RUN_NS, WAIT_NS = 10**9, 10**8
 

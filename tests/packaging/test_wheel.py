@@ -66,7 +66,7 @@ def test_it_runs_where_no_checkout_is(built: Path, tmp_path: Path) -> None:
     simfl.run("tutorial", {"payload": "shadow"}, out=tmp_path / "here")
     assert digest == sha256((tmp_path / "here" / "trace.jsonl").read_bytes()).hexdigest()
     code = (
-        "import simfl; from simfl.folder.identity import code_version as code\n"
+        "import simfl; from simfl.runs.folder.identity import code_version as code\n"
         "from simfl.scenario import shipped\nprint(simfl.__file__, code(), *shipped.scenarios())"
     )
 

@@ -9,7 +9,7 @@ import pytest
 from papers import lightsecagg_fig11, lightsecagg_fig12
 from papers.entry import Place
 from papers.lightsecagg_fig12 import PLAIN, SECURE, Pair, best, cells, charts, judge
-from simfl.simulation import run
+from simfl.runs.simulation import run
 from simfl.studies.sweep.plan import make_plan
 from tests.engine.harness import ROOT
 

@@ -18,7 +18,7 @@ from papers.lightsecagg_testbed import (
     coefficients,
     settings,
 )
-from simfl import profiles
+from simfl.world import profiles
 from tests.engine.harness import ROOT, run
 
 SCENARIO = ROOT / "scenarios" / "papers" / "lightsecagg.yaml"

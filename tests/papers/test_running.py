@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from papers.running import results
-from simfl.scenario.yaml_tree import dump
+from simfl.config.yaml_tree import dump
 from tests.engine.harness import SYNC
 
 

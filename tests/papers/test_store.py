@@ -13,7 +13,7 @@ from papers.registry import ENTRIES, chosen
 from papers.store import path_of, perform, read
 from simfl.cli import main
 from simfl.errors import BadInput
-from simfl.folder.identity import code_version
+from simfl.runs.folder.identity import code_version
 from tests.papers.test_page import entry
 
 

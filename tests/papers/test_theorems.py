@@ -27,8 +27,8 @@ from papers import (
 )
 from papers.multi_round_fig3 import SCHEMES
 from papers.selected import participation
-from simfl.privacy.metrics import strong_over_time
-from simfl.selection.schemes import Bernoulli, MultiRound, Random
+from simfl.runs.multi_round_privacy.metrics import strong_over_time
+from simfl.world.selection import Bernoulli, MultiRound, Random
 
 
 def test_rows_are_rounds_of_k_users_who_are_there() -> None:

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 import simfl
 from simfl.errors import BadInput
 from simfl.privacy.attack import Attack, attack, errors, isolated, reconstruct
-from simfl.privacy.weak import weak_over_time
-from simfl.selection.participation import Participation
-from simfl.selection.schemes import MultiRound, Random, Selection
+from simfl.runs.multi_round_privacy.weak import weak_over_time
+from simfl.world.participation import Participation
+from simfl.world.selection import MultiRound, Random, Selection
 from tests.engine.harness import ROOT
 from tests.privacy import oracle
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.privacy.modular import PRIMES, Unlucky, combination, rational, solve, support
+from simfl.runs.multi_round_privacy.modular import PRIMES, Unlucky, combination, rational, solve, support
 
 p = PRIMES[0]
 

@@ -7,8 +7,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simfl.privacy.metrics import cardinality
 from simfl.privacy.theory import cardinality_of, rank_bound
+from simfl.runs.multi_round_privacy.metrics import cardinality
 
 
 @pytest.mark.parametrize(("K", "T"), [(2, 1), (2, 2), (4, 2), (3, 3)])

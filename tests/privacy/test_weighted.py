@@ -14,15 +14,15 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
-from simfl.folder.result import Kept, write_updates
 from simfl.privacy.attack import attack, isolated
-from simfl.privacy.metrics import strong_over_time
-from simfl.privacy.weak import weak_over_time
 from simfl.privacy.weighted import span, weak
-from simfl.results import trace as rows
+from simfl.runs.folder.result import Kept, write_updates
+from simfl.runs.multi_round_privacy.metrics import strong_over_time
+from simfl.runs.multi_round_privacy.weak import weak_over_time
+from simfl.trace import rows
 from tests.engine.harness import ASYNC, run
-from tests.folder.test_latest import told
 from tests.privacy import oracle
+from tests.runs.folder.test_latest import told
 from tests.sizes import examples
 
 Array = NDArray[Any]

@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.errors import BadInput
-from simfl.privacy.metrics import strong_over_time
 from simfl.protocols.batches import Batches
 from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import Answer, Survivors
 from simfl.protocols.machine import SERVER, GiveUp, Refusal, Refuse
-from simfl.selection.participation import Participation
+from simfl.runs.multi_round_privacy.metrics import strong_over_time
 from simfl.studies.explore.rounds import explore, make_cohort
+from simfl.world.participation import Participation
 from tests.protocols.harness import Between, lose_at, plain_sum, world
 from tests.sizes import examples
 

@@ -13,7 +13,7 @@ from simfl.protocols.graphs import Graph
 from simfl.protocols.index_views import Users
 from simfl.protocols.machine import SERVER
 from simfl.protocols.pairwise_masks import SecAggServer
-from simfl.results.trace import Judged
+from simfl.trace.rows import Judged
 from tests.engine.harness import SYNC, run, script
 from tests.protocols.harness import world
 from tests.protocols.test_graph_conditions import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from simfl.reports.advice import advise, shares
-from simfl.results import metrics
-from simfl.results.trace import SERVER, Aggregated, Begin, End, Row, Trace
+from simfl.runs.results import metrics
+from simfl.trace.rows import SERVER, Aggregated, Begin, End, Row, Trace
 from tests.engine.harness import run
-from tests.results.test_metrics import SLOW_USER, sent, step
+from tests.runs.results.test_metrics import SLOW_USER, sent, step
 
 
 def test_two_users_and_a_slow_link_by_hand() -> None:

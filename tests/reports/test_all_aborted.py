@@ -14,7 +14,7 @@ from simfl.reports.advice import advise
 from simfl.reports.folder import Run
 from simfl.reports.page import page
 from simfl.reports.tables import latex
-from simfl.results import metrics
+from simfl.runs.results import metrics
 from tests.golden.cases import scenario
 from tests.reports.conftest import opened
 

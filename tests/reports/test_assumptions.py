@@ -10,9 +10,9 @@ from simfl.cli import main
 from simfl.reports.assumptions import Usage, after, before, hit_deadlines, passed, pressing, usage, usages
 from simfl.reports.folder import Run
 from simfl.reports.page import page
-from simfl.results.assumed import Assumed
-from simfl.results.trace import SERVER, Ignored, Sent, Step, TimerSet, Trace
+from simfl.runs.results.assumed import Assumed
 from simfl.scenario.load import load
+from simfl.trace.rows import SERVER, Ignored, Sent, Step, TimerSet, Trace
 from tests.engine.harness import SCENARIOS, SIX, SYNC, run, script
 
 MS = 10**6

@@ -10,9 +10,9 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from simfl.privacy.attack_report import png, record, svg, table
 from simfl.privacy.attacks.attack import Bars, Finding, Outcome, Strip
 from simfl.privacy.attacks.least_squares import LeastSquares
-from simfl.reports.attack import png, record, svg, table
 
 OUTCOME = Outcome(
     (Finding("a<b", "sums", {"mean": 0.5, "gone": float("nan")}), Finding("b", "uploads", {"psnr": 40.0})),

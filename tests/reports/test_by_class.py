@@ -13,12 +13,12 @@ from simfl.reports.by_class import sections, table
 from simfl.reports.folder import Run
 from simfl.reports.page import energy, page
 from simfl.reports.terminal import show
-from simfl.results.by_class import ClassSummary
-from simfl.results.summary import ProtocolSummary
+from simfl.runs.results.by_class import ClassSummary
+from simfl.runs.results.summary import ProtocolSummary
 from tests.engine.harness import run
 from tests.reports.conftest import opened
 from tests.reports.test_compare import comparison, told
-from tests.results.test_by_class import COUNTED, CUT, IN_ROUNDS
+from tests.runs.results.test_by_class import COUNTED, CUT, IN_ROUNDS
 
 ONLY_LOSSES = {"in aggregates", "lost", "s on the path"}
 OVER = {"selection": {"kind": "random", "users": 6, "over": 1.5}, "privacy": {"T": 1, "D": 4}}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from simfl.errors import BadInput
-from simfl.reports.figures.catalogue import of_sweep
-from simfl.reports.figures.category_figure import categories, has_words, in_words, varied
-from simfl.reports.figures.sweep_figures import Total
+from simfl.studies.sweep.category_figure import categories, has_words, in_words, varied
+from simfl.studies.sweep.figures import of_sweep
+from simfl.studies.sweep.total_figure import Total
 
 FAST, SLOW = {"a_mbps": 1000, "b_mbps": 1000}, {"a_mbps": 10, "b_mbps": 10}
 POINTS: list[dict[str, Any]] = [

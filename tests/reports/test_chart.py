@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from simfl.reports import chart, units
 from simfl.reports.chart import axis
-from simfl.results.trace import PHASES
+from simfl.trace.rows import PHASES
 
 VALUE = st.floats(-1e6, 1e6).map(lambda x: round(x, 6))
 

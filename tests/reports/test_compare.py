@@ -13,14 +13,14 @@ import pytest
 from rich.console import Console
 
 from simfl.cli import main
-from simfl.digests import SUMS
+from simfl.config.digests import SUMS
 from simfl.reports.compare_page import page
 from simfl.reports.compare_terminal import MAX_POINTS, MAX_SETTINGS, show_comparison
-from simfl.reports.compared import open_folders
-from simfl.results.compare import HEADLINE, Case, Comparison, Side
-from simfl.results.drift import Drift
-from simfl.results.summary import Summary
-from simfl.results.trace import PHASES
+from simfl.runs.results.compare import HEADLINE, Case, Comparison, Side
+from simfl.runs.results.drift import Drift
+from simfl.runs.results.summary import Summary
+from simfl.studies.compared import open_folders
+from simfl.trace.rows import PHASES
 from tests.reports.test_terminal import round_, row, summary
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simfl.reports.compare_page import page
-from simfl.reports.compared import open_folders
+from simfl.studies.compared import open_folders
 from tests.reports.test_chart import luminance
 from tests.reports.test_compare import comparison
 from tests.reports.test_page import EVIL

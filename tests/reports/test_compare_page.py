@@ -10,8 +10,8 @@ import pytest
 
 from simfl.cli import main
 from simfl.reports.compare_page import MAX_ENTRIES, page
-from simfl.results.compare import Case, Comparison, Side
-from simfl.results.statistics import Estimate
+from simfl.runs.results.compare import Case, Comparison, Side
+from simfl.runs.results.statistics import Estimate
 from tests.reports.test_compare import comparison
 from tests.reports.test_page import EVIL, read
 from tests.reports.test_terminal import round_, summary

@@ -16,9 +16,9 @@ from simfl.reports.assumptions import after, pressing
 from simfl.reports.folder import Run
 from simfl.reports.page import page
 from simfl.reports.terminal import show, show_repeats
-from simfl.results.summary import Summary
+from simfl.runs.results.summary import Summary
+from simfl.runs.simulation import run as simulate
 from simfl.scenario.load import load, select_protocols
-from simfl.simulation import run as simulate
 from tests.engine.harness import ROOT, run
 from tests.reports.browser_pages import CHOSEN
 from tests.reports.conftest import opened

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from simfl.digests import SUMS
+from simfl.config.digests import SUMS
 from simfl.errors import BadInput, RunFailed
 from simfl.reports import perfetto, tables, terminal
 from simfl.reports.advice import advise

@@ -19,13 +19,13 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from simfl.cli import main
-from simfl.folder.earlier import outdated
 from simfl.reports import chart, units
 from simfl.reports.figures import catalogue, run_figures, timing
 from simfl.reports.figures.style import COLUMN, WIDE, pale
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import Span
-from simfl.results.trace import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
+from simfl.runs.folder.earlier import outdated
+from simfl.trace.rows import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import changed, opened
 from tests.reports.drawn import axes_of, covered, drawn_bars, texts

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from simfl.cli import main
-from simfl.digests import SUMS
+from simfl.config.digests import SUMS
 from simfl.errors import BadInput
 from simfl.reports.folder import Run
-from simfl.results.trace_reader import read
+from simfl.trace.reader import read
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import opened
 

@@ -16,15 +16,15 @@ from rich.console import Console
 
 from simfl.reports import page as report
 from simfl.reports.advice import advise
-from simfl.reports.figures import run_figures, sweep_figures
+from simfl.reports.figures import run_figures
 from simfl.reports.folder import Run
 from simfl.reports.tables import latex
 from simfl.reports.terminal import show, show_repeats
-from simfl.results.summary import Summary
-from simfl.results.trace import PHASES
+from simfl.runs.results.summary import Summary
+from simfl.runs.simulation import run as simulate
 from simfl.scenario.load import load, select_protocols
-from simfl.simulation import run as simulate
-from simfl.studies.sweep import tables
+from simfl.studies.sweep import tables, total_figure
+from simfl.trace.rows import PHASES
 from tests.engine.harness import ROOT
 from tests.reports.conftest import opened
 from tests.reports.test_terminal import round_, row, summary, text
@@ -130,7 +130,7 @@ def test_a_sweep_ranks_by_it(tmp_path: Path) -> None:
     assert low.mean < high.mean
     path = tmp_path / "means.csv"
     tables.write_table(path, tables.mean_columns(sweep.plan, groups))
-    assert [total.mean_s for total in sweep_figures.read(path)] == [low.mean, high.mean]
+    assert [total.mean_s for total in total_figure.read(path)] == [low.mean, high.mean]
     with path.open() as file:
         assert "failed_s" in {line["measure"] for line in csv.DictReader(file)}
 

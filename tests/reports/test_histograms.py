@@ -6,7 +6,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from simfl.privacy.attack import Attack
-from simfl.reports.histograms import MAX_CELLS, MAX_USERS, attack_lines, label_histogram
+from simfl.privacy.histograms import MAX_CELLS, MAX_USERS, attack_lines, label_histogram
 
 I64 = NDArray[np.int64]
 

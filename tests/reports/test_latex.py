@@ -11,7 +11,7 @@ import pytest
 from simfl.cli import main
 from simfl.reports.folder import Run
 from simfl.reports.tables import escape, latex
-from simfl.results.trace import PHASES
+from simfl.trace.rows import PHASES
 from tests.engine.harness import SIX, run
 from tests.reports.conftest import opened, renamed
 

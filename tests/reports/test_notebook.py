@@ -11,7 +11,7 @@ import pytest
 
 import simfl
 from simfl.reports import notebook
-from simfl.simulation import Progress
+from simfl.runs.simulation import Progress
 from tests.engine.harness import SYNC
 
 

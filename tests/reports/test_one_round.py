@@ -12,7 +12,7 @@ from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.reports.folder import Run
 from simfl.reports.one_round import MAX_PARTS, Focus, focus, participants, sentences
-from simfl.results.trace import SERVER, Step
+from simfl.trace.rows import SERVER, Step
 from tests.engine.harness import SIX, script
 from tests.engine.harness import run as simulate
 from tests.reports.conftest import opened

@@ -15,10 +15,10 @@ from simfl.reports import tables, world
 from simfl.reports.advice import advise
 from simfl.reports.folder import Run
 from simfl.reports.page import Means, environment, page, parts, stacks
-from simfl.results.columns import COLUMNS, Measure
-from simfl.results.statistics import Estimate
-from simfl.results.trace import PHASES, Trace
+from simfl.runs.results.columns import COLUMNS, Measure
+from simfl.runs.results.statistics import Estimate
 from simfl.scenario.load import load
+from simfl.trace.rows import PHASES, Trace
 from tests.engine.harness import ASYNC, SCENARIOS, SYNC, run
 from tests.reports.conftest import changed, opened, renamed
 

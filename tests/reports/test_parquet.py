@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from simfl.cli import main
+from simfl.config.yaml_tree import dump
 from simfl.reports.tables import write_parquet
-from simfl.scenario.yaml_tree import dump
 from tests.studies.sweep.small import BASE
 
 parquet = pytest.importorskip("pyarrow.parquet", reason="simfl[parquet] is not installed")

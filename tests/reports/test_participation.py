@@ -7,7 +7,7 @@ import pytest
 from simfl.reports.folder import Run
 from simfl.reports.page import page
 from simfl.reports.participation import participation, steps
-from simfl.results.columns import at
+from simfl.runs.results.columns import at
 from tests.engine.harness import SIX, run
 from tests.reports.conftest import opened
 from tests.reports.test_page import read

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from simfl.errors import BadInput
-from simfl.population.availability import Always
 from simfl.reports import perfetto
 from simfl.reports.folder import Run
-from simfl.results.trace import Aggregated, Sent, Step, Trace
+from simfl.trace.rows import Aggregated, Sent, Step, Trace
+from simfl.world.availability import Always
 from tests.engine.test_battery import battery
 from tests.engine.test_energy import ENERGY
 

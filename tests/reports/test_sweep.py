@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from simfl.reports.sweep_terminal import MAX_POINTS, NONE
-from simfl.reports.sweep_terminal import show_sweep as show
 from simfl.reports.terminal import counting
-from simfl.results.columns import Measure, at
-from simfl.results.statistics import Estimate
+from simfl.runs.results.columns import Measure, at
+from simfl.runs.results.statistics import Estimate
 from simfl.studies.sweep.tables import Failures
+from simfl.studies.sweep.terminal import MAX_POINTS, NONE
+from simfl.studies.sweep.terminal import show_sweep as show
 
 
 def measures(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from simfl.reports.sweep_page import page
+from simfl.studies.sweep.page import page
 from simfl.studies.sweep.picture import Picture, picture
 from tests.reports.test_page import EVIL
 from tests.studies.sweep.small import study, swept

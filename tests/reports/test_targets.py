@@ -13,10 +13,10 @@ from simfl.reports.page import page
 from simfl.reports.tables import latex
 from simfl.reports.target_lines import of_sweep
 from simfl.reports.terminal import show
-from simfl.results.columns import Measure, at
-from simfl.results.statistics import Estimate
-from simfl.results.summary import ProtocolSummary
-from simfl.results.targets import Reached, Target
+from simfl.runs.results.columns import Measure, at
+from simfl.runs.results.statistics import Estimate
+from simfl.runs.results.summary import ProtocolSummary
+from simfl.runs.results.targets import Reached, Target
 from tests.engine.harness import SIX, run, script
 from tests.reports.conftest import changed, opened
 

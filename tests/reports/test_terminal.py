@@ -11,9 +11,9 @@ import pytest
 from rich.console import Console
 
 from simfl.reports.terminal import console, progress, show, show_participation
-from simfl.results.summary import ProtocolSummary, Summary
-from simfl.results.trace import PHASES
-from simfl.simulation import Progress
+from simfl.runs.results.summary import ProtocolSummary, Summary
+from simfl.runs.simulation import Progress
+from simfl.trace.rows import PHASES
 
 NONE = dict.fromkeys(PHASES)
 

@@ -14,7 +14,7 @@ from simfl.reports.folder import Run
 from simfl.reports.one_round import Focus
 from simfl.reports.page import MAX_SPANS
 from simfl.reports.timeline import views
-from simfl.results.trace import PHASES, SERVER, Aborted, Aggregated, End, Lost, Sent, Step
+from simfl.trace.rows import PHASES, SERVER, Aborted, Aggregated, End, Lost, Sent, Step
 from tests.engine.harness import SYNC, run
 from tests.reports.conftest import opened
 

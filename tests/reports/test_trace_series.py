@@ -9,7 +9,7 @@ import pytest
 from simfl.reports import trace_series
 from simfl.reports.folder import Run
 from simfl.reports.timeline import pack
-from simfl.results.trace import (
+from simfl.trace.rows import (
     SERVER,
     Aggregated,
     Begin,
@@ -23,7 +23,7 @@ from simfl.results.trace import (
     Step,
     Trace,
 )
-from tests.results.test_metrics import sent
+from tests.runs.results.test_metrics import sent
 
 
 def test_messages_under_way_are_counted_in_each_direction() -> None:

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from simfl.blocks import GREATEST, LEAST, as_name
+from simfl.config.blocks import GREATEST, LEAST, as_name
 from simfl.errors import ScenarioError
-from simfl.experiment.build import build, make_clocks
-from simfl.profiles import Profile
+from simfl.runs.build import build, make_clocks
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.scenario.study import SweepFile
+from simfl.world.profiles import Profile
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, write
 
 
@@ -147,7 +147,7 @@ def test_a_message_of_a_build_cuts_a_path(tmp_path: Path) -> None:
 
 
 def test_draws_are_held_within_the_bounds(tmp_path: Path) -> None:
-    from simfl.blocks import Exponential, LogNormal
+    from simfl.config.blocks import Exponential, LogNormal
     from simfl.random_streams import Streams
 
     rng = Streams(1).rng("draws")

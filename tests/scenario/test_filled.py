@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from simfl.config.yaml_tree import parse, plain
+from simfl.runs.simulation import run
 from simfl.scenario.load import filled_yaml, load
 from simfl.scenario.schema import Scenario
-from simfl.scenario.yaml_tree import parse, plain
-from simfl.simulation import run
 from tests.docs.pages import ROOT
 
 SMALL = {"clock": "modelled", "payload": "shadow", "rounds": 2}

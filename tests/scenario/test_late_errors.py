@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.experiment.build import build, make_clocks
+from simfl.runs.build import build, make_clocks
 from simfl.scenario.load import load, select_protocols
 from simfl.studies.sweep.plan import check, make_plan
 from tests.scenario.worlds import ASYNC, SYNC, swap
@@ -24,8 +24,8 @@ FILES = {
     "online.csv": "user,from_s,to_s\n0,5,3\n",
     "models.py": """
 from simfl.learning.models.model import Model
-from simfl.population.availability import Availability
-from simfl.population.dropout import Dropout
+from simfl.world.availability import Availability
+from simfl.world.dropout import Dropout
 
 class NoModel(Model):
     def build(self, shape, classes):

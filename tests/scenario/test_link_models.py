@@ -8,10 +8,10 @@ import pytest
 
 import simfl
 from simfl.errors import ScenarioError
-from simfl.experiment.build import build
-from simfl.folder.identity import scenario_key
-from simfl.population.outages import Cells, Everybody, OfClass, Share
+from simfl.runs.build import build
+from simfl.runs.folder.identity import scenario_key
 from simfl.scenario.load import load, resolved_yaml
+from simfl.world.outages import Cells, Everybody, OfClass, Share
 from tests.scenario.worlds import SYNC, problems, read, swap, write
 
 USERS = "users: {preset: 4g, latency_s: 0.05"

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.experiment.build import build
 from simfl.protocols.registry import PROTOCOLS
+from simfl.runs.build import build
+from simfl.runs.simulation import run
 from simfl.scenario import checks
 from simfl.scenario.load import load, select_protocols
-from simfl.simulation import run
 from tests.engine.harness import ASYNC as ASYNC_WORLD
 from tests.engine.harness import SYNC as SYNC_WORLD
 from tests.engine.test_battery import battery

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from simfl import blocks
+from simfl.config import blocks
 from simfl.errors import ScenarioError
 from simfl.learning.partition import Dirichlet
-from simfl.population.availability import Bernoulli
-from simfl.population.dropout import NoLosses, PerStep, Rate, Script, WorstCase
 from simfl.scenario import world
 from simfl.scenario.load import parse_override
-from simfl.selection.schemes import Random
+from simfl.world.availability import Bernoulli
+from simfl.world.dropout import NoLosses, PerStep, Rate, Script, WorstCase
+from simfl.world.selection import Random
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
 
 

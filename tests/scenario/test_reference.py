@@ -11,16 +11,16 @@ import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from simfl.config.python_files import left_alone
 from simfl.learning.clipping import AnyClip
 from simfl.learning.models.registry import AnyModel
-from simfl.population.availability import AnyAvailability
-from simfl.population.dropout import AnyDropout
-from simfl.python_files import left_alone
 from simfl.scenario import schema, world
 from simfl.scenario.key_examples import example
 from simfl.scenario.load import json_schema
 from simfl.scenario.reference import markdown
 from simfl.scenario.schema_shape import Shape, hints
+from simfl.world.availability import AnyAvailability
+from simfl.world.dropout import AnyDropout
 
 PAGE = Path(__file__).parents[2] / "docs" / "scenario.md"
 

@@ -12,16 +12,16 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from simfl import kinds
-from simfl.blocks import Block, Text
+from simfl.config import kinds
+from simfl.config.blocks import Block, Text
+from simfl.config.kinds import Kinds, Outside
+from simfl.config.texts import NamesFile, NamesNothing
 from simfl.errors import BadInput
-from simfl.kinds import Kinds, Outside
 from simfl.protocols.staleness import Staleness
 from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.remote import load_remote, openings, text_markers
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import hints
-from simfl.texts import NamesFile, NamesNothing
 from tests.live.test_play import SMALL
 
 ROOT = Path(__file__).parents[2]

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from simfl import blocks
+from simfl.config import blocks
 from simfl.learning.partition import AnyPartition, Dirichlet
-from simfl.population.availability import Always, AnyAvailability, Bernoulli, Trace
-from simfl.population.dropout import AnyDropout, NoLosses, PerStep, Rate, WorstCase
-from simfl.population.numbers import FileColumn, PerUser
 from simfl.protocols.staleness import AnyStaleness, Polynomial
 from simfl.scenario import schema, world
 from simfl.scenario.load import json_schema, load, resolved_yaml
-from simfl.selection.schemes import AnySelection, Random
+from simfl.world.availability import Always, AnyAvailability, Bernoulli, Trace
+from simfl.world.dropout import AnyDropout, NoLosses, PerStep, Rate, WorstCase
+from simfl.world.numbers import FileColumn, PerUser
+from simfl.world.selection import AnySelection, Random
 from tests.scenario.worlds import SYNC, read, write
 from tests.sizes import examples
 

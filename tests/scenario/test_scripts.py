@@ -10,8 +10,8 @@ import pytest
 import simfl
 from simfl.cli import main
 from simfl.errors import ScenarioError
-from simfl.population.dropout import Script
 from simfl.scenario.load import load, select_protocols
+from simfl.world.dropout import Script
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap, write
 
 SLOW_AND_FAST = {"slow": {"share": 0.5}, "fast": {"share": 0.5}}

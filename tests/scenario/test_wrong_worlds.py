@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.experiment.build import build
+from simfl.runs.build import build
 from simfl.scenario.load import load
 from tests.engine.harness import ROOT
 

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 import pytest
 
+from simfl.privacy.leaks.coalitions import coalitions_of
+from simfl.privacy.leaks.lies import LIES, lies
 from simfl.studies.explore.rounds import explore
-from simfl.studies.leaks.cases import Small
-from simfl.studies.leaks.coalitions import coalitions_of
-from simfl.studies.leaks.lies import LIES, lies
-from simfl.studies.leaks.sweep import Report, make_small
+from simfl.studies.proof.cases import Small
+from simfl.studies.proof.patterns import Report, make_small
 
 Killer = Literal["explore", "leak", "lie", ""]
 SIGNED = {"consistency": "signatures"}

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import simfl
-from simfl.population.dropout import POINTS
 from simfl.studies.explore.buffered import of_updates
+from simfl.world.dropout import POINTS
 from tests.sizes import examples
 
 SECONDS = st.floats(0.05, 2.0).map(lambda x: round(x, 3))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simfl.kinds import Kinds
+from simfl.config.kinds import Kinds
 from simfl.learning.data.dataset import DataError, Dataset, Split
 from simfl.learning.data.federated import Femnist, Landmarks
 from simfl.learning.data.raw_images import AttFaces, Cifar10, Cifar100, FashionMnist, Mnist

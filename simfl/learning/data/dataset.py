@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.kinds import Choice
+from simfl.config.kinds import Choice
 
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.blocks import Pixels
+from simfl.config.blocks import Pixels
 from simfl.learning.data.dataset import (
     EVALUATED,
     F32,

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from simfl.config.unpacking import UnpackingError, most_bytes, too_large
 from simfl.learning.data.dataset import DataError, Dataset, Split
-from simfl.unpacking import UnpackingError, most_bytes, too_large
 
 ROOT_VARIABLE = "SIMFL_DATA"
 _GZIP = b"\x1f\x8b"

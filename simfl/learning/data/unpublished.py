@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.blocks import Classes, Count, Positive, Sizes
+from simfl.config.blocks import Classes, Count, Positive, Sizes
+from simfl.config.texts import FileName
+from simfl.config.unpacking import UnpackingError, read_npz
 from simfl.learning.data.dataset import EVALUATED, F32, I64, DataError, Dataset, Split
-from simfl.texts import FileName
-from simfl.unpacking import UnpackingError, read_npz
 
 
 class Digits(Dataset):

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from simfl.kinds import Choice
+from simfl.config.kinds import Choice
 
 if TYPE_CHECKING:
     from torch import nn

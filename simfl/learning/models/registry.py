@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from simfl.blocks import Count
-from simfl.kinds import Kinds
+from simfl.config.blocks import Count
+from simfl.config.kinds import Kinds
 from simfl.learning.models.model import Model, Shape
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.kinds import Choice
+from simfl.config.kinds import Choice
 from simfl.learning.data.dataset import F32, I64, Split
 from simfl.learning.input_search import InputSearch
 from simfl.learning.models.model import Model

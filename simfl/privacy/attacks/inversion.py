@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from simfl.blocks import Count, NonNegative, Positive
+from simfl.config.blocks import Count, NonNegative, Positive
 from simfl.errors import BadInput
 from simfl.learning.data.dataset import F32, I64, Split
 from simfl.privacy.attack import errors

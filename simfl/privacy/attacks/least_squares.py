@@ -5,7 +5,7 @@ from typing import Literal
 
 import numpy as np
 
-from simfl.blocks import Count
+from simfl.config.blocks import Count
 from simfl.privacy.attack import errors, isolated, reconstruct
 from simfl.privacy.attacks.attack import F64, Attack, Bars, Finding, Knowledge, Outcome, Truth, View
 from simfl.privacy.weighted import ratios

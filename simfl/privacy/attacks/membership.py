@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.blocks import Count
+from simfl.config.blocks import Count
 from simfl.errors import BadInput
 from simfl.learning.data.dataset import F32, I64, Split
 from simfl.learning.trainer import Trainer

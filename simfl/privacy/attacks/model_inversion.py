@@ -4,7 +4,7 @@ from typing import Literal
 
 import numpy as np
 
-from simfl.blocks import Count, Positive
+from simfl.config.blocks import Count, Positive
 from simfl.errors import BadInput
 from simfl.learning.data.dataset import F32, I64, Split
 from simfl.privacy.attacks.attack import (

@@ -1,6 +1,6 @@
 """Our attacks, and the door for anybody's: a package's entry point in `simfl.attacks`, or path.py:Name."""
 
-from simfl.kinds import Kinds
+from simfl.config.kinds import Kinds
 from simfl.privacy.attacks.attack import Attack
 from simfl.privacy.attacks.inversion import Inversion
 from simfl.privacy.attacks.least_squares import LeastSquares

@@ -1,4 +1,4 @@
-"""A run's or a sweep's figures, as SVG and PNG for a paper (`simfl[figures]`).
+"""A run's figures, and the saving of any, as SVG and PNG for a paper (`simfl[figures]`).
 
 Invariant: the same run gives the same bytes: no date, no random id.
 """
@@ -8,10 +8,10 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
-from simfl.folder.disk import atomic
-from simfl.reports.figures import category_figure, run_figures, sweep_figures, timing
+from simfl.reports.figures import run_figures, timing
 from simfl.reports.figures.style import style
 from simfl.reports.folder import Run
+from simfl.runs.folder.disk import atomic
 
 DOTS_PER_INCH = 200  # of the PNG files
 # The kinds of file, and the metadata left out of each so that it is the same each time.
@@ -28,15 +28,6 @@ def of_run(run: Run) -> dict[str, Figure]:
         "participation": run_figures.participation(run),
     }
     return {name: figure for name, figure in drawn.items() if figure is not None}
-
-
-def of_sweep(folder: Path) -> dict[str, Figure]:
-    """File name -> figure of a sweep's folder: lines over a number, dots where words vary; BadInput if its
-    `means.csv` is none, or neither varies."""
-    totals = sweep_figures.read(folder / "means.csv")
-    if category_figure.has_words(totals):
-        return {"categories": category_figure.categories(totals)}
-    return {"total": sweep_figures.total(totals)}
 
 
 def save(folder: Path, figures: Mapping[str, Figure], kinds: Sequence[str] = tuple(KINDS)) -> list[str]:

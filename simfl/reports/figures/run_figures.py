@@ -11,7 +11,7 @@ from matplotlib.ticker import MaxNLocator
 from simfl.reports import chart, tables, units
 from simfl.reports.figures.style import COLUMN, INK, TEXT_LINE, WIDE, legend, panels, protocol_line, style
 from simfl.reports.folder import Run
-from simfl.results.trace import PHASES
+from simfl.trace.rows import PHASES
 
 PROTOCOL_GAP = 0.45  # between the bars of two protocols, in bars
 MAX_ACROSS = 4  # histograms beside each other

@@ -17,8 +17,8 @@ from simfl.reports import chart, trace_series
 from simfl.reports.figures.style import INK, TEXT_LINE, WIDE, legend, pale, panels, style
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import TO_SERVER, Span
-from simfl.results.metrics import Round
-from simfl.results.trace import LANES, SERVER, Row, Sent, Trace
+from simfl.runs.results.metrics import Round
+from simfl.trace.rows import LANES, SERVER, Row, Sent, Trace
 from simfl.virtual_time import NS
 
 MAX_PANELS = 6  # of a figure

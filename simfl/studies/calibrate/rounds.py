@@ -25,10 +25,10 @@ from simfl.engine.driver import drive
 from simfl.engine.machine_speed import REPEATS, kernel_ns
 from simfl.engine.setup import ClosedRound
 from simfl.engine.warm_up import warm
-from simfl.experiment.build import Experiment, build
 from simfl.protocols.machine import SERVER
-from simfl.results.trace import Trace
+from simfl.runs.build import Experiment, build
 from simfl.scenario.load import load
+from simfl.trace.rows import Trace
 
 FAST = {"uplink_mbps": 1e6, "downlink_mbps": 1e6}
 WORLD: dict[str, Any] = {

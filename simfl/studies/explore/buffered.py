@@ -20,14 +20,14 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
-from simfl.experiment.build import Experiment, build
+from simfl.privacy.leaks.engine import on_engine
 from simfl.protocols.machine import SERVER
-from simfl.results import trace as rows
+from simfl.runs.build import Experiment, build
+from simfl.runs.watch import Played, play
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore.cohort import DETECTS, Cohort, Detect, Fate, Pattern, script
-from simfl.studies.leaks.engine import on_engine
-from simfl.studies.watch import Played, play
+from simfl.trace import rows
 
 DEADLINE_S = 0.12
 LONG_S = 10 * DEADLINE_S

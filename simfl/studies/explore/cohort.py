@@ -24,21 +24,21 @@ from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import seed_array
-from simfl.experiment.build import build
+from simfl.privacy.leaks import views as leaks
+from simfl.privacy.leaks.engine import on_engine
+from simfl.privacy.leaks.laws import learned
 from simfl.protocols.graphs import Evolution, Graph
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
 from simfl.protocols.protocol import SIGNED_STAGES, STAGES, Mode, Protocol
 from simfl.random_streams import Entropy, Streams
+from simfl.runs.build import build
+from simfl.runs.watch import play, watched
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore import invariants
 from simfl.studies.explore.invariants import Members, Observation
 from simfl.studies.explore.reached import Reached, Row, Tried, tables
-from simfl.studies.leaks import views as leaks
-from simfl.studies.leaks.engine import on_engine
-from simfl.studies.leaks.laws import learned
-from simfl.studies.watch import play, watched
 
 Detect = Literal["timeout", "told", "busy", "flapping"]
 DETECTS: tuple[Detect, ...] = ("timeout", "told")

@@ -3,7 +3,7 @@
 Sum: a round ends with the exact sum over exactly those whose upload came in time, or with an abort and its
 reason. Life: it ends with the sum if and only if the thresholds allow it. Haste: a recovery with enough
 answers does not wait for its deadline, unless the scenario waits for all. Honesty: nobody refuses what an
-honest party sends. Secrets: nothing beyond that sum is learned (`simfl.studies.leaks`).
+honest party sends. Secrets: nothing beyond that sum is learned (`simfl.privacy.leaks`).
 """
 
 from collections.abc import Iterator, Mapping

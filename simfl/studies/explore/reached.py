@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from simfl.protocols.machine import SERVER, Discard, Effects, Ignore, Reason, Refuse
-from simfl.results.trace_codes import Discarded
+from simfl.trace.codes import Discarded
 
 Row = tuple[str, ...]
 """A thing to reach: a user's state and the message that it took; a stage or a message of the
@@ -52,7 +52,7 @@ class Reached:
         self.rows = set[Row]()
 
     def __call__(self, party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
-        """Note one call; see `simfl.studies.watch`."""
+        """Note one call; see `simfl.runs.watch`."""
         machine: Any = getattr(own, "__self__", None)
         state = getattr(machine, "stage" if party == SERVER else "state", None)
         if name == "receive":

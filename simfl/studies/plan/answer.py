@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from simfl.results.statistics import Estimate
+from simfl.runs.results.statistics import Estimate
 from simfl.scenario.load import filled_yaml
 from simfl.scenario.schema import Scenario
 from simfl.studies.plan.search import Answer, Candidate

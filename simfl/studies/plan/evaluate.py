@@ -15,18 +15,18 @@ from typing import Any
 
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
-from simfl.experiment.build import Experiment, build, modelled
-from simfl.experiment.people import People
-from simfl.population.links import LinkState
-from simfl.results import metrics
-from simfl.results.energy import FJ
-from simfl.results.trace import SERVER, End, Sent, TimerSet, Trace, seldom_collecting
+from simfl.runs.build import Experiment, build, modelled
+from simfl.runs.people import People
+from simfl.runs.results import metrics
+from simfl.runs.results.energy import FJ
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.world import ByDisconnect, Deadlines
 from simfl.studies.plan.losses import Losing
 from simfl.studies.plan.settings import Promise, Setting
+from simfl.trace.rows import SERVER, End, Sent, TimerSet, Trace, seldom_collecting
 from simfl.virtual_time import NS
+from simfl.world.links import LinkState
 
 AGGREGATIONS = 10  # of a buffer's run
 SEEN, LEAST_SEEN = 4_000, 3  # users in rounds in which losses are counted, and the fewest rounds

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from simfl.population.dropout import Chance
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
+from simfl.world.dropout import Chance
 
 MAX_CASES = 10_000  # of groups that are lost together, that are added up
 

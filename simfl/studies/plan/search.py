@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from simfl.errors import BadInput, counted
-from simfl.population.variations import Steady
-from simfl.results.statistics import Estimate, estimate
+from simfl.runs.results.statistics import Estimate, estimate
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
 from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, PlainSums, World
 from simfl.studies.plan.losses import Losing
 from simfl.studies.plan.settings import Choices, Refused, Setting
+from simfl.world.variations import Steady
 
 SEEDS = 5  # under which the protocols are compared
 LARGE = 2_000  # users of a round, beyond which a run takes many seconds:

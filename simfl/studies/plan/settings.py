@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from simfl.errors import ScenarioError
-from simfl.experiment.build import Experiment
 from simfl.protocols.protocol import Protocol
+from simfl.runs.build import Experiment
 from simfl.scenario import checks
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load

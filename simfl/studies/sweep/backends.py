@@ -17,8 +17,8 @@ from typing import Any, Literal, assert_never
 
 from joblib import Parallel, cpu_count, parallel_config
 
-from simfl.cluster.dask_engine import connected
-from simfl.cluster.engine import reachable
+from simfl.connect.dask_engine import connected
+from simfl.connect.engine import reachable
 from simfl.errors import BadInput
 
 Backend = Literal["loky", "dask", "ray"]

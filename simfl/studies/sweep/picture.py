@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simfl.results.columns import Column, Measure, at
-from simfl.results.drift import warning
-from simfl.results.statistics import Estimate
+from simfl.runs.results.columns import Column, Measure, at
+from simfl.runs.results.drift import warning
+from simfl.runs.results.statistics import Estimate
 from simfl.studies.sweep.plan import Cell, plain
 from simfl.studies.sweep.run import Sweep
 from simfl.studies.sweep.store import LINKS

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from simfl.errors import BadInput, Problem, ScenarioError, refusal
-from simfl.experiment.build import build, make_clocks
+from simfl.runs.build import build, make_clocks
 from simfl.scenario.schema import Scenario
 from simfl.scenario.study import load_study
 

@@ -10,20 +10,20 @@ from typing import Any
 
 from joblib import cpu_count, delayed
 
-from simfl.digests import Damaged
+from simfl.config.digests import Damaged
 from simfl.errors import RunFailed
-from simfl.folder.identity import code_version, scenario_key
-from simfl.folder.result import Result, breakdown, versions
-from simfl.results import trace
-from simfl.results.summary import Summary, read
-from simfl.results.text import write_csv
+from simfl.runs.folder.identity import code_version, scenario_key
+from simfl.runs.folder.result import Result, breakdown, versions
+from simfl.runs.results.summary import Summary, read
+from simfl.runs.simulation import run
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured
-from simfl.simulation import run
 from simfl.studies.sweep.backends import Backend, workers
 from simfl.studies.sweep.plan import Cell, Plan
 from simfl.studies.sweep.store import Store
+from simfl.trace import rows as trace
+from simfl.trace.text import write_csv
 
 TRACE = "trace.jsonl"
 CELL_FILES = ("summary.json", "breakdown.csv", "resolved.yaml")

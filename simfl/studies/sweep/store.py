@@ -19,10 +19,10 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from simfl import digests
-from simfl.digests import SUMS, Damaged
+from simfl.config import digests
+from simfl.config.digests import SUMS, Damaged
 from simfl.errors import BadInput
-from simfl.folder import disk
+from simfl.runs.folder import disk
 
 PARTIAL_PREFIX = ".writing-"  # of a folder's name until it is whole
 ABOUT = "about.json"

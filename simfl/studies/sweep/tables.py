@@ -6,16 +6,16 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simfl.digests import SUMS, manifest
-from simfl.folder.disk import atomic, write_text
-from simfl.results.columns import COLUMNS, Measure, at
-from simfl.results.reasons import reasons
-from simfl.results.statistics import Estimate, estimate
-from simfl.results.summary import ProtocolSummary
-from simfl.results.text import write_csv
-from simfl.results.trace import unit
+from simfl.config.digests import SUMS, manifest
+from simfl.runs.folder.disk import atomic, write_text
+from simfl.runs.results.columns import COLUMNS, Measure, at
+from simfl.runs.results.reasons import reasons
+from simfl.runs.results.statistics import Estimate, estimate
+from simfl.runs.results.summary import ProtocolSummary
 from simfl.studies.sweep.plan import Plan, in_words, plain
 from simfl.studies.sweep.run import Sweep
+from simfl.trace.rows import unit
+from simfl.trace.text import write_csv
 
 SHOWN_SELECTIONS = 3  # of as many points
 Group = tuple[int, str]

@@ -12,8 +12,8 @@ from simfl.learning.models import MODELS
 from simfl.learning.models.facts import facts
 from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
-from simfl.results.trace import Row
 from simfl.scenario.load import load
+from simfl.trace.rows import Row
 from tests.engine.harness import ASYNC, SIX, SYNC
 
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from simfl import profiles
 from simfl.errors import BadInput
 from simfl.learning.models import MODELS, Model
 from simfl.learning.models.facts import facts, law_name
 from simfl.learning.models.rules import BatchNorm, Dropout, blank
+from simfl.world import profiles
 
 GOOD = """
 from __future__ import annotations

@@ -13,13 +13,14 @@ import numpy as np
 import pytest
 import yaml
 
-from simfl import cli, profiles
+from simfl import cli
 from simfl.dataplane.work import CODEC, WORK
 from simfl.learning.device_clock import DeviceTimer
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import SIZES
-from simfl.profiles import TRAINING_WORK
 from simfl.studies.calibrate import kernels, passes, rounds
+from simfl.world import profiles
+from simfl.world.profiles import TRAINING_WORK
 from tests.engine.harness import ROOT
 
 KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted({*WORK, CODEC} - set(TRAINING_WORK)))}

@@ -13,7 +13,7 @@ from simfl.cli import common, main
 from simfl.studies.explore import effort
 from simfl.studies.explore.cohort import RoundCohort, every
 from simfl.studies.explore.rounds import explore, make_cohort, total
-from simfl.studies.leaks import sweep
+from simfl.studies.proof import patterns as sweep
 
 
 @pytest.mark.parametrize("protocol", ["fedavg", pytest.param("lightsecagg", marks=pytest.mark.slow)])

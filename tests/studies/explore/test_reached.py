@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from simfl.protocols.machine import Reason
-from simfl.results.trace_codes import Discarded
 from simfl.studies.explore.cohort import Fate
 from simfl.studies.explore.reached import NEVER, UNTRIED, counted, tried
 from simfl.studies.explore.rounds import explore, make_cohort
+from simfl.trace.codes import Discarded
 from tests.studies.explore.faults import FAULTS, plant
 
 SIGNED = {"consistency": "signatures"}

@@ -11,11 +11,11 @@ from random import Random
 import pytest
 
 from simfl.cli import main
-from simfl.results import trace as rows
 from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import DETECTS, Fate, RoundCohort, describe, every, fate_of
 from simfl.studies.explore.invariants import of_itself, of_life
 from simfl.studies.explore.rounds import explore, make_cohort, sample, total
+from simfl.trace import rows
 from tests.sizes import examples
 from tests.studies.explore.faults import FAULTS, plant
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from simfl.errors import ScenarioError
-from simfl.results.statistics import Estimate, estimate
+from simfl.runs.results.statistics import Estimate, estimate
+from simfl.runs.simulation import run
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
-from simfl.simulation import run
 from simfl.studies.plan.evaluate import PlainSums, World
 from simfl.studies.plan.losses import Coalition
 from simfl.studies.plan.settings import Choices, Cohort

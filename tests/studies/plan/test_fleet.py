@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from simfl.cli import main
+from simfl.config.yaml_tree import dump
 from simfl.errors import ScenarioError
 from simfl.scenario.fleet import load_fleet
-from simfl.scenario.yaml_tree import dump
 from tests.docs.pages import ROOT
 from tests.studies.plan.small import SMALL, small
 

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.experiment.people import People
 from simfl.protocols.protocol import KEYED
 from simfl.random_streams import Streams
+from simfl.runs.people import People
 from simfl.scenario.load import load
 from simfl.studies.plan.losses import Coalition, Losing
 from tests.studies.plan.small import small

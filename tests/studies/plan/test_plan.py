@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from simfl.cli import main
+from simfl.config.yaml_tree import dump
+from simfl.runs.simulation import run
 from simfl.scenario.load import load
-from simfl.scenario.yaml_tree import dump
-from simfl.simulation import run
 from simfl.studies.plan.evaluate import AGGREGATIONS
 from simfl.studies.plan.search import Answer, plan
 from tests.docs.pages import ROOT

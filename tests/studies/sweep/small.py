@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from simfl.scenario.yaml_tree import dump
+from simfl.config.yaml_tree import dump
 from simfl.studies.sweep.plan import make_plan
 from simfl.studies.sweep.run import Sweep
 from simfl.studies.sweep.store import Store

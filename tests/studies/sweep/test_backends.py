@@ -10,7 +10,7 @@ import pytest
 from joblib import cpu_count
 
 from simfl.cli import main
-from simfl.cluster import dask_engine
+from simfl.connect import dask_engine
 from simfl.errors import BadInput
 from simfl.studies.sweep import backends
 from simfl.studies.sweep.backends import Backend, need, workers

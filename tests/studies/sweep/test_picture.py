@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.reports.sweep_page import page
-from simfl.results.statistics import Estimate
+from simfl.runs.results.statistics import Estimate
 from simfl.studies.sweep import picture
+from simfl.studies.sweep.page import page
 from simfl.studies.sweep.picture import Entry, best, folder_names, front, label, short, widest
 from simfl.studies.sweep.plan import Plan, make_plan
 from simfl.studies.sweep.run import Sweep

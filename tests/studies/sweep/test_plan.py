@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from simfl.config.yaml_tree import dump
 from simfl.errors import ScenarioError
-from simfl.scenario.yaml_tree import dump
 from simfl.studies.sweep import plan
 from simfl.studies.sweep.plan import check, make_plan
 from tests.engine.harness import ROOT

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 import simfl
-from simfl.digests import SUMS
+from simfl.config.digests import SUMS
 from simfl.errors import RunFailed
-from simfl.folder.identity import code_version
-from simfl.results import trace_reader
+from simfl.runs.folder.identity import code_version
 from simfl.studies.sweep import run as module
 from simfl.studies.sweep.plan import make_plan
 from simfl.studies.sweep.run import Failed, Sweep, work
 from simfl.studies.sweep.store import Store
+from simfl.trace import reader as trace_reader
 from tests.studies.sweep.small import BASE, files, study, swept
 
 
@@ -49,7 +49,7 @@ def test_a_cells_files_tell_nothing_of_machine_or_day(
     swept(file, tmp_path / "one")
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
     monkeypatch.setattr("platform.python_version", lambda: "9.9")
-    monkeypatch.setattr("simfl.folder.result.version", lambda name: "9.9")
+    monkeypatch.setattr("simfl.runs.folder.result.version", lambda name: "9.9")
     monkeypatch.setattr("simfl.learning.sgd.Way.__str__", lambda way: "side by side, 9 x the loop")
     swept(file, tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "two")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from simfl.digests import SUMS, Damaged, of_bytes
+from simfl.config.digests import SUMS, Damaged, of_bytes
 from simfl.errors import BadInput
 from simfl.studies.sweep.store import ABOUT, PARTIAL_PREFIX, Store
 

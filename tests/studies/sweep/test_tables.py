@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from simfl.results.trace import PHASES
 from simfl.studies.sweep.tables import (
     Row,
     columns,
@@ -23,6 +22,7 @@ from simfl.studies.sweep.tables import (
     selections,
     write_table,
 )
+from simfl.trace.rows import PHASES
 from tests.studies.sweep.small import BASE, study, swept
 
 

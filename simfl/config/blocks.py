@@ -1,0 +1,354 @@
+"""The parts of a scenario's blocks: frozen models, shorthands, numbers, distributions.
+
+Every choice is a union told apart by `kind`. Nothing that costs time has a default of zero seconds:
+durations, rates and deadlines are either given or an error. Every number has a least and a greatest value:
+within them no time that must pass rounds to zero, and no product or power overflows a float (a test walks
+the schema for it).
+"""
+
+import re
+from dataclasses import dataclass
+from functools import cache, cached_property, lru_cache
+from itertools import pairwise
+from math import exp, inf, log1p
+from statistics import NormalDist
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+
+from simfl.config.descriptions import descriptions
+from simfl.config.quantities import unit
+from simfl.config.texts import MAX_TEXT, NamesNothing
+from simfl.errors import show
+
+# Bounds of factors and of seconds; a nanosecond is the least time that the clock can show.
+LEAST, GREATEST = 1e-9, 1e9
+MAX_NAME = 80  # characters of a name, which becomes a folder's
+
+STANDARD_NORMAL = NormalDist()
+
+# A factor, a step size, or seconds of which none would mean nothing.
+Positive = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST, allow_inf_nan=False)]
+# Seconds, or a weight, that may be zero.
+NonNegative = Annotated[float, Field(strict=True, ge=0, le=GREATEST, allow_inf_nan=False)]
+# From 1 bit/s on; below `engine.network.UNBOUNDED` for 2^31 users together.
+LEAST_MBPS, GREATEST_MBPS = 1e-6, 1e8
+Mbps = Annotated[
+    float, Field(strict=True, ge=LEAST_MBPS, le=GREATEST_MBPS, allow_inf_nan=False), unit("Mbit/s")
+]
+Fraction = Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False), unit("1")]
+# Durations, of which the first is never zero.
+Seconds = Annotated[Positive, unit("s")]
+SecondsOrZero = Annotated[NonNegative, unit("s")]
+Count = Annotated[int, Field(strict=True, ge=1, lt=2**31)]
+Natural = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
+Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+# Beyond 2^52 float64 has no fractions left to round.
+Levels = Annotated[int, Field(strict=True, ge=1, le=2**52)]
+# Standard deviation of a logarithm: e^(10 z) of a normal draw z is far from what a float holds.
+Spread = Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
+# (2^31)^-30 is a float still.
+Exponent = Annotated[float, Field(strict=True, ge=LEAST, le=30, allow_inf_nan=False)]
+# The negative logarithm of a probability: 2^-1000 is a float still.
+Bits = Annotated[float, Field(strict=True, ge=LEAST, le=1000, allow_inf_nan=False)]
+Threads = Annotated[int, Field(strict=True, ge=0, le=1024)]
+Pixels = Annotated[int, Field(strict=True, ge=1, le=4096)]
+Classes = Annotated[int, Field(strict=True, ge=2, lt=2**31)]
+# The shape of a sample; its memory is checked beside the number of samples.
+Sizes = Annotated[tuple[Count, ...], Field(min_length=1, max_length=8)]
+# A text that is not marked by its type (`simfl.config.texts`): refused in a scenario from another machine.
+Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+def _is_name(text: str) -> str:
+    if not re.fullmatch(rf"(?!\.)[A-Za-z0-9._-]{{1,{MAX_NAME}}}", text):
+        rule = "letters (a-z, A-Z), digits, '-', '_' or '.', and not begin with a dot, as it names files"
+        raise ValueError(f"must be 1 to {MAX_NAME} {rule}: not {show(text)}")
+    return text
+
+
+def as_name(text: str) -> str:
+    """Return the name nearest to a text, such as a file's: what a name cannot have becomes `-`.
+
+    >>> as_name("my study (3)")
+    'my-study--3-'
+    """
+    text = re.sub("[^A-Za-z0-9._-]", "-", text)[:MAX_NAME]
+    return re.sub(r"^(\.|$)", "-", text)
+
+
+Name = Annotated[str, Field(strict=True), AfterValidator(_is_name), NamesNothing()]
+
+
+def _describe_keys(schema: dict[str, Any], block: Any) -> None:
+    """Add to a block's JSON Schema what it says of its keys."""
+    properties = schema.get("properties", {})
+    for key, text in block.descriptions().items():
+        if key in properties:
+            properties[key]["description"] = text
+
+
+class Block(BaseModel):
+    """A part of a scenario: frozen, extra keys forbidden, no silent coercion between types."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, json_schema_extra=_describe_keys, defer_build=True
+    )
+
+    in_unit: ClassVar[tuple[str, ...]] = ()  # keys whose numbers are in the unit of the key of this block
+
+    opens: ClassVar[str] = ""
+    """An action on this machine beside the reading of `FileName` fields, as `executes a Python file`.
+
+    A scenario from another machine that has such a block is refused. So is a class of an installed package
+    that does not declare it."""
+
+    # pydantic's `use_attribute_docstrings` reads every class's source at each start: half a CPU second a run.
+    @classmethod
+    @cache
+    def descriptions(cls) -> dict[str, str]:
+        """Return what the string below each field says of it, as far as there is one."""
+        found: dict[str, str] = {}
+        for base in reversed([base for base in cls.__bases__ if issubclass(base, Block)]):
+            found |= base.descriptions()
+        found |= descriptions(cls)  # a field that is declared again is not as its base describes it
+        return {field: text for field, text in found.items() if text}
+
+
+@dataclass(frozen=True, slots=True)
+class UnionName:
+    name: str  # of a union in the reference of scenarios
+
+
+def shorthand(number: str = "fixed", /, **main: str) -> BeforeValidator:
+    """Accept `word` for `{kind: word}`; `{word: value, ...}` for `{kind: word, <main[word]>: value, ...}`, if
+    one of its keys alone is such a word; and a number, with its unit too, as the value of kind `number`."""
+
+    def expand(value: Any) -> Any:
+        if isinstance(value, str) and not (number in main and re.match(r"[-+]?\.?[0-9]", value)):
+            word, colon, rest = value.partition(":")
+            if colon and word in main:
+                return {"kind": word, main[word]: rest}
+            return {"kind": value}
+        if isinstance(value, dict) and "kind" not in value:
+            words = ["module"] if "module" in value and "module" in main else [w for w in value if w in main]
+            if len(words) == 1 and (main[words[0]] == words[0] or main[words[0]] not in value):
+                (word,) = words
+                return {"kind": word, **{main[word] if k == word else k: v for k, v in value.items()}}
+        if isinstance(value, int | float | str) and number in main:
+            return {"kind": number, main[number]: value}
+        return value
+
+    return BeforeValidator(expand)
+
+
+Draws = NDArray[np.float64]
+
+
+def held(draws: Draws) -> Draws:
+    """Return draws within 1e-9 and 1e9: no time is below a nanosecond, and no product beyond a float."""
+    return np.clip(draws, LEAST, GREATEST)
+
+
+# A distribution has `draw`, whose first draws do not depend on how many there are; `quantile`, the draw that
+# a uniform one, 0 < u < 1, stands for; and `average`, the mean of draws that are not held.
+
+
+class Fixed(Block):
+    """The same value for every user."""
+
+    in_unit = ("value",)
+    kind: Literal["fixed"] = "fixed"
+    value: Positive
+    """The value of every draw."""
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return np.full(size, self.value)
+
+    def quantile(self, u: float) -> float:
+        return self.value
+
+    def average(self) -> float:
+        return self.value
+
+
+class Uniform(Block):
+    """The uniform distribution on [low, high]."""
+
+    in_unit = ("low", "high")
+    kind: Literal["uniform"] = "uniform"
+    low: Positive
+    """The least value."""
+    high: Positive
+    """The greatest value, not below `low`."""
+
+    @model_validator(mode="after")
+    def ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
+        return self
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return rng.uniform(self.low, self.high, size)
+
+    def quantile(self, u: float) -> float:
+        return self.low + (self.high - self.low) * u
+
+    def average(self) -> float:
+        return (self.low + self.high) / 2
+
+
+class LogNormal(Block):
+    """The log-normal distribution."""
+
+    in_unit = ("median",)
+    kind: Literal["lognormal"] = "lognormal"
+    median: Positive
+    """The value that half of the draws are below."""
+    sigma: Spread
+    """The standard deviation of the logarithm."""
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return held(rng.lognormal(np.log(self.median), self.sigma, size))
+
+    def quantile(self, u: float) -> float:
+        return min(max(self.median * exp(self.sigma * STANDARD_NORMAL.inv_cdf(u)), LEAST), GREATEST)
+
+    def average(self) -> float:
+        return float(self.median * np.exp(self.sigma**2 / 2))
+
+
+class Exponential(Block):
+    """The exponential distribution."""
+
+    in_unit = ("mean",)
+    kind: Literal["exponential"] = "exponential"
+    mean: Positive
+    """The mean of the draws."""
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return held(rng.exponential(self.mean, size))
+
+    def quantile(self, u: float) -> float:
+        return min(max(-self.mean * log1p(-u), LEAST), GREATEST)
+
+    def average(self) -> float:
+        return self.mean
+
+
+class Pareto(Block):
+    """The Pareto distribution of P(X > x) = (least / x)^alpha: many near `least`, a few far above."""
+
+    in_unit = ("least",)
+    kind: Literal["pareto"] = "pareto"
+    least: Positive
+    """The least value."""
+    alpha: Annotated[float, Field(strict=True, ge=0.1, le=30, allow_inf_nan=False)]
+    """The exponent of the tail; up to 1 there is no mean, which sessions need."""
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return held(self.least * (1 - rng.random(size)) ** (-1 / self.alpha))
+
+    def quantile(self, u: float) -> float:
+        return float(min(self.least * (1 - u) ** (-1 / self.alpha), GREATEST))
+
+    def average(self) -> float:
+        return self.alpha * self.least / (self.alpha - 1) if self.alpha > 1 else inf
+
+
+class Zipf(Block):
+    """A rank k from 1 to `ranks` with probability in proportion to k^-s, times `unit`.
+
+    Plato draws the seconds that a client sleeps in an epoch from such a one or from a Pareto, up to 60; ranks
+    above `ranks` are not drawn here, where it takes them for the greatest.
+    """
+
+    in_unit = ("unit",)
+    kind: Literal["zipf"] = "zipf"
+    s: Exponent
+    """The exponent."""
+    ranks: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+    """The greatest rank."""
+    unit: Positive = 1.0
+    """The value of rank 1."""
+
+    @model_validator(mode="after")
+    def is_held(self) -> Self:
+        if self.ranks * self.unit > GREATEST:
+            raise ValueError(f"ranks={self.ranks} x unit={self.unit:g} must be at most {GREATEST:g}")
+        return self
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        below = np.searchsorted(_ranked(self.s, self.ranks), rng.random(size))
+        return self.unit * (below + np.float64(1))
+
+    def quantile(self, u: float) -> float:
+        return self.unit * (int(np.searchsorted(_ranked(self.s, self.ranks), u)) + 1)
+
+    def average(self) -> float:
+        k = np.arange(1.0, self.ranks + 1)
+        return float(self.unit * (k ** (1 - self.s)).sum() / (k**-self.s).sum())
+
+
+@lru_cache(maxsize=4)
+def _ranked(s: float, ranks: int) -> Draws:
+    """Return the probabilities of a rank of at most 1, 2, ..., of which the last is 1."""
+    found: Draws = np.cumsum(np.arange(1.0, ranks + 1) ** -s)
+    found /= found[-1]
+    return found
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """The points of `Quantiles` as arrays, compared by identity.
+
+    Two blocks with equal fields are equal all the same: pydantic compares cached properties, which may not be
+    arrays, and where they differ the fields."""
+
+    p: Draws
+    values: Draws
+
+
+class Quantiles(Block):
+    """Any distribution, such as a measured one, by its quantiles: linear between those that are given."""
+
+    kind: Literal["quantiles"] = "quantiles"
+    points: Annotated[tuple[tuple[Fraction, Positive], ...], Field(min_length=1, max_length=1000)]
+    """Pairs of p, from 0 to 1, and the value that the fraction p of the draws is below; both ascend."""
+
+    @model_validator(mode="after")
+    def ascends(self) -> Self:
+        first, last = self.points[0][0], self.points[-1][0]
+        if (first, last) != (0, 1):
+            raise ValueError(f"the first p must be 0 and the last 1, not {first:g} and {last:g}")
+        for (p, value), (later, next_value) in pairwise(self.points):
+            if not (p < later and value <= next_value):
+                pairs = f"[{p:g}, {value:g}] and [{later:g}, {next_value:g}]"
+                raise ValueError(f"p must ascend and values must not fall: {pairs}")
+        return self
+
+    def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        return np.interp(rng.random(size), self._columns.p, self._columns.values)
+
+    def quantile(self, u: float) -> float:
+        return float(np.interp(u, self._columns.p, self._columns.values))
+
+    @cached_property
+    def _columns(self) -> _Columns:
+        return _Columns(*np.array(self.points).T)
+
+    def average(self) -> float:
+        return sum((q - p) * (a + b) / 2 for (p, a), (q, b) in pairwise(self.points))
+
+
+Drawn = Uniform | LogNormal | Exponential | Pareto | Zipf | Quantiles
+MAIN_KEYS = {"exponential": "mean", "quantiles": "points"}
+Distribution = Annotated[
+    Fixed | Drawn,
+    Field(discriminator="kind"),
+    UnionName("Distribution"),
+    shorthand(fixed="value", **MAIN_KEYS),
+]
+SecondsDrawn = Annotated[Distribution, unit("s")]

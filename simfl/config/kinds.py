@@ -1,0 +1,190 @@
+"""The kinds of a thing that a scenario can name: ours, an installed package's, or a class in anybody's file.
+
+A kind is one class: a `Block` whose fields are its scenario keys and whose methods are its behaviour. There
+are three ways to name one, with the same checks, messages and JSON Schema:
+
+    staleness: {kind: hinge, a: 10}                     ours: a line in the registry of its thing
+    staleness: {kind: theirs, a: 10}                    a package's, by an entry point in `simfl.staleness`
+    staleness: {module: hinge.py:Hinge, a: 10}          a file's, relative to the scenario's folder
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache, reduce
+from importlib.metadata import entry_points
+from inspect import isabstract
+from operator import or_
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Generic, Literal, TypeVar, cast
+
+from pydantic import Field, ModelWrapValidatorHandler, SerializeAsAny, create_model, model_validator
+
+from simfl.config import python_files
+from simfl.config.blocks import Block, UnionName, shorthand
+from simfl.config.texts import FileName
+from simfl.errors import BadInput, cut
+
+B = TypeVar("B", bound=Block)
+MAX_LINE = 600  # characters of what is wrong with a file
+
+
+class Choice(Block):
+    """The base of what a scenario chooses by its kind."""
+
+    main_key: ClassVar[str] = ""  # the key whose value may stand alone, as in `{polynomial: 1.0}`
+    kind: str = ""
+    """The word by which scenarios know it."""
+
+
+class Outside(Block):
+    """Your own: `module: path.py:Name`, a class in a Python file, with its fields as keys.
+
+    A relative path is of the scenario file's folder. The file is Python and is executed.
+    """
+
+    model_config = {**Block.model_config, "extra": "allow"}
+    base: ClassVar[type[Block]]
+    thing: ClassVar[str]
+    tag: ClassVar[str]
+    mixin: ClassVar[type[Block] | None] = None
+
+    opens: ClassVar[str] = "executes a Python file"
+
+    module: FileName
+    """`path.py:Name`, from the scenario's folder."""
+
+    @classmethod
+    def named(cls, reference: str) -> type[Block]:
+        """Return the class of `path.py:Name`. ValueError if there is none, or if it is of another thing."""
+        try:
+            found = python_files.find(reference, f"a class of {cls.thing}", cls.base)
+        except ValueError as problem:  # a path may be long, and hold what acts on a terminal
+            raise ValueError(cut(str(problem), MAX_LINE)) from problem
+        _check(found, cls.base, f"{reference:.200}", cls.thing)
+        return _tagged(found, cls.tag, "module", reference, cls.mixin)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _as_own_class(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        if isinstance(data, cls.base):
+            return data
+        named = isinstance(data, Mapping) and isinstance(data.get("module"), str)
+        if not named or python_files.are_left_alone():
+            return handler(data)
+        return cls.named(data["module"]).model_validate(dict(data))
+
+
+def _check(found: Any, base: type[Block], offer: str, thing: str) -> None:
+    """Refuse what is offered as a class of a thing if it is none, or lacks a method, with a ValueError."""
+    if not (isinstance(found, type) and issubclass(found, base)):
+        needed = f"{base.__module__}.{base.__name__}"
+        raise ValueError(f"{offer} is no {thing}: it must be a class derived from {needed}")
+    if isabstract(found):
+        lacks = ", ".join(sorted(found.__abstractmethods__))
+        raise ValueError(f"{offer} is no whole {thing}: it lacks {lacks}")
+
+
+@cache
+def _tagged(
+    found: type[Block], tag: str, word: str, reference: str = "", mixin: type[Block] | None = None
+) -> type[Block]:
+    """Return a class with the tag by which scenarios know it, and the fields of `mixin`."""
+    fields: dict[str, Any] = {tag: (Literal[word], word)}
+    if reference:
+        fields["module"] = (FileName, reference)
+    bases: Any = found if mixin is None else (found, mixin)
+    fields |= {"__doc__": found.__doc__, "__module__": found.__module__}
+    return cast(type[Block], create_model(found.__name__, __base__=bases, **fields))
+
+
+class Kinds(Generic[B]):
+    """All kinds of one thing (its name in messages), by the word that names each in a scenario.
+
+    own: ours, each derived from `base`; entry points of `simfl.GROUP` add to them. tag: tells them apart.
+    number: the kind that a number alone stands for, if it stands for one.
+    """
+
+    def __init__(
+        self,
+        thing: str,
+        base: type[B],
+        own: Iterable[type[B]],
+        group: str,
+        tag: str = "kind",
+        number: str = "",
+    ) -> None:
+        self.thing, self.base, self.tag, self.number = thing, base, tag, number
+        self.classes: dict[str, type[B]] = {cls.model_fields[tag].default: cls for cls in own}
+        for word, cls in _installed(f"simfl.{group}", base, thing):
+            if word in self.classes or word == "module":
+                raise BadInput(f"entry point {word} of simfl.{group}: there is a {thing} of this name")
+            tagged = _tagged(cls, tag, word)
+            if not any("opens" in vars(parent) for parent in cls.__mro__[: cls.__mro__.index(base)]):
+                tagged.opens = "executes code of an installed package, which does not state what it opens"
+            self.classes[word] = cast(type[B], tagged)
+
+    def __getitem__(self, word: str) -> type[B]:
+        return self.classes[word]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.classes)
+
+    def listed(self) -> list[tuple[str, str]]:
+        """Return each word with the first paragraph of its class."""
+        return [(w, " ".join((c.__doc__ or "").split("\n\n")[0].split())) for w, c in self.classes.items()]
+
+    def find(self, word: str) -> type[B]:
+        """Return the class of a word, or of `path.py:Name`; BadInput if there is none."""
+        if ":" in word:
+            try:
+                return cast(type[B], self._outside(None).named(os.path.abspath(word)))
+            except ValueError as problem:
+                raise BadInput(str(problem)) from None
+        if word.endswith(".py") and os.path.isfile(word):
+            try:
+                names = python_files.classes(Path(word), self.base)
+            except ValueError as problem:
+                raise BadInput(str(problem)) from None
+            listed = f"such as {word:.200}:{names[0]}" if names else f"but it has no {self.thing}"
+            raise BadInput(f"{word:.200}: name a class behind a colon, {listed}")
+        if word not in self.classes:
+            known = f"{', '.join(self.classes)}, or path.py:Name of your own"
+            raise BadInput(f"unknown {self.thing} {word!r:.200}; known: {known}")
+        return self.classes[word]
+
+    def annotation(self, *before: Any, mixin: type[Block] | None = None) -> Any:
+        """Return the annotation of a field that takes any of them, each with the fields of `mixin` too."""
+        classes: dict[str, type[Block]] = {**self.classes}
+        if mixin is not None:
+            classes = {word: _tagged(cls, self.tag, word, mixin=mixin) for word, cls in classes.items()}
+        union = reduce(or_, (*classes.values(), self._outside(mixin)))
+        mains = {word: key for word, cls in classes.items() if (key := getattr(cls, "main_key", ""))}
+        short = [shorthand(self.number, **mains, module="module")] if self.tag == "kind" else []
+        any_of_them: Any = SerializeAsAny[union]  # type: ignore[valid-type, misc]
+        tag, name = Field(discriminator=self.tag), UnionName(self.base.__name__)
+        return Annotated[any_of_them, tag, name, *short, *before]
+
+    def _outside(self, mixin: type[Block] | None) -> type[Outside]:
+        name = "".join(part.capitalize() for part in ("own", *self.thing.split()))
+        fixed = {"base": self.base, "thing": self.thing, "tag": self.tag, "mixin": mixin}
+        tag = {"__annotations__": {self.tag: Literal["module"]}, self.tag: "module"}
+        return type(name, (Outside,), {"__module__": __name__, "__doc__": Outside.__doc__, **fixed, **tag})
+
+
+_entry_points = cache(entry_points)  # reads what every installed package says of itself
+
+
+def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str, type[Block]]]:
+    """Yield the classes that installed packages offer; BadInput names a package whose class is unusable."""
+    for point in _entry_points().select(group=group):
+        package = point.dist.name if point.dist else "?"
+        offer = f"entry point {point.name} = {point.value} of package {package}"
+        try:
+            found = point.load()
+        except Exception as error:
+            raise BadInput(f"{offer} cannot be loaded: {type(error).__name__}: {error}") from error
+        try:
+            _check(found, base, offer, thing)
+        except ValueError as problem:
+            raise BadInput(str(problem)) from None
+        yield point.name, found

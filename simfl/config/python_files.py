@@ -1,0 +1,106 @@
+"""Python files that a scenario names: executed once; their errors are told with file and line.
+
+Such a file can do whatever its user can. `executed` lists them, so that a command can say whose code it ran.
+"""
+
+import hashlib
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from simfl.errors import blame, executed_files, raised
+
+# File -> the digest of the text that was executed, and its module.
+_modules: dict[Path, tuple[str, ModuleType]] = {}
+_left_alone: ContextVar[bool] = ContextVar("left alone", default=False)
+
+
+@contextmanager
+def left_alone() -> Iterator[None]:
+    """Execute no file meanwhile: a scenario from elsewhere is only looked at."""
+    token = _left_alone.set(True)
+    try:
+        yield
+    finally:
+        _left_alone.reset(token)
+
+
+def are_left_alone() -> bool:
+    return _left_alone.get()
+
+
+def find(reference: str, what: str, base: type = object) -> Any:
+    """Return the object, `what` in messages, of `path.py:Name`. ValueError, with its classes derived from
+    `base`, if it has none of that name, and if it fails."""
+    file, colon, name = reference.rpartition(":")
+    if not (colon and file and name):
+        raise ValueError(f"{reference!r:.200} must be path.py:Name, {what} in a Python file")
+    path = Path(file)
+    if path.suffix != ".py" or not os.path.isfile(path):  # False, where Path's raises: a name too long
+        raise ValueError(f"{reference:.200}: there is no Python file {file:.200}")
+    module = execute(path)
+    if not hasattr(module, name):
+        raise ValueError(f"{file:.200} has no {name:.80}{_there_are(module, base)}")
+    return getattr(module, name)
+
+
+def classes(path: Path, base: type) -> list[str]:
+    """Return the names of a file's own classes derived from `base`, in its order."""
+    return _classes(execute(path), base)
+
+
+def _classes(module: ModuleType, base: type) -> list[str]:
+    own = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base))
+    return list(dict.fromkeys(kind.__name__ for kind in own if kind.__module__ == module.__name__))
+
+
+def _there_are(module: ModuleType, base: type) -> str:
+    names = ", ".join(_classes(module, base))
+    return f"; there are: {names:.200}" if names else ""
+
+
+def execute(path: Path) -> ModuleType:
+    """Return the module of a file, executed anew only when its text has changed. ValueError if it raises."""
+    assert not are_left_alone(), f"{path} must not be executed"
+    path = path.resolve()
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    known = _modules.get(path)
+    if known is not None and known[0] == digest:
+        return known[1]
+    private = f"_simfl_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
+    spec = spec_from_file_location(private, path)
+    if spec is None or spec.loader is None:
+        raise ValueError(f"{path}: it cannot be loaded as Python")
+    module = module_from_spec(spec)
+    sys.modules[private] = module  # dataclasses and pydantic look their module up there
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[private]
+        raise ValueError(raised(error, path)) from error
+    _modules[path] = digest, module
+    executed_files.add(path)
+    return module
+
+
+def executed() -> dict[str, str]:
+    """Return the files that were executed, each with the SHA-256 of its text."""
+    return {str(path): digest for path, (digest, _) in _modules.items()}
+
+
+@contextmanager
+def blamed(kind: type[Exception]) -> Iterator[None]:
+    """Raise what comes out of an executed file as an error of `kind`, which names the file and the line."""
+    try:
+        yield
+    except Exception as error:
+        message = blame(error) if _modules else None
+        if message is None:
+            raise
+        raise kind(message) from error

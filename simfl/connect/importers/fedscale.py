@@ -1,0 +1,144 @@
+"""FedScale's traces (Lai et al., ICML 2022): when phones were charging, and how fast devices and links were.
+
+Each of its two files is a pickled dict. Entries are numbered from 0 in the order of the file, as FedScale
+counts those of its availability: client c has entry c mod their number.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from simfl.connect.importers import MAX_PROBLEMS, Imported, Table
+from simfl.connect.importers.pickled import MAX_BYTES, plain
+from simfl.errors import Problem, ScenarioError, bytes_of, counted, refusal, show
+
+MOST = 10**9  # seconds, kbit/s, milliseconds a sample
+
+Read = TypeVar("Read")
+
+
+class _Wrong(Exception):
+    """A value of an entry that cannot be taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Behaviour:
+    """The windows of an entry, (from, to) in seconds of its own period."""
+
+    model: str
+    period_s: int
+    windows: list[tuple[int, int]]
+    online_s: int
+    empty: int  # windows without a length, which are not among these
+
+
+def fedscale(behave: Path, capacity: Path) -> Imported:
+    """Return the tables `online` and `devices` of a client_behave_trace, and `capacity` of a
+    client_device_capacity. ScenarioError unless both hold plain values and every entry of them is right."""
+    behaviours, capacities = _entries(behave, _behaviour), _entries(capacity, _capacity)
+    # An entry that is never online has a line without a length: users that take entries in turn meet it too.
+    online = [
+        (number, begin, end, of.period_s)
+        for number, _, of in behaviours
+        for begin, end in of.windows or [(0, 0)]
+    ]
+    devices = [
+        (number, str(key), of.model, of.period_s, len(of.windows), of.online_s)
+        for number, key, of in behaviours
+    ]
+    tables = {
+        "online": Table(("user", "from_s", "to_s", "period_s"), online),
+        "devices": Table(("entry", "key", "model", "period_s", "windows", "online_s"), devices),
+        "capacity": Table(
+            ("entry", "key", "uplink_mbps", "downlink_mbps", "ms_per_sample"),
+            [(number, str(key), mbps, mbps, ms) for number, key, (mbps, ms) in capacities],
+        ),
+    }
+    never = sum(not of.windows for *_, of in behaviours)
+    empty = sum(of.empty for *_, of in behaviours)
+    found = (
+        f"{counted(len(online) - never, 'window')} online; entries: {len(devices)} of availability "
+        f"({never} of them never online), {len(capacities)} of capacity; "
+        f"dropped: {counted(empty, 'window')} without a length"
+    )
+    return Imported(tables, found)
+
+
+def _entries(path: Path, read: Callable[[Any], Read]) -> list[tuple[int, int | str, Read]]:
+    """Return the number, the key and what is read of each entry of a file."""
+    file = str(path)
+    value = plain(bytes_of(path, file, most=MAX_BYTES), file)
+    if not isinstance(value, dict) or not value:
+        raise refusal(file, None, f"must be a dict of entries, not {show(value or None)}")
+    entries, problems = [], []
+    for number, (key, entry) in enumerate(value.items()):
+        try:
+            if not isinstance(entry, dict):
+                raise _Wrong(f"must be a dict, not {show(entry)}")
+            entries.append((number, key, read(entry)))
+        except _Wrong as wrong:
+            problems.append(Problem(file, None, f"entry {key}", str(wrong)))
+            if len(problems) == MAX_PROBLEMS:
+                break
+    if problems:
+        raise ScenarioError(problems)
+    return entries
+
+
+def _behaviour(entry: dict[Any, Any]) -> _Behaviour:
+    period_s, duration = _seconds(entry, "finish_time"), _seconds(entry, "duration")
+    begins, ends, model = _listed(entry, "active"), _listed(entry, "inactive"), _value(entry, "model")
+    if period_s == 0:
+        raise _Wrong("finish_time must be above 0")
+    if len(begins) != len(ends):
+        raise _Wrong(f"active has {len(begins)} values, and inactive {len(ends)}")
+    if not isinstance(model, str):
+        raise _Wrong(f"model must be text, not {show(model)}")
+    before = 0
+    for begin, end in zip(begins, ends, strict=True):
+        if not before <= begin <= end <= period_s:
+            within = f"must lie between {before}, where the one before ends, and finish_time={period_s}"
+            raise _Wrong(f"the window from {begin} to {end} {within}")
+        before = end
+    online_s = sum(ends) - sum(begins)
+    if duration != online_s:
+        raise _Wrong(f"duration={duration}, but its windows last {online_s} seconds together")
+    windows = [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
+    return _Behaviour(model, period_s, windows, online_s, len(begins) - len(windows))
+
+
+def _capacity(entry: dict[Any, Any]) -> tuple[float, float]:
+    """Return Mbit/s and milliseconds a sample."""
+    return _positive(entry, "communication") / 1000, _positive(entry, "computation")
+
+
+def _value(entry: dict[Any, Any], name: str) -> Any:
+    if name not in entry:
+        raise _Wrong(f"{name} is missing")
+    return entry[name]
+
+
+def _listed(entry: dict[Any, Any], name: str) -> list[int]:
+    value = _value(entry, name)
+    if not isinstance(value, list):
+        raise _Wrong(f"{name} must be a list, not {show(value)}")
+    return [_whole(name, each) for each in value]
+
+
+def _seconds(entry: dict[Any, Any], name: str) -> int:
+    return _whole(name, _value(entry, name))
+
+
+def _whole(name: str, value: Any) -> int:
+    if type(value) is not int or not 0 <= value <= MOST:
+        raise _Wrong(f"{name} must be whole seconds, from 0 to {MOST}, not {show(value)}")
+    return value
+
+
+def _positive(entry: dict[Any, Any], name: str) -> float:
+    value = _value(entry, name)
+    if type(value) not in (int, float) or not (0 < value <= MOST and math.isfinite(value)):
+        raise _Wrong(f"{name} must be above 0, and at most {MOST}, not {show(value)}")
+    return float(value)

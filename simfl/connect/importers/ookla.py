@@ -1,0 +1,71 @@
+"""Ookla's open data of speed tests (tables by country, or by tile): rates and latency, one place a row."""
+
+import csv
+import io
+import math
+from pathlib import Path
+
+from simfl.connect.importers import MAX_PROBLEMS, Imported, Table
+from simfl.errors import Problem, ScenarioError, counted, refusal, show, text_of
+
+MAX_BYTES = 2**28
+MOST = 1e9  # kbit/s, milliseconds
+NUMBERS = ("avg_u_kbps", "avg_d_kbps", "avg_lat_ms")
+COLUMNS = ("Avg. Avg U Kbps", "Avg. Avg D Kbps", "Avg Lat Ms")
+
+
+def ookla(path: Path) -> Imported:
+    """Return the table `capacity`. ScenarioError if the file is no CSV with the columns of `NUMBERS`, in this
+    spelling or as in `COLUMNS`, or has a value that is neither missing nor a number."""
+    file = str(path)
+    reader = csv.reader(io.StringIO(text_of(path, file, most=MAX_BYTES), newline=""), strict=True)
+    rows: list[tuple[int, str, float, float, float]] = []
+    problems: list[Problem] = []
+    dropped = 0
+    try:
+        header = [_plain_name(name) for name in next(reader, [])]
+        for name, shown in zip(NUMBERS, COLUMNS, strict=True):
+            if header.count(name) != 1:
+                what = "there twice" if name in header else "missing"
+                raise refusal(file, 1, f"the column {shown} (or {name}) is {what}")
+        of = [header.index(name) for name in NUMBERS]
+        place = header.index("name") if "name" in header else 0
+        for row in filter(None, reader):
+            numbers = [0.0]
+            try:
+                if len(row) != len(header):
+                    raise ValueError(f"{len(row)} values, but the header names {len(header)} columns")
+                numbers = [_number(COLUMNS[i], row[column]) for i, column in enumerate(of)]
+            except ValueError as error:
+                problems.append(Problem(file, reader.line_num, "", str(error)))
+                if len(problems) == MAX_PROBLEMS:
+                    break
+            if 0 in numbers:
+                dropped += 1
+                continue
+            up, down, ms = numbers
+            rows.append((len(rows), row[place], up / 1000, down / 1000, ms / 2000))
+    except csv.Error as error:
+        raise refusal(file, reader.line_num, f"not CSV: {error}") from None
+    if problems:
+        raise ScenarioError(problems)
+    return Imported(
+        {"capacity": Table(("entry", "name", "uplink_mbps", "downlink_mbps", "latency_s"), rows)},
+        f"entries: {len(rows)}; dropped: {counted(dropped, 'row')} without all three numbers",
+    )
+
+
+def _plain_name(name: str) -> str:
+    """Return the name of a column as the tables by tile spell it."""
+    return name.strip().lower().removeprefix("avg. ").replace(" ", "_")
+
+
+def _number(column: str, text: str) -> float:
+    """Return a number, 0 where it is missing."""
+    try:
+        number = float(text) if text.strip() else 0.0
+    except ValueError:
+        number = math.nan
+    if not 0 <= number <= MOST:
+        raise ValueError(f"{column}: must be a number from 0 to {MOST:g}, not {show(text)}")
+    return number

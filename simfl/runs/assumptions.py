@@ -1,0 +1,216 @@
+"""The assumptions that decide a scenario's times: what a mask costs, what is relayed, deadlines too short.
+
+All of it is known before a run: work is counted by the protocol's own machines, without content.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.dataplane.handles import F32, U8, U32, Handle
+from simfl.dataplane.shadow import ShadowOps
+from simfl.dataplane.work import Segment
+from simfl.protocols.contracts import ClientMachine
+from simfl.protocols.loopback import run_round
+from simfl.protocols.machine import Effects, Message, Send, Update
+from simfl.random_streams import Entropy
+from simfl.runs.build import Experiment, modelled
+from simfl.runs.results.assumed import Assumed, Masking
+from simfl.scenario.world import Modelled as ByProfile
+from simfl.trace.rows import SERVER
+from simfl.virtual_time import NS
+
+MAX_COHORT = 1_000  # users of a round that is counted: a second
+
+
+def assumed(study: Experiment) -> Assumed:
+    """Return what decides a run's times besides its scenario, as far as that is known before it."""
+    s, d = study.scenario, study.trainer.d
+    median = float(np.median(study.people.slowdown))
+    people = study.people
+    facts = Assumed(
+        d=d,
+        relayed=sorted(_relayed(Message)),
+        slowdown=median,
+        up_mbps=float(people.up_mbps.mean()),
+        down_mbps=float(people.down_mbps.mean()),
+        latency_s=float(people.latency_s.min()),
+        needed={name: needed for name in s.protocols if (needed := s.of(name).selection.needed())},
+    )
+    if not isinstance(s.clock, ByProfile):
+        return facts
+    ops, clock = ShadowOps(s.field.q), modelled(study)
+    ops.begin((), "upload")
+    ops.mask(Handle(1, d, U32), Handle(1, 32, U8), (1,))
+    (expanded,) = ops.end()
+    user_s, server_s = (
+        clock.work_ns(expanded, slowdown) / NS for slowdown in (median, s.server.slowdown / s.server.cores)
+    )
+    return facts.model_copy(update={"expand_user_s": user_s, "expand_server_s": server_s})
+
+
+def _relayed(kind: type[Message]) -> set[str]:
+    """Return the kinds of message, those of a file's protocols among them, that hold users' shares."""
+    own = {kind.kind} if kind.relayed else set()
+    return own.union(*map(_relayed, kind.__subclasses__()))
+
+
+def masking(study: Experiment) -> dict[str, Masking]:
+    """Return the work for masks of each protocol that has an offline phase, in a round without losses.
+
+    Buffered runs have no such round, and a cohort above MAX_COHORT would take long.
+    """
+    s = study.scenario
+    modelled_s = partial(_seconds, study, float(np.median(study.people.slowdown)))
+    return {
+        name: Masking(dict(modelled_s(counted.phases)), counted.shares_bytes)
+        for name, spec in s.protocols.items()
+        if spec.offline and (counted := count(study, name))
+    }
+
+
+@dataclass
+class Counted:
+    """A user's part in a round. phases, points: work by phase, and by the point whose message comes of it;
+    silent: work of calls that send nothing, such as a mask's; sent_bytes: of a point's message; shares_bytes:
+    of all users' shares together."""
+
+    phases: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    points: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    silent: Counter[str] = field(default_factory=Counter)
+    sent_bytes: Counter[str] = field(default_factory=Counter)
+    shares_bytes: int = 0
+
+
+def count(study: Experiment, name: str) -> Counted | None:
+    """Count a round of an entry without losses over the loopback; None of a buffered or a large one."""
+    s, spec = study.scenario.of(name), study.scenario.protocols[name]
+    if spec.asynchronous or s.cohort > MAX_COHORT:
+        return None
+    users, p = range(s.cohort), s.params(name, study.trainer.d)
+    ops, root, out = ShadowOps(s.field.q), study.streams.bytes("assumptions", name), Counted()
+    server = spec.server(users, p, ops, Entropy(root, SERVER))
+    clients = {user: spec.client(user, p, ops, Entropy(root, user)) for user in users}
+    clients[0] = _Client(clients[0], ops, out)  # what one has to do, all have, or nearly
+    updates = dict.fromkeys(users, Update(Handle(1, p.d, F32), 1))
+    sent = run_round(server, clients, updates, offline=spec.offline).sent
+    out.shares_bytes = sum(m.size_bytes for _, to, m in sent if m.relayed and to == SERVER)
+    return out
+
+
+@dataclass
+class _Client:
+    """A user's machine whose calls are counted."""
+
+    machine: ClientMachine
+    ops: ShadowOps
+    out: Counted
+
+    def receive(self, sender: int, message: Any) -> Effects:
+        return self._count(message.phase, partial(self.machine.receive, sender, message))
+
+    def submit(self, update: Update) -> Effects:
+        return self._count("upload", partial(self.machine.submit, update))
+
+    def _count(self, phase: str, call: Callable[[], Effects]) -> Effects:
+        self.ops.begin((), phase)
+        effects = call()
+        segments = self.ops.end()
+        sent = [effect.message for effect in effects if isinstance(effect, Send)]
+        for segment in segments:
+            self.out.phases[segment.phase].update(segment.work)
+            if not sent:
+                self.out.silent.update(segment.work)
+        for message in sent:
+            if message.point is not None:
+                self.out.sent_bytes[message.point] = message.size_bytes
+                for segment in segments:
+                    self.out.points[message.point].update(segment.work)
+        return effects
+
+
+def _seconds(
+    study: Experiment, slowdown: float, work: Mapping[str, Counter[str]]
+) -> Iterator[tuple[str, float]]:
+    if isinstance(study.scenario.clock, ByProfile):
+        clock = modelled(study)
+        for name, counted in work.items():
+            yield name, clock.work_ns(Segment(name, list(counted.items())), slowdown) / NS
+
+
+def too_short(study: Experiment) -> Iterator[str]:
+    """Yield a warning for each deadline below what some user's device and link need, as modelled; it names
+    the user who needs most, and counts those for whom it is too short."""
+    s, people = study.scenario, study.people
+    found: dict[str, dict[str, Needs]] = defaultdict(dict)
+    for name in s.protocols if isinstance(s.clock, ByProfile) else ():
+        for point, needs in _needs(study, name):
+            deadline = s.deadlines.given.get(point)
+            if deadline is not None and deadline.after_s < needs.total_s.max():
+                found[point][name] = needs
+    for point, entries in found.items():
+        deadline_s = s.deadlines.given[point].after_s
+        worst = max(entries, key=lambda name: entries[name].total_s.max())
+        needs, users = entries[worst], len(people.slowdown)
+        user, late = int(needs.total_s.argmax()), int((needs.total_s > deadline_s).sum())
+        of_class = f" of class {people.classes.of(user)}" if s.population.classes else ""
+        training = ", with its training" if point == "upload" else ""
+        also = [name for name in entries if name != worst]
+        begun = s.overlap and s.protocols[worst].offline and point == "upload"
+        yield (
+            f"Warning: deadlines.{point} = {deadline_s:g} s, but user {user}{of_class} (slowdown "
+            f"{people.slowdown[user]:.3g}, uplink {people.up_mbps[user]:.3g} Mbit/s) needs at least "
+            f"{_short(needs.total_s[user])} in {worst}: {_short(needs.work_s[user])} of work{training}, and "
+            f"{_short(needs.link_s[user])} on its link"
+            + f"; {late} of {users} users are too slow" * (late > 1)
+            + "; it trains before the deadline runs, too (overlap)" * begun
+            + f"; too short for {', '.join(also)} as well" * bool(also)
+        )
+
+
+@dataclass(frozen=True)
+class Needs:
+    """The seconds of each user's work before a message, and on its link, [users]."""
+
+    work_s: NDArray[np.float64]
+    link_s: NDArray[np.float64]
+
+    @cached_property
+    def total_s(self) -> NDArray[np.float64]:
+        return self.work_s + self.link_s
+
+
+def _needs(study: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
+    """Yield (point, what each user needs for its message) of an entry's deadlines."""
+    trainer, people = study.trainers[name], study.people
+    slow = people.slowdown
+    counted = count(study, name) or Counted()
+    counted.sent_bytes.setdefault("upload", U32.itemsize * trainer.d)
+    work_s, train_s = dict(_seconds(study, 1.0, counted.points)), np.zeros(len(slow))
+    ((_, silent_s),) = _seconds(study, 1.0, {"offline": counted.silent})
+    by_samples: dict[int, float] = {}
+    for user in range(len(slow)):
+        n = trainer.samples(user)
+        if n not in by_samples:
+            ((_, by_samples[n]),) = _seconds(study, 1.0, {"training": Counter(trainer.work(user))})
+        train_s[user] = by_samples[n]
+    part = study.scenario.learning.partial
+    train_s = np.minimum(slow * train_s, math.inf if part is None else part.within_s)
+    # The upload waits for the training and for the mask; overlapped, for the longer of the two at least.
+    before_s = (np.maximum if study.scenario.overlap else np.add)(train_s, slow * silent_s)
+    for point, nbytes in counted.sent_bytes.items():
+        all_s: NDArray[np.float64] = slow * work_s.get(point, 0.0) + (before_s if point == "upload" else 0.0)
+        link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s
+        yield point, Needs(all_s, link_s)
+
+
+def _short(value_s: float) -> str:
+    return f"{value_s:.0f} s" if value_s >= 100 else f"{value_s:.3g} s"

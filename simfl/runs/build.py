@@ -1,0 +1,314 @@
+"""The composition root: from a validated scenario to sessions that can be driven.
+
+Checks that need the data or the model (the length of an update, the largest weight) are here, before any run.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, partial
+from os import urandom
+from pathlib import Path
+from typing import Any, TypeVar, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.config.python_files import blamed
+from simfl.crypto import oracle
+from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.ops import Ops
+from simfl.dataplane.pooled import PooledOps
+from simfl.dataplane.remote import Place, RemoteOps
+from simfl.dataplane.shadow import ShadowOps
+from simfl.dataplane.work import CODEC
+from simfl.engine import clocks
+from simfl.engine.environment import Environment
+from simfl.engine.links import Network
+from simfl.engine.session import Session
+from simfl.engine.setup import ProtocolSetup, RunConfig
+from simfl.errors import BadInput, counted
+from simfl.learning import partition
+from simfl.learning.clipping import NoClip
+from simfl.learning.sgd import Law
+from simfl.learning.trainer import Trainer
+from simfl.protocols.long_term_keys import Directory
+from simfl.protocols.machine import SERVER
+from simfl.protocols.server import grace
+from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
+from simfl.runs import memory
+from simfl.runs.learners import make_trainers
+from simfl.runs.memory import Memory
+from simfl.runs.people import People
+from simfl.scenario import checks
+from simfl.scenario.messages import error, or_error
+from simfl.scenario.schema import Scenario
+from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
+from simfl.trace import reader as trace_reader
+from simfl.virtual_time import lasting, nanoseconds
+from simfl.world import profiles
+from simfl.world.participation import Participation
+from simfl.world.tcp_start import lv08
+
+Made = TypeVar("Made")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A scenario with its world, ready to make a session for each entry of its protocols."""
+
+    scenario: Scenario
+    streams: Streams
+    trainers: dict[str, Trainer]
+    profile: profiles.Profile
+    people: People
+    memory: dict[str, Memory] = field(default_factory=dict)
+
+    @property
+    def trainer(self) -> Trainer:
+        """The trainer of the first entry: they differ in the partition only."""
+        return next(iter(self.trainers.values()))
+
+    @property
+    def by_torch(self) -> bool:
+        """True if torch trains any of them."""
+        return any(trainer.by_torch for trainer in self.trainers.values())
+
+    @property
+    def law(self) -> profiles.TrainingLaw | Law | None:
+        trainer, profile = self.trainer, self.profile
+        return trainer.stated or profile.law(trainer.law_name, trainer.split.shape, trainer.sgd.batch_size)
+
+    @property
+    def partitions(self) -> dict[str, NDArray[np.int64]]:
+        """Samples of each label that each user holds, [users, classes], by each partition's first entry."""
+        first = {id(trainer): name for name, trainer in reversed(self.trainers.items())}
+        own = {name: t for name, t in self.trainers.items() if first[id(t)] == name}
+        return {n: partition.label_counts(t.split.y_train, t.parts, t.split.classes) for n, t in own.items()}
+
+    def training_times(self) -> Iterator[str]:
+        """Say where the durations of local training come from, under the modelled clock."""
+        if not isinstance(self.scenario.clock, Modelled):
+            return
+        profile, law = self.scenario.profile, self.law
+        model, B = self.trainer.model.name, self.trainer.sgd.batch_size
+        if isinstance(law, Law):
+            yield f"training: T = {law.sample:.3g} s x num_examples x slowdown (learning.flower.sample_s)"
+        elif law is None:
+            why = f"profile {profile} has no law of {model} with batches of {B}"
+            yield f"training: {why}: its time is counted in multiply-adds and minibatches"
+        else:
+            minibatches = f" + {law.step:.3g} s S" if law.step else ""
+            time = f"T = {law.start:.3g} s{minibatches} + {law.sample:.3g} s E n x slowdown"
+            yield f"training: {time} (profile {profile}, {model}, batches of {B})"
+        if (part := self.scenario.learning.partial) is not None:
+            yield f"training ends after {part.within_s:g} s with the minibatches done by then, at least one"
+
+    def session(
+        self,
+        name: str,
+        clock: clocks.Clock,
+        ops: Ops | None = None,
+        places: Sequence[Place] = (),
+    ) -> Session:
+        """Return a fresh session of one entry; with the scenario's operations unless given. places: of the
+        kernels that are done elsewhere."""
+        return self.made(Session, name, clock, ops, places)
+
+    def made(
+        self,
+        make: Callable[..., Made],
+        name: str,
+        clock: clocks.Clock,
+        ops: Ops | None = None,
+        places: Sequence[Place] = (),
+    ) -> Made:
+        """Return what `make` makes of one entry: a session, or one side of a live run."""
+        s, trainer = self.scenario.of(name), self.trainers[name]
+        spec, p = s.protocols[name], s.params(name, trainer.d)
+        if p.pki is not None:
+            root = urandom(32) if s.entropy == "os" else self.streams.bytes("entropy", name, "long-term keys")
+            p = replace(p, pki=Directory(root))
+        losses = self.people.losses(s, spec.round_points)
+        entropy = _entropy(s, self.streams, name)
+        machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
+        world = make_world(s, self.streams, trainer, self.people)
+        streams = name in self.memory and self.memory[name].streamed is not None
+        ops = ops or operations(s, streams, places)
+        return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)
+
+
+def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) -> Experiment:
+    """Load the data, deal it out, check what needs them; ScenarioError for what is not there or does not fit.
+    tell: called with each stage that may take long."""
+    s = scenario
+    with blamed(BadInput):
+        for path, message in checks.memory(s):
+            raise error(s, path, message)
+        streams = Streams(s.seed)
+        profile = or_error(s, "profile", partial(profiles.load, s.profile))
+        if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
+            raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
+        make = cache(partial(make_trainers, s, streams, profile, tell))
+        people = People.of(s, streams, lambda: _holdings(make()))  # refuses files before data are loaded
+        trainers = make()
+        for name in s.protocols:
+            _check_overflow(s.of(name), name, trainers[name])
+        study = Experiment(s, streams, trainers, profile, people)
+        return replace(study, memory=dict(_memory(study, tell)))
+
+
+def _holdings(trainers: dict[str, Trainer]) -> NDArray[np.int64]:
+    """Return how many samples of each label each user holds, [users, classes]."""
+    first, *others = {id(trainer): trainer for trainer in trainers.values()}.values()
+    if others:
+        raise ValueError("depends on what users hold, so all protocols need the same partition")
+    return partition.label_counts(first.split.y_train, first.parts, first.split.classes)
+
+
+def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
+    """Yield the memory plan of each entry that might exceed the limit."""
+    for name in study.scenario.protocols:
+        s = study.scenario.of(name)
+        spec, trainer = s.protocols[name], study.trainers[name]
+        p, read_bytes = s.params(name, trainer.d), trainer.split.nbytes
+        if not memory.surely_fits(s, name, p, read_bytes):
+            tell(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
+            rounds = min(s.rounds, memory.FORECAST_ROUNDS)
+            first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
+            clock = modelled(study) if isinstance(s.clock, Modelled) else clocks.ConstantClock()
+            make = partial(first.session, name, clock)
+            may_stream = spec.streams and not isinstance(s.clock, Measured)
+            yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
+
+
+def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) -> RunConfig:
+    """Return the settings that all protocols share."""
+
+    def network(env: Environment) -> Network:
+        world = people.links, people.server_link
+        if s.network.tcp_start == "lv08":
+            world = lv08(*world)
+        return Network(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
+
+    def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
+        return s.selection.chosen(available, history, streams.rng("selection", index))
+
+    def behind(user: int, cycle: int) -> int:
+        assert s.buffer is not None
+        assert s.buffer.staleness is not None
+        low, high = s.buffer.staleness.uniform
+        return int(streams.rng("staleness", user, cycle).integers(low, high, endpoint=True))
+
+    given, buffer, clip = s.deadlines.given, s.buffer, s.learning.clip
+    deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
+    quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
+    deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    if buffer and buffer.every_s is not None:
+        deadlines["buffer"] = nanoseconds(buffer.every_s)
+    answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
+    if (enough := s.selection.enough()) is not None:
+        answers["upload"] = enough
+    return RunConfig(
+        users=s.population.users,
+        rounds=s.rounds,
+        slowdown=people.slowdown,
+        cores=people.cores,
+        server_slowdown=s.server.slowdown,
+        server_cores=s.server.cores,
+        network=network,
+        overhead_ns=nanoseconds(s.network.overhead_s),
+        overlap=s.overlap,
+        deadlines_ns=deadlines,
+        quorum=answers,
+        disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
+        in_round=people.online.by_round,
+        days=people.online.at if people.comes_and_goes else None,
+        samples=trainer.samples,
+        select=select,
+        clip=None if isinstance(clip, NoClip) else clip,
+        server_lr=s.learning.server_lr,
+        training_noise=people.noise(),
+        evaluate_every=s.learning.evaluate_every,
+        concurrency=buffer.concurrency if buffer else None,
+        return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
+        horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
+        record=s.record_updates,
+        energy_of=people.energy_of,
+        batteries=people.batteries,
+        server_powers=s.server.energy.powers() if s.server.energy else None,
+        partial=s.learning.partial,
+        codec=s.network.codec,
+        behind=behind if buffer and buffer.staleness else None,
+        most_behind=buffer.staleness.uniform[1] if buffer and buffer.staleness else 0,
+    )
+
+
+PENDING_SHARE = 1.0  # of the free memory: promised to results before the timeline waits for the data
+
+
+def operations(s: Scenario, streams: bool = False, places: Sequence[Place] = ()) -> Ops:
+    if s.payload == "shadow":
+        return ShadowOps(s.field.q)
+    judge = oracle.check if s.audit == "galois" else None
+    if s.workers or streams or places:
+        budget = round(PENDING_SHARE * memory.room_bytes(s))
+        if places:
+            return RemoteOps(s.field.q, max(1, s.workers), budget, streams, judge, places)
+        return PooledOps(s.field.q, max(1, s.workers), budget, streams, judge)
+    return EagerOps(s.field.q, not isinstance(s.clock, Measured), judge)
+
+
+def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
+    """Return the clock of each protocol's name. ScenarioError if a recording is absent or lacks one."""
+    s = study.scenario
+    match s.clock:
+        case Measured(caches=caches):
+            return lambda name: clocks.Measured(study.trainers[name].timer.described, caches == "cold")
+        case Modelled():
+            return lambda name: modelled(study)
+        case Recorded(dir=folder):
+            traces = or_error(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
+            for name in s.protocols:
+                if name not in traces:
+                    raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
+            return lambda name: clocks.Recorded(clocks.Recording(traces[name]), traces[name].timed_by)
+        case _:
+            assert_never(s.clock)
+
+
+def modelled(study: Experiment) -> clocks.Clock:
+    law = study.law
+    if law is None:
+        return clocks.Modelled(study.profile.seconds)
+    by_law = {"train_start": law.start, "train_step": law.step, "train_sample": law.sample}
+    return clocks.Modelled({**study.profile.seconds, **by_law})
+
+
+def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
+    if s.entropy == "os":
+        return OsEntropy
+    draw = partial(Entropy, streams.bytes("entropy", name))
+    if s.payload == "shadow":  # nobody computes with users' secrets; the server draws graphs and weights
+        return lambda party, *scope: (draw if party == SERVER else ZeroEntropy)(party, *scope)
+    return draw
+
+
+def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
+    """Refuse synchronous sums that can leave the field, or the audit's integers, under the heaviest user."""
+    spec, to = s.protocols[name], s.quantization
+    if spec.asynchronous or to is None:
+        return
+    # Of partial work too: a user that was cut weighs no more than its samples.
+    heaviest = max(trainer.samples(user) for user in range(s.population.users))
+    weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
+    if weights is None or (found := checks.overflow(s, weights)) is None:
+        return
+    largest, bound = found
+    why, remedy = f"(q - 1)/2 = {bound}, and would wrap around", "a smaller clip, or on_overflow: wrap"
+    if to.on_overflow == "wrap":
+        why, remedy = f"{bound}, what the audit's 64-bit sums hold", "or a smaller clip"
+    users, levels = counted(s.cohort, "user"), counted(to.levels, "level")
+    factors = f"{users} x {counted(heaviest, 'sample')} x {to.clip:g} clip x {levels}"
+    allowed = counted(max(1, to.levels * bound // largest), "level")
+    message = f"a sum of {factors} can reach {largest}, at or above {why}: use at most {allowed}, {remedy}"
+    raise error(s, "quantization", message)

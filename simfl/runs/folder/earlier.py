@@ -1,0 +1,43 @@
+"""Files that a run's folder holds of earlier results: reports of them, and tables that not every run writes.
+
+Invariant: only names that simfl gives, in a folder that holds a run. A stranger's file is never among them.
+"""
+
+import re
+from pathlib import Path
+
+from simfl.errors import BadInput
+from simfl.runs.results.summary import read
+
+_REPORTS = ("report.html", "trace.perfetto.json", "breakdown.parquet", "energy.csv", "live.json")
+_FIGURE = re.compile(r"(breakdown|timing(_[0-9]+)?|accuracy|staleness|participation)\.(svg|png)")
+_ATTACK = re.compile(r"attack-[A-Za-z0-9._-]+\.(json|svg)")
+
+
+def outdated(folder: Path) -> list[Path]:
+    """Return the files that tell of the results in a folder and that new results do not replace."""
+    if not (folder / "summary.json").is_file():
+        return []
+    figures = [path for path in sorted((folder / "figures").glob("*")) if _FIGURE.fullmatch(path.name)]
+    attacks = [path for path in sorted(folder.glob("attack-*")) if _ATTACK.fullmatch(path.name)]
+    files = (*(folder / name for name in _REPORTS), *_recorded(folder), *attacks, *figures)
+    return [path for path in files if path.is_file()]
+
+
+def _recorded(folder: Path) -> list[Path]:
+    """Return the recorded updates of the entries that the summary names."""
+    if not any(folder.glob("updates-*.npz")):  # a summary may be long
+        return []
+    try:
+        return [folder / f"updates-{name}.npz" for name in read(folder / "summary.json").protocols]
+    except BadInput:
+        return []
+
+
+def remove(folder: Path) -> None:
+    """Remove the outdated files, and the folder of figures if it is empty then."""
+    for path in outdated(folder):
+        path.unlink(missing_ok=True)
+    figures = folder / "figures"
+    if figures.is_dir() and not any(figures.iterdir()):
+        figures.rmdir()

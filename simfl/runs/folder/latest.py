@@ -1,0 +1,58 @@
+"""The latest of the runs in a folder.
+
+A run is dated by what it wrote itself: `simfl report`, which writes reports and the files of a killed run,
+does not make an old run the latest.
+"""
+
+from pathlib import Path
+
+from simfl.config.digests import SUMS
+from simfl.errors import BadInput
+from simfl.runs.folder.journal import JOURNAL
+from simfl.runs.folder.repeats import repeats_in
+from simfl.runs.folder.unfinished import NAME, has_saved
+
+RUNS = Path("runs")  # where runs go without --out
+MAX_NAMED = 5  # runs in a message
+OWN = ("summary.json", "trace.jsonl", "resolved.yaml")  # which neither a sweep nor a paper's result has
+
+
+def latest(runs: Path = RUNS) -> Path:
+    """Return the folder in `runs` whose run, finished or not, was written last; BadInput if there is none."""
+    folders = runs.iterdir() if runs.is_dir() else ()
+    dated = [(when, folder) for folder in folders if (when := _written_ns(folder))]
+    if not dated:
+        raise BadInput(f"{runs}: no run is there: run a scenario, or name a run's folder")
+    return max(dated)[1]
+
+
+def need_run(folder: Path) -> None:
+    """Refuse a folder that holds neither a run, finished or not, nor repeats of one."""
+    if not any((folder / name).exists() for name in (*OWN, SUMS, NAME)) and not repeats_in(folder):
+        raise BadInput(f"{folder} is no run's folder; {runs_here()}")
+
+
+def runs_here() -> str:
+    """Return the folders of runs, the latest first, for a message."""
+    folders = RUNS.iterdir() if RUNS.is_dir() else ()
+    dated = sorted(((_written_ns(folder), folder) for folder in folders), reverse=True)
+    names = [str(folder) for when, folder in dated if when]
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"runs here: {', '.join(names[:MAX_NAMED])}{more}" if names else f"there are no runs in {RUNS}/"
+
+
+def is_latest(folder: Path, runs: Path = RUNS) -> bool:
+    """Say if `latest` finds this folder."""
+    return folder.resolve().parent == runs.resolve() and latest(runs).resolve() == folder.resolve()
+
+
+def _written_ns(folder: Path) -> int:
+    """Return the time at which a run's folder was written; 0 if it is none, or nothing of it can be shown."""
+    try:
+        if has_saved(folder):
+            return (folder / NAME / JOURNAL).stat().st_mtime_ns
+        if all((folder / name).is_file() for name in OWN):
+            return (folder / OWN[0]).stat().st_mtime_ns
+        return max(map(_written_ns, repeats_in(folder)), default=0)
+    except OSError:  # it goes away, or may not be read
+        return 0

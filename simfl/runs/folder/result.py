@@ -1,0 +1,340 @@
+"""The result of a run, and the files of its folder."""
+
+import json
+import os
+import platform
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.config.digests import SUMS, manifest
+from simfl.errors import BadInput
+from simfl.runs.folder import earlier
+from simfl.runs.folder.columns import BREAKDOWN, ENERGY, MEASURED, PARTICIPATION
+from simfl.runs.folder.disk import atomic, write_text
+from simfl.runs.multi_round_privacy.metrics import cardinalities, fairness_gaps, strong_over_time
+from simfl.runs.multi_round_privacy.weak import RUN_BUDGET, weak_over_time
+from simfl.runs.results import frames, html, metrics, targets
+from simfl.runs.results.assumed import Assumed
+from simfl.runs.results.by_class import ClassSummary
+from simfl.runs.results.drift import Drift
+from simfl.runs.results.energy import FJ
+from simfl.runs.results.round_summary import Measurement
+from simfl.runs.results.summary import SCHEMA, ParticipationSummary, ProtocolSummary, Summary
+from simfl.scenario.load import resolved_yaml
+from simfl.scenario.schema import Scenario
+from simfl.scenario.user_classes import classes_of
+from simfl.trace import rows as trace
+from simfl.trace.rows import SERVER, Trace
+from simfl.trace.text import write_csv
+from simfl.version import __version__
+from simfl.virtual_time import NS
+from simfl.world.participation import Participation
+
+if TYPE_CHECKING:
+    import pandas
+
+LARGEST_FAMILY = 10**4000  # Python reads and writes no integer of more than 4,300 digits
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A recorded round: its mean g [d], its members [K] with their weights [K] and updates [K, d]."""
+
+    round: int
+    mean: NDArray[np.float32]
+    members: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    updates: NDArray[np.float32]
+
+
+@dataclass(repr=False)
+class Result:
+    """A run: the resolved scenario, and the trace and measurements of each protocol.
+
+    >>> import simfl
+    >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+    >>> result.scenario.population.users, result.interrupted
+    (12, False)
+    >>> result.traces["fedavg"][0].users
+    (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)
+    """
+
+    scenario: Scenario
+    traces: dict[str, Trace] = field(default_factory=dict)
+    measured: dict[str, list[Measurement]] = field(default_factory=dict)
+    training: dict[str, str] = field(default_factory=dict)  # the way in which cohorts were trained
+    updates: dict[str, list[Kept]] = field(default_factory=dict)  # of rounds, if `record_updates` is set
+    interrupted: bool = False  # rounds are missing because the run was stopped
+    assumed: Assumed | None = None  # none of a killed run
+    beside: dict[str, str] = field(default_factory=dict)
+    """Texts of further files that `write` puts into the folder, by name, such as `live.json`."""
+
+    def __repr__(self) -> str:  # short: asyncio formats the result of a finished task, and throws that away
+        return f"Result({self.scenario.name}, {', '.join(self.traces)})"
+
+    @property
+    def rounds(self) -> dict[str, list[metrics.Round]]:
+        """The finished rounds of each protocol as the trace has them, times in integer nanoseconds.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> (only,) = result.rounds["secagg"]
+        >>> only.end - only.start == sum(only.critical.values())
+        True
+        """
+        with trace.seldom_collecting():
+            return {n: metrics.rounds(rows)[: len(self.measured[n])] for n, rows in self.traces.items()}
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The content of `summary.json`, schema 2; times in seconds of virtual time.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> result.summary["protocols"]["secagg"]["rounds"][0]["status"]
+        'completed'
+        """
+        return self.summarised().dump()
+
+    @property
+    def protocols(self) -> dict[str, ProtocolSummary]:
+        """The summary of each protocol with typed attributes, where `summary` has plain dictionaries.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> mean, entry = result.protocols["secagg"].mean, result.summary["protocols"]["secagg"]
+        >>> mean.span_s.offline == entry["mean"]["span_s"]["offline"]
+        True
+        """
+        return self.summarised().protocols
+
+    def to_pandas(self, table: Literal["rounds", "breakdown", "trace"] = "rounds") -> "pandas.DataFrame":
+        """Return a table of the result as a data frame.
+
+        Args:
+            table: `rounds`, a row for each round of each protocol; `breakdown`, the rows of `breakdown.csv`;
+                or `trace`, the rows of `trace.jsonl`, times in integer nanoseconds.
+
+        Raises:
+            BadInput: pandas is not installed; or there is no such table.
+
+        >>> import simfl
+        >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+        >>> result.to_pandas()[["protocol", "round", "survivors"]]
+              protocol  round  survivors
+        0       fedavg      0         12
+        1       secagg      0         12
+        2  lightsecagg      0         12
+        """
+        tables: dict[str, Callable[[], frames.Columns]] = {
+            "rounds": lambda: frames.rounds(self.protocols),
+            "breakdown": lambda: breakdown_columns(self.rounds),
+            "trace": lambda: frames.trace(self.traces),
+        }
+        if table not in tables:
+            raise BadInput(f"to_pandas: table is {table!r}, expected {', '.join(tables)}")
+        return frames.frame(tables[table]())
+
+    def _repr_html_(self) -> str:
+        """Return the result as a notebook shows it: a table of its protocols.
+
+        >>> import simfl
+        >>> "<table" in simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})._repr_html_()
+        True
+        """
+        return html.breakdown(self.summarised())
+
+    def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
+        """Return the content of `summary.json` with typed attributes. finished: the `rounds`, if at hand.
+
+        >>> import simfl
+        >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).summarised().same_rounds
+        True
+        """
+        s, rounds_of = self.scenario, self.rounds if finished is None else finished
+        return Summary(
+            schema=SCHEMA,
+            scenario=s.name,
+            seed=s.seed,
+            clock=s.clock.kind,
+            payload=s.payload,
+            interrupted=self.interrupted,
+            versions=versions(),
+            protocols={name: self._protocol(name, rounds) for name, rounds in rounds_of.items()},
+            assumed=self.assumed,
+            timed_by=next((rows.timed_by for rows in self.traces.values() if rows.timed_by), None),
+            drift=Drift.of({name: [m.speed_ns for m in ms] for name, ms in self.measured.items()}),
+        )
+
+    def _protocol(self, name: str, rounds: list[metrics.Round]) -> ProtocolSummary:
+        s, own, way = self.scenario.of(name), self.traces[name], self.training.get(name)
+        selection = s.selection.model_dump(mode="json")
+        users = taking_part(rounds, s) if rounds and not own.buffered else None
+        path = metrics.run_path(own, rounds)
+        facts: dict[str, Any] = {"selection": selection, "training": way}
+        if s.population.classes:
+            classes = classes_of(s)
+            facts["classes"] = ClassSummary.of_all(rounds, path, classes.sizes(), classes.of)
+        summary = ProtocolSummary.of(
+            rounds, self.measured[name], own.buffered, path, participation=users, **facts
+        )
+        if s.targets is None:
+            return summary
+        found = targets.measure(summary.rounds, s.targets.given)
+        return summary.model_copy(update={"targets": found})
+
+    def write(self, folder: Path, traced: Path | None = None) -> None:
+        """Write the run's files; each appears whole or not at all. traced: a file of the traces' lines.
+
+        Reports of other results are removed from the folder (`folder.earlier`). SHA256SUMS, with digests of
+        the files that simfl reads back, is removed first and written last.
+
+        >>> import simfl, tempfile
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).write(folder)
+        >>> (folder / "breakdown.csv").read_text().splitlines()[0]
+        'protocol,round,measure,phase,party,kind,seconds'
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        rounds = self.rounds
+        summary = self.summarised(rounds)
+        decisive = {
+            "resolved.yaml": resolved_yaml(self.scenario),
+            "summary.json": json.dumps(summary.dump(), indent=2) + "\n",
+        }
+        if not all(_holds(folder / name, text) for name, text in decisive.items()):
+            earlier.remove(folder)
+        (folder / SUMS).unlink(missing_ok=True)
+        read_back = [*decisive, "trace.jsonl", *self.beside]
+        with atomic(folder / "trace.jsonl", binary=True) as file:
+            if traced is None:
+                file.writelines(line.encode() for line in trace.lines(self.traces))
+            else:
+                with traced.open("rb") as lines:
+                    shutil.copyfileobj(lines, file, 1 << 20)
+        with atomic(folder / "metrics.jsonl") as file:
+            for name, protocol in summary.protocols.items():
+                for r in protocol.rounds:
+                    row = {"protocol": name, "round": r.index, "time_s": r.end_s}
+                    file.write(json.dumps(row | {key: getattr(r, key) for key in MEASURED}) + "\n")
+        for table in (breakdown, participation):
+            with atomic(folder / f"{table.__name__}.csv") as file:
+                write_csv(file, table(rounds))
+        if any(r.energy for finished in rounds.values() for r in finished):
+            with atomic(folder / "energy.csv") as file:
+                write_csv(file, energy(rounds))
+        for name, kept in self.updates.items():
+            if kept:
+                write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
+                read_back.append(f"updates-{name}.npz")
+        for name, text in (self.beside | decisive).items():
+            write_text(folder / name, text)
+        write_text(folder / SUMS, manifest(folder, read_back))
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.is_file() and path.read_bytes() == text.encode()
+
+
+def versions() -> dict[str, str]:
+    own = {"simfl": __version__, "python": platform.python_version()}
+    return own | {name: version(name) for name in ("simpy", "numpy", "torch", "cryptography")}
+
+
+def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of `breakdown.csv`: spans by phase, and the critical path by phase, party and kind."""
+    yield tuple(BREAKDOWN)
+    for name, finished in rounds.items():
+        for r in finished:
+            for phase, ns in r.span.items():
+                yield name, r.index, "span", phase, "", "", f"{ns / NS:.9f}"
+            for (phase, party, kind), ns in sorted(r.critical.items()):
+                who = "server" if party == SERVER else party
+                yield name, r.index, "critical", phase, who, kind, f"{ns / NS:.9f}"
+
+
+def breakdown_columns(rounds: dict[str, list[metrics.Round]]) -> frames.Columns:
+    """Return `breakdown` as columns, its seconds as numbers, with None where a field is empty."""
+    columns = frames.listed([value if value != "" else None for value in row] for row in breakdown(rounds))
+    parties = [None if party is None else str(party) for party in columns["party"]]
+    return columns | {"party": parties, "seconds": list(map(float, columns["seconds"]))}
+
+
+def participation(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of `participation.csv`: the users whose updates are in each aggregate."""
+    yield tuple(PARTICIPATION)
+    for name, finished in rounds.items():
+        yield from ((name, r.index, user) for r in finished for user, _, _ in sorted(r.members))
+
+
+def energy(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
+    """Yield the rows of `energy.csv`: joules by party, phase and source; written where energy is counted."""
+    yield tuple(ENERGY)
+    for name, finished in rounds.items():
+        for r in finished:
+            for (phase, party, source), fj in sorted(
+                r.energy.items(), key=lambda item: (item[0][1], item[0])
+            ):
+                who = "server" if party == SERVER else party
+                yield name, r.index, who, phase, source, f"{fj / FJ:.15g}"
+
+
+def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummary:
+    """Return T, F and C after each of at least one round (Multi-RoundSecAgg section 3.2).
+
+    A row of P holds those whose updates are in the round's aggregate; a round without one has a row of zeros.
+    Aggregations of an asynchronous run have none of these: their sums are weighted.
+    """
+    family = s.selection.family(s.population.users)
+    P = Participation(s.population.users)
+    for r in rounds:
+        P.append(user for user, _, _ in r.members)
+    matrix = P.matrix()
+    return ParticipationSummary(
+        family=family if family is None or family < LARGEST_FAMILY else None,
+        T_weak=[None if T is None else list(T) for T in weak_over_time(matrix, RUN_BUDGET)],
+        T_strong=strong_over_time(matrix),
+        F=fairness_gaps(matrix).tolist(),
+        C=cardinalities(matrix).tolist(),
+    )
+
+
+def write_updates(path: Path, kept: list[Kept], users: int) -> None:
+    """Write `updates-NAME.npz` for `simfl privacy`: means [t, d] of `rounds` [t], and rows `members`,
+    `weights`, `updates` [n, d] with the index of their round in `which`."""
+    arrays: dict[str, Any] = {
+        "users": np.array(users),
+        "rounds": np.array([k.round for k in kept]),
+        "means": np.stack([k.mean for k in kept]),
+        "which": np.repeat(np.arange(len(kept)), [len(k.members) for k in kept]),
+        "members": np.concatenate([k.members for k in kept]),
+        "weights": np.concatenate([k.weights for k in kept]),
+        "updates": np.concatenate([k.updates for k in kept]),
+    }
+    with atomic(path, binary=True) as file:
+        np.savez(file, **arrays)
+
+
+def write_kept(path: Path, kept: Kept) -> None:
+    with atomic(path, binary=True) as file:
+        np.savez(file, allow_pickle=False, **{name: getattr(kept, name) for name in Kept.__annotations__})
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_kept(path: Path) -> Kept:
+    """Read a recorded round that `write_kept` wrote; BadInput if it is none."""
+    try:
+        with np.load(path, allow_pickle=False) as arrays:
+            found = {name: arrays[name] for name in Kept.__annotations__}
+        return Kept(**{**found, "round": int(found["round"])})
+    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
+        raise BadInput(f"{path}: cannot be read ({error})") from None

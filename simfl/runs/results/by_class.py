@@ -1,0 +1,69 @@
+"""A run by class of users: participation, losses, energy, and the time for which the others waited."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Self
+
+from simfl.runs.results.block import Count, Extended, Seconds
+from simfl.runs.results.energy import EnergySummary
+from simfl.runs.results.metrics import Energy, Path, Round
+from simfl.trace.rows import PHASES, SERVER
+from simfl.virtual_time import NS
+
+
+class ClassSummary(Extended):
+    """A class of users in one protocol's run."""
+
+    users: Count
+    """In the class."""
+    invited: Count
+    """Users of its rounds, each time."""
+    aggregated: Count
+    """Updates in aggregates."""
+    partial: Count = 0
+    """Of these, updates of a training that was cut."""
+    lost: dict[str, Count]
+    """By phase."""
+    surplus: Count = 0
+    """Users told to stop."""
+    waited_s: dict[str, Seconds]
+    """On the run's critical path, taken by its users, by phase."""
+    energy: EnergySummary | None = None
+    """Of its users, where it is counted."""
+
+    @classmethod
+    def of_all(
+        cls, rounds: Iterable[Round], path: Path, users: dict[str, int], class_of: Callable[[int], str]
+    ) -> dict[str, Self]:
+        """Return the summary of each class. users: their numbers by class; path: the run's critical path."""
+        invited, aggregated, surplus, partial = (Counter[str]() for _ in range(4))
+        lost, waited = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
+        energy: dict[str, Energy] = {name: Counter() for name in users}
+        for r in rounds:
+            invited.update(map(class_of, r.invited))
+            aggregated.update(class_of(user) for user, _, _ in r.members)
+            surplus.update(map(class_of, r.surplus))
+            partial.update(map(class_of, r.partial))
+            for (user, phase), times in r.missed.items():
+                lost[class_of(user), phase] += times
+            for key, fj in r.energy.items():
+                if (user := key[1]) != SERVER:
+                    energy[class_of(user)][key] += fj
+        for (phase, party, _), ns in path.items():
+            if party != SERVER:
+                waited[class_of(party), phase] += ns
+        return {
+            name: cls(
+                users=count,
+                invited=invited[name],
+                aggregated=aggregated[name],
+                partial=partial[name],
+                lost={phase: lost[name, phase] for phase in PHASES},
+                surplus=surplus[name],
+                waited_s={phase: waited[name, phase] / NS for phase in PHASES},
+                energy=EnergySummary.of(energy[name]),
+            )
+            for name, count in users.items()
+        }

@@ -1,0 +1,59 @@
+"""The energy of a round or of a run in joules, by party, phase and source."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Annotated, Self
+
+from pydantic import Field
+
+from simfl.runs.results.block import Block, ByPhase, Count
+from simfl.trace.rows import SERVER
+
+FJ = 10**15  # femtojoules of a joule
+
+Joules = Annotated[float, Field(ge=0, le=1e24)]
+
+
+class EnergySummary(Block):
+    """The energy that was drawn, in joules."""
+
+    users: ByPhase[Joules]
+    """[J] Drawn by all users together, by phase."""
+    server: ByPhase[Joules]
+    """[J] Drawn by the server, by phase."""
+    sources: dict[str, Joules]
+    """[J] Drawn by the users, by source: cpu, up, down, active, tail, idle."""
+    spenders: Count
+    """Users who drew any."""
+
+    @classmethod
+    def of(cls, spent: Mapping[tuple[str, int, str], int]) -> Self | None:
+        """Return the summary of femtojoules by (phase, party, source); None of nothing.
+
+        >>> found = EnergySummary.of({("upload", 3, "tail"): 2 * FJ, ("upload", -1, "cpu"): FJ})
+        >>> found.users_j, found.server_j, found.sources
+        (2.0, 1.0, {'tail': 2.0})
+        """
+        if not spent:
+            return None
+        phases, sources = Counter[tuple[bool, str]](), Counter[str]()
+        for (phase, party, source), fj in spent.items():
+            phases[party == SERVER, phase] += fj
+            if party != SERVER:
+                sources[source] += fj
+        return cls(
+            users=ByPhase[Joules].of(lambda phase: phases[False, phase] / FJ),
+            server=ByPhase[Joules].of(lambda phase: phases[True, phase] / FJ),
+            sources={source: fj / FJ for source, fj in sorted(sources.items())},
+            spenders=len({party for _, party, _ in spent if party != SERVER}),
+        )
+
+    @property
+    def users_j(self) -> float:
+        return sum(self.users[phase] for phase in type(self.users).model_fields)
+
+    @property
+    def server_j(self) -> float:
+        return sum(self.server[phase] for phase in type(self.server).model_fields)

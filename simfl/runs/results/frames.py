@@ -1,0 +1,95 @@
+"""Tables of a result as columns by name, and as pandas data frames.
+
+Names are those of the run's files: the keys of `summary.json` with the phase behind them, the columns of
+`breakdown.csv`, the fields of `trace.jsonl`. Absent values are None in a column, missing in a data frame.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel
+
+from simfl.errors import need
+from simfl.runs.results.round_summary import RoundSummary
+from simfl.runs.results.summary import ProtocolSummary
+from simfl.trace.rows import ROWS, Trace
+
+if TYPE_CHECKING:
+    import pandas
+
+Columns = dict[str, Sequence[Any]]
+
+
+def flat(entry: RoundSummary) -> dict[str, Any]:
+    """Return a round's values by name: a number of each phase has the phase behind its key, and messages that
+    were ignored or refused are counted.
+
+    >>> from simfl.runs.results.metrics import Round
+    >>> from simfl.runs.results.round_summary import Measurement
+    >>> span = {"offline": 10**9, "training": 0, "upload": 0, "recovery": 0}
+    >>> found = flat(RoundSummary.of(Round(0, 0, 2 * 10**9, span=span), Measurement(accuracy=0.9)))
+    >>> found["round"], found["total_s"], found["span_s_offline"], found["accuracy"]
+    (0, 2.0, 1.0, 0.9)
+    """
+    values: dict[str, Any] = {"round": entry.index, "total_s": entry.total_s}
+    for key in type(entry).model_fields:
+        value = getattr(entry, key)
+        if key == "energy":
+            if value is not None:
+                values |= {"energy_j": value.users_j, "server_energy_j": value.server_j}
+        elif isinstance(value, BaseModel):
+            values |= {f"{key}_{part}": number for part, number in value}
+        elif key != "index":
+            values[key] = sum(value.values()) if isinstance(value, dict) else value
+    return values
+
+
+def rounds(protocols: Mapping[str, ProtocolSummary]) -> Columns:
+    """Return a row for each round of each protocol, as columns."""
+    rows = [{"protocol": name, **flat(r)} for name, protocol in protocols.items() for r in protocol.rounds]
+    names = dict.fromkeys(name for row in rows for name in row)
+    return {name: [row.get(name) for row in rows] for name in names}
+
+
+def trace(traces: Mapping[str, Trace]) -> Columns:
+    """Return all rows of the traces as columns: `number` is what causes refer to, `row` is the row's kind."""
+    rows = [row for listed in traces.values() for row in listed]
+    kinds = {kind: name for name, kind in ROWS.items()}
+    columns: Columns = {
+        "protocol": [name for name, listed in traces.items() for _ in listed],
+        "number": [number for listed in traces.values() for number in range(len(listed))],
+        "row": [kinds[type(row)] for row in rows],
+    }
+    for field in dict.fromkeys(field for kind in kinds for field in kind._fields):
+        having = {kind for kind in kinds if field in kind._fields}
+        columns[field] = [getattr(row, field) if type(row) in having else None for row in rows]
+    return columns
+
+
+def listed(rows: Iterable[Sequence[Any]]) -> Columns:
+    """Return a table as columns; its first row has their names.
+
+    >>> listed([("user", "bytes"), (0, 10), (1, 20)])
+    {'user': [0, 1], 'bytes': [10, 20]}
+    """
+    names, *values = rows
+    return {name: [row[place] for row in values] for place, name in enumerate(names)}
+
+
+def frame(columns: Mapping[str, Sequence[Any]]) -> "pandas.DataFrame":
+    """Return columns as a data frame; BadInput names the extra where pandas is not installed.
+
+    Whole numbers stay whole where some are missing, so that a nanosecond is not rounded off.
+    """
+    need("to_pandas", "pandas", "pandas")
+    import pandas
+
+    def series(values: Sequence[Any]) -> "pandas.Series[Any]":
+        types = {type(value) for value in values if value is not None}
+        if types == {bool}:
+            return pandas.Series(values, dtype="boolean" if None in values else "bool")
+        if types == {int}:
+            return pandas.Series(values, dtype="Int64" if None in values else "int64")
+        return pandas.Series(values, dtype="float64" if types <= {int, float} else None)
+
+    return pandas.DataFrame({name: series(values) for name, values in columns.items()})

@@ -1,0 +1,167 @@
+"""The summary of a round, and what is found from its content.
+
+Times are seconds of virtual time, bytes are of all users together.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal, Self
+
+from simfl.runs.results.block import Block, ByPhase, Count, Extended, Seconds, Share
+from simfl.runs.results.energy import EnergySummary
+from simfl.runs.results.metrics import Round
+from simfl.trace.rows import PHASES
+from simfl.virtual_time import NS
+
+SELECTION = "selection: "
+"""Begins the reason of a round that found too few users."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Findings from the content of a round, None if not asked for. clipped: coordinates held back before
+    rounding. updates_clipped: updates changed by the scenario's clip. speed_ns: of a measured run, the time
+    that a fixed kernel took after the round, where it was timed. differ: coordinates in which the aggregate
+    is not the plain sum."""
+
+    aggregate_exact: bool | None = None
+    wrapped: int | None = None
+    clipped: int | None = None
+    accuracy: float | None = None
+    loss: float | None = None
+    dropout_rate: float | None = None
+    updates_clipped: int | None = None
+    speed_ns: int | None = None
+    differ: int = 0
+
+
+def mean(values: Iterable[float]) -> float | None:
+    """Return the mean of all values, None of none."""
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else None
+
+
+Spans = ByPhase[Seconds]
+MeanSpans = ByPhase[Seconds | None]
+
+
+class ByKind(Block):
+    """Seconds of a critical path, by what was waited for."""
+
+    compute: Seconds
+    """Of work."""
+    network: Seconds
+    """Of transfers."""
+    wait: Seconds
+    """Of deadlines and of users who were away."""
+
+
+class RoundSummary(Extended):
+    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
+
+    index: Count
+    """Its number, from 0."""
+    status: Literal["completed", "aborted"]
+    """An aborted round made no aggregate."""
+    reason: str | None
+    """Of an abort or a skipped round, in English."""
+    start_s: Seconds
+    """From the start of the run."""
+    end_s: Seconds
+    """From the start of the run."""
+    selected: Count
+    """Users invited; in an asynchronous run those whose update was in the aggregate, lost or discarded."""
+    survivors: Count
+    """Users whose update is in the aggregate."""
+    dropped: ByPhase[Count]
+    """Users missed, by the phase in which the server misses them."""
+    dropout_rate: Share | None
+    """The fraction that `dropout` set for this round, where rates vary."""
+    span_s: Spans
+    """Of each phase: from its first start to its last end."""
+    critical_s: Spans
+    """Of the round's critical path, by phase; adds up to its length."""
+    critical_kinds_s: ByKind
+    """Of the same path, by what was waited for."""
+    aggregate_exact: bool | None
+    """The audit found the plain sum; null without an aggregate or with `payload: shadow`."""
+    differ: Count = 0
+    """Coordinates in which the aggregate is not the plain sum."""
+    wrapped: Count | None
+    """Coordinates of the sum that went around the field."""
+    clipped: Count | None
+    """Coordinates held back before rounding."""
+    updates_clipped: Count | None
+    """Updates changed by `learning.clip`."""
+    surplus: Count = 0
+    """Users told to stop, as enough uploads were there."""
+    bytes_up: Count
+    """[B] Sent by all users together."""
+    bytes_down: Count
+    """[B] Sent to all users together."""
+    ignored: dict[str, Count]
+    """Messages thrown away unread, by reason."""
+    discarded_stale: Count
+    """Updates beyond the staleness bound."""
+    refused: dict[str, Count]
+    """Messages that no honest party sends, by reason."""
+    reliable: bool | None
+    """Of a round over a graph: all masks can be removed (CCESA, Theorem 1)."""
+    private: bool | None
+    """The same: no partial sum is open (Theorem 2)."""
+    partial: Count = 0
+    """Updates in the aggregate whose training was cut."""
+    steps_share: Share = 1.0
+    """The mean share of the minibatches done, over its updates."""
+    energy: EnergySummary | None = None
+    """Drawn in the round, where it is counted."""
+    accuracy: Share | None
+    """Of the new model on the test set, where it was evaluated."""
+    loss: float | None
+    """The mean cross-entropy of that evaluation."""
+
+    @classmethod
+    def of(cls, r: Round, m: Measurement) -> Self:
+        phases, kinds = Counter[str](), Counter[str]()
+        for (phase, _, kind), ns in r.critical.items():
+            phases[phase] += ns
+            kinds[kind] += ns
+        same = ("index", "reason", "selected", "bytes_up", "bytes_down", "reliable", "private")
+        return cls(
+            status="completed" if r.reason is None else "aborted",
+            start_s=r.start / NS,
+            end_s=r.end / NS,
+            survivors=len(r.members),
+            dropped=ByPhase[Count].of(lambda phase: r.dropped[phase]),
+            span_s=Spans.of(lambda phase: r.span[phase] / NS),
+            critical_s=Spans.of(lambda phase: phases[phase] / NS),
+            critical_kinds_s=ByKind(**{kind: kinds[kind] / NS for kind in ByKind.model_fields}),
+            ignored=dict(r.ignored),
+            discarded_stale=len(r.stale),
+            refused=dict(r.refused),
+            energy=EnergySummary.of(r.energy),
+            partial=len(r.partial),
+            steps_share=r.steps_share,
+            surplus=len(r.surplus),
+            **{name: getattr(r, name) for name in same},
+            **vars(m),
+        )
+
+    @property
+    def completed(self) -> bool:
+        return self.status == "completed"
+
+    @property
+    def is_skipped(self) -> bool:
+        """True for a round whose selection found too few users."""
+        return (self.reason or "").startswith(SELECTION)
+
+    @property
+    def total_s(self) -> float:
+        return self.end_s - self.start_s
+
+    @property
+    def lost(self) -> int:
+        """Users lost or given up, in whichever phase."""
+        return sum(self.dropped[phase] for phase in PHASES)

@@ -1,0 +1,249 @@
+"""The summary of a run, of each protocol and of each round: computed, written and read by these models.
+
+Times are seconds of virtual time, bytes are of all users together. `results.columns` says what tables show.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import Field, JsonValue, ValidationError, model_validator
+
+from simfl.config.digests import checked
+from simfl.errors import BadInput
+from simfl.runs.results.assumed import Assumed
+from simfl.runs.results.block import Block, Count, Extended, Seconds, Share
+from simfl.runs.results.by_class import ClassSummary
+from simfl.runs.results.drift import Drift
+from simfl.runs.results.energy import EnergySummary
+from simfl.runs.results.metrics import Path as CriticalPath
+from simfl.runs.results.metrics import Round
+from simfl.runs.results.reasons import reasons
+from simfl.runs.results.round_summary import SELECTION, MeanSpans, Measurement, RoundSummary, mean
+from simfl.runs.results.targets import Target
+from simfl.trace.text import first_problem, shown
+from simfl.virtual_time import NS
+
+SCHEMA: Final = 2
+
+
+class Means(Block):
+    """Means over the completed rounds, and the run's time per aggregate. None without any."""
+
+    span_s: MeanSpans
+    """Of each phase, over completed rounds."""
+    critical_s: MeanSpans
+    """Of the run's critical path, by phase; adds up to `per_aggregate_s`."""
+    total_s: Seconds | None
+    """Of a completed round."""
+    per_aggregate_s: Seconds | None = None
+    """The whole run over its aggregates: the headline of tables."""
+    failed_s: Seconds | None = None
+    """Of that, in failed and skipped rounds."""
+
+
+class ParticipationSummary(Block):
+    """T, F and C after each round, and the size of the selection's family (`folder.result.taking_part`)."""
+
+    family: Annotated[int, Field(ge=1)] | None
+    """Sets of users that the selection may choose; null where there is no such number."""
+    T_weak: list[Annotated[list[Count], Field(min_length=2, max_length=2)] | None]
+    """After each round, the least and the greatest value that weak T can have; null while nothing is
+    determined."""
+    T_strong: list[Count | None]
+    """After each round, the least number of users with identical columns; null as above."""
+    F: list[Share]
+    """After each round, the fairness gap: the largest difference of two users' shares of rounds."""
+    C: list[Annotated[float, Field(ge=0, le=1e15)]]
+    """After each round, the mean number of users in an aggregate."""
+
+
+class ProtocolSummary(Extended):
+    """An entry of a scenario's protocols."""
+
+    rounds: list[RoundSummary]
+    """Each round, or each aggregation of an asynchronous run."""
+    mean: Means
+    """Of its rounds, and of the run per aggregate."""
+    final_accuracy: Share | None
+    """Of the last evaluation."""
+    staleness: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Count] | None
+    """Updates by versions late; null unless the run is asynchronous."""
+    selection: dict[str, JsonValue]
+    """The block `selection` of the entry."""
+    training: str | None
+    """The way in which cohorts were trained."""
+    participation: ParticipationSummary | None
+    """Of rounds only."""
+    targets: dict[str, Target] | None = None
+    """By `accuracy` or `loss`, those of the scenario."""
+    classes: dict[str, ClassSummary] | None = None
+    """By name, where `population.classes` is given."""
+    energy: EnergySummary | None = None
+    """Of the whole run, where it is counted."""
+    kept: ClassVar = ("targets",)
+
+    @classmethod
+    def of(
+        cls,
+        rounds: Sequence[Round],
+        measured: Sequence[Measurement],
+        buffered: bool,
+        path: CriticalPath,
+        **facts: Any,
+    ) -> Self:
+        """Return the summary of finished rounds. path: their `run_path`. facts: selection, training and
+        participation."""
+        entries = [RoundSummary.of(r, m) for r, m in zip(rounds, measured, strict=True)]
+        completed = [r for r in entries if r.completed]
+        phases = Counter[str]()
+        for (phase, _, _), ns in path.items():
+            phases[phase] += ns
+
+        def per_aggregate(seconds: float) -> float | None:
+            return seconds / len(completed) if completed else None
+
+        late = Counter(tau for r in rounds for _, _, tau in r.members)
+        return cls(
+            rounds=entries,
+            mean=Means(
+                span_s=MeanSpans.of(lambda phase: mean(r.span_s[phase] for r in completed)),
+                critical_s=MeanSpans.of(lambda phase: per_aggregate(phases[phase] / NS)),
+                total_s=mean(r.total_s for r in completed),
+                per_aggregate_s=per_aggregate(sum(r.total_s for r in entries)),
+                failed_s=per_aggregate(sum(r.total_s for r in entries if not r.completed)),
+            ),
+            final_accuracy=next((r.accuracy for r in reversed(entries) if r.accuracy is not None), None),
+            staleness={str(tau): late[tau] for tau in sorted(late)} if buffered else None,
+            energy=EnergySummary.of(sum((r.energy for r in rounds), Counter())),
+            **facts,
+        )
+
+    @property
+    def buffered(self) -> bool:
+        return self.staleness is not None
+
+    @property
+    def mean_staleness(self) -> float | None:
+        """The mean over all updates; None without any."""
+        late = self.staleness or {}
+        updates = sum(late.values())
+        return sum(int(tau) * count for tau, count in late.items()) / updates if updates else None
+
+    @property
+    def completed(self) -> list[RoundSummary]:
+        return [r for r in self.rounds if r.completed]
+
+    @property
+    def cycles(self) -> list[list[RoundSummary]]:
+        """The rounds up to each aggregate, from the one before it; what follows the last is of its cycle."""
+        cycles: list[list[RoundSummary]] = []
+        open_: list[RoundSummary] = []
+        for r in self.rounds:
+            open_.append(r)
+            if r.completed:
+                cycles.append(open_)
+                open_ = []
+        if cycles:
+            cycles[-1] += open_
+        return cycles
+
+    @property
+    def failures(self) -> list[tuple[str, int]]:
+        """The `reasons` of failed and skipped rounds."""
+        return reasons(r.reason for r in self.rounds)
+
+    @property
+    def partial(self) -> bool:
+        """True where some training was cut."""
+        return any(r.partial for r in self.rounds)
+
+    @property
+    def chosen(self) -> ParticipationSummary | None:
+        return None if self.selection.get("kind") == "all" else self.participation
+
+    @property
+    def over_selected(self) -> bool:
+        """True where more users are chosen than uploads are wanted."""
+        return self.selection.get("over") is not None
+
+    @property
+    def accuracy_target(self) -> Target | None:
+        return (self.targets or {}).get("accuracy")
+
+    @property
+    def loss_target(self) -> Target | None:
+        return (self.targets or {}).get("loss")
+
+    def at(self, rate: float | None) -> Self:
+        """Return the part of the rounds at a drop-out rate; its means stay those of all."""
+        return self.model_copy(update={"rounds": [r for r in self.rounds if r.dropout_rate == rate]})
+
+    @model_validator(mode="after")
+    def _after_each_round(self) -> Self:
+        rounds = len(self.rounds)
+        for name in ("T_weak", "T_strong", "F", "C") if self.participation is not None else ():
+            if len(getattr(self.participation, name)) != rounds or not rounds:
+                raise ValueError(f"participation.{name} must have an entry for each of {rounds} rounds")
+        return self
+
+
+class Summary(Block):
+    """The whole file."""
+
+    schema_: Literal[2] = Field(alias="schema")
+    """The version of this format."""
+    scenario: str
+    """Its name."""
+    seed: Annotated[int, Field(ge=0, lt=2**63)]
+    """Of all draws."""
+    clock: Literal["measured", "modelled", "recorded"]
+    """Its kind."""
+    payload: Literal["real", "shadow"]
+    """`shadow`: work was counted and not done."""
+    interrupted: bool
+    """Rounds are missing because the run was stopped."""
+    versions: dict[str, str]
+    """Of simfl, Python and packages."""
+    protocols: dict[str, ProtocolSummary]
+    """By entry of the scenario."""
+    assumed: Assumed | None = None
+    """Assumptions that decide the times and stand neither in the scenario nor in the trace."""
+    timed_by: str | None = None
+    """Of measured durations: the devices, and how each was timed."""
+    drift: Drift | None = None
+    """Of the machine's speed during a measured run."""
+
+    @property
+    def same_rounds(self) -> bool:
+        """True where all protocols completed the same rounds: means over these compare like with like."""
+        return len({tuple(r.index for r in p.completed) for p in self.protocols.values()}) <= 1
+
+    def explain(self, name: str, reason: str) -> str:
+        """Return the reason of an entry's failed round; of a skipped one, also what its selection needs."""
+        needed = self.assumed.needed.get(name) if self.assumed else None
+        return f"{reason}, {needed} needed" if needed and reason.startswith(SELECTION) else reason
+
+    def failures(self, name: str) -> list[tuple[str, int]]:
+        """Return an entry's reasons of failed and skipped rounds with their counts, explained."""
+        return [(self.explain(name, reason), count) for reason, count in self.protocols[name].failures]
+
+    def dump(self) -> dict[str, Any]:
+        return self.model_dump(by_alias=True)
+
+
+def read(path: Path) -> Summary:
+    """Return the content of a `summary.json`; BadInput names the key, the value and what is expected."""
+    try:
+        return Summary.model_validate_json(checked(path).read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({error})") from None
+    except ValidationError as errors:
+        first, message = errors.errors()[0], first_problem(errors)
+        if first["loc"] == ("schema",):
+            found = shown(None if first["type"] == "missing" else first["input"])
+            message = f"schema {found}; reports are made from schema {SCHEMA}: run it again"
+        elif first["type"] == "json_invalid":
+            message = f"cannot be read ({message})"
+        raise BadInput(f"{path}: {message}") from None

@@ -1,0 +1,283 @@
+"""Run a scenario: `await simulate(...)` in a coroutine, `run(...)` anywhere else."""
+
+import asyncio
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from simfl.config.python_files import blamed
+from simfl.dataplane.ops import Ops
+from simfl.engine.checkpoints import Past
+from simfl.engine.clocks import Clock
+from simfl.engine.driver import drive
+from simfl.engine.machine_speed import SpeedProbe
+from simfl.engine.session import Session
+from simfl.engine.setup import ClosedRound
+from simfl.engine.warm_up import warm
+from simfl.errors import BadInput, RunFailed
+from simfl.learning.trainer import one_thread
+from simfl.runs.assumptions import assumed
+from simfl.runs.build import Experiment, build, make_clocks
+from simfl.runs.callbacks import Tracker, TrackerFeed
+from simfl.runs.clusters import Cluster, connector
+from simfl.runs.folder import unfinished
+from simfl.runs.folder.result import Kept, Result
+from simfl.runs.folder.saving import EVERY_S, Point, Saver
+from simfl.runs.folder.unfinished import Unfinished
+from simfl.runs.results.round_summary import Measurement
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured
+from simfl.trace.rows import Trace, seldom_collecting
+from simfl.virtual_time import NS
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a run."""
+
+    protocol: str
+    rounds_done: int
+    rounds: int
+    virtual_s: float
+    accuracy: float | None
+
+
+Watch = Callable[[Progress], None]
+
+
+async def simulate(
+    scenario: str | Path | Mapping[str, Any] | Scenario,
+    overrides: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    watch: Watch | None = None,
+    resume: bool = False,
+    save_every_s: float = EVERY_S,
+    cluster: str | None = None,
+    callbacks: Sequence[Tracker] = (),
+) -> Result:
+    """Simulate a scenario's protocols, one after the other, on one world.
+
+    Args:
+        scenario: a YAML file, a mapping of the same shape, or a validated scenario.
+        overrides: values by dotted key, such as {"population.users": 50}.
+        out: a folder for the run's files, which is tried and locked before anything runs. Finished rounds are
+            saved there as the run goes on, so that whatever ends it leaves them. What it holds of an earlier
+            run is replaced by the results, and reports of that run are removed (`folder.earlier`).
+        watch: called with the progress, a few times a second.
+        resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
+        save_every_s: seconds from one saving of finished rounds to the next; more if saving takes long.
+        cluster: where users are trained, `dask://HOST:PORT`, `ray://HOST:PORT` or `local:N`; in this process
+            unless given.
+        callbacks: given the run's rounds (`simfl.runs.callbacks`), each anew where a run is resumed.
+
+    Raises:
+        BadInput: the scenario is bad (a ScenarioError, which names each value, its bound and its place), or
+            the folder cannot be written, is in use, or holds nothing that can be resumed; or a worker of the
+            cluster cannot take part.
+        DataPlaneError, ReplayError: the run failed.
+        asyncio.CancelledError: it was interrupted.
+
+    >>> asyncio.run(simulate("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}))
+    Result(tutorial, fedavg, secagg, lightsecagg)
+    """
+    loaded = load(scenario, overrides)
+    if resume and out is None:
+        raise BadInput("resume: out must be the folder of an unfinished run")
+    if not 0 <= save_every_s < math.inf:
+        raise BadInput(f"save_every_s: must be from 0 up and finite, not {save_every_s}; 0 saves each round")
+    workers = None if cluster is None else connector(cluster)
+    if workers is not None and cluster is not None:
+        workers.check(cluster, loaded)
+    folder: AbstractContextManager[Unfinished | None] = nullcontext()
+    if out is not None:
+        folder = unfinished.locked(Path(out)) if resume else unfinished.taken(Path(out))
+    with folder as own:
+        if own is not None and resume:
+            own.check(loaded)
+        study = build(loaded)
+        saver = None if own is None else Saver(own, save_every_s)
+        with (
+            nullcontext() if workers is None else workers.connected(cluster, loaded) as there,
+            blamed(RunFailed),
+            one_thread(loaded.payload == "real" and study.by_torch),
+            seldom_collecting(),
+        ):
+            return await _all(study, saver, resume, watch, there, callbacks)
+
+
+def run(
+    scenario: str | Path | Mapping[str, Any] | Scenario,
+    overrides: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    watch: Watch | None = None,
+    resume: bool = False,
+    save_every_s: float = EVERY_S,
+    cluster: str | None = None,
+    callbacks: Sequence[Tracker] = (),
+) -> Result:
+    """Blocking form of `simulate`, where no event loop runs.
+
+    Raises:
+        RuntimeError: an event loop runs, as in a notebook.
+
+    >>> result = run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+    >>> print(result)
+    Result(tutorial, fedavg, secagg, lightsecagg)
+    """
+    # A loop in a thread of its own would hide the difference, but a run sets what is the whole process's:
+    # thresholds of the garbage collection, threads of torch. Ctrl-C would not reach it either.
+    if _in_a_loop():
+        raise RuntimeError(
+            "simfl.run blocks, and an event loop runs here: `await simfl.simulate(...)` instead"
+        )
+    return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s, cluster, callbacks))
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def _all(
+    study: Experiment,
+    saver: Saver | None,
+    resume: bool,
+    watch: Watch | None,
+    there: Cluster | None,
+    callbacks: Sequence[Tracker],
+) -> Result:
+    loaded, clock_of = study.scenario, make_clocks(study)
+    result = Result(loaded)
+    if saver is not None:
+        result = saver.resume(loaded) if resume else saver.begin(loaded)
+    result.assumed = assumed(study)
+    speed = SpeedProbe() if isinstance(loaded.clock, Measured) else lambda: None
+    feed = TrackerFeed(callbacks)
+    try:
+        with blamed(RunFailed), feed.of(loaded, result.summarised):
+            for name in loaded.protocols:
+                if saver is None or not saver.is_done(name):
+                    await _one(study, name, clock_of(name), speed, result, saver, watch, there, feed)
+    except BaseException as error:
+        result.interrupted = True
+        if saver is not None:
+            saver.stop(result, error)
+        raise
+    if saver is not None:
+        saver.finish(result)
+    return result
+
+
+async def _one(
+    study: Experiment,
+    name: str,
+    clock: Clock,
+    speed: Callable[[], int | None],
+    result: Result,
+    saver: Saver | None,
+    watch: Watch | None,
+    there: Cluster | None,
+    feed: TrackerFeed,
+) -> None:
+    """Run one protocol to its end, publish its rounds in the result, and save them. speed: called between
+    rounds, for the machine's speed then."""
+    s, trainer = study.scenario.of(name), study.trainers[name]
+    past = Past() if saver is None else saver.past(name)
+    if saver is not None and clock.timing and past.rounds:
+        clock = saver.clock(name, result.traces[name], clock)
+    places = [] if there is None else there.places(name, trainer)
+    session = study.session(name, clock, places=places)
+    ops = session.ops
+    if isinstance(s.clock, Measured):
+        warm(session.setup.kind, session.setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
+    elif s.payload == "real":
+        result.training[name] = str(trainer.way) if there is None else there.ways[name][0]
+    if past.rounds == 0:
+        result.traces[name] = session.trace
+    if saver is not None:
+        session.resume(past)
+        saver.start(name, session.trace, result.training.get(name))
+    measured = result.measured.setdefault(name, [])
+    updates = result.updates.setdefault(name, [])
+
+    def tell() -> None:
+        if watch is not None:
+            accuracy = next((m.accuracy for m in reversed(measured) if m.accuracy is not None), None)
+            watch(Progress(name, len(measured), s.rounds, session.env.now / NS, accuracy))
+
+    async def publish(outcome: ClosedRound) -> None:
+        if outcome.round < past.rounds:  # finished before, and gone over once more
+            if outcome.round == past.rounds - 1:
+                _compare(result.traces[name], session)
+                result.traces[name] = session.trace
+            return
+        measured.append(await measurement(ops, outcome, speed()))
+        kept = None if outcome.record is None else await _kept(ops, outcome)
+        if kept is not None:
+            updates.append(kept)
+        if saver is not None:
+            saver.add(measured[-1], kept, await _point(ops, outcome))
+        feed.send(name, session.trace, measured)
+        tell()
+
+    try:
+        await drive(session, publish, tell)
+        if saver is not None:
+            saver.end()
+    finally:
+        ops.close()
+        feed.send(name, session.trace, measured, last=True)
+        session.discard()
+
+
+async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:
+    """Return what a finished round came to, once its content is there. speed_ns: of the machine then."""
+    audit = await ops.get(outcome.audit) if outcome.audit else None
+    evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
+    differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])
+    accuracy, loss = (None, None) if evaluation is None else map(_finite, evaluation[0])
+    exact = None if differ is None else differ == 0
+    changed = [await ops.get(handle) for handle in outcome.clipped]
+    updates_clipped = None if not changed or None in changed else sum(map(bool, changed))
+    rest = accuracy, loss, outcome.rate, updates_clipped, speed_ns, differ or 0
+    return Measurement(exact, wrapped, clipped, *rest)
+
+
+def _finite(value: float) -> float | None:
+    """Return no loss for a model that diverged: JSON knows no NaN."""
+    return float(value) if math.isfinite(value) else None
+
+
+async def _kept(ops: Ops, outcome: ClosedRound) -> Kept:
+    record = outcome.record
+    assert record is not None
+    mean = (await ops.get(record.mean))[0].astype(np.float32)
+    deltas = [(await ops.get(handle))[0] for handle in record.updates]
+    return Kept(outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas))
+
+
+async def _point(ops: Ops, outcome: ClosedRound) -> Point:
+    """Return what a session that is resumed after this round needs, as arrays."""
+    standing = outcome.standing
+    assert standing is not None
+    models = {version: await ops.get(model) for version, model in standing.models.items()}
+    moments = None if standing.moments is None else await ops.get(standing.moments)
+    return Point(standing.rows, models, moments, standing.running)
+
+
+def _compare(before: Trace, session: Session) -> None:
+    """Refuse to go on with a resumed session whose trace is not that of the interrupted one."""
+    rows = session.trace
+    if rows[: len(before)] != before:
+        pairs = enumerate(zip(rows, before, strict=False))
+        k = next((k for k, (now, then) in pairs if now != then), len(rows))
+        raise RunFailed(f"the resumed run differs from the interrupted one: {session.setup.name}, row {k}")

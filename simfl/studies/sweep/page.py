@@ -1,0 +1,96 @@
+"""`report.html` of a sweep: its best points, its Pareto front, plots over each axis, and heat maps of two.
+
+Like a run's page it is one file that asks no network for anything; `page.py` has the invariant on its text.
+"""
+
+from typing import Any
+
+from simfl.reports import chart
+from simfl.reports.page import environment
+from simfl.runs.results.columns import Column
+from simfl.studies.sweep.picture import Entry, Picture, best, by_circumstances, front, widest
+
+MAX_FRONT = 40  # entries of the front that are listed
+
+
+def page(found: Picture) -> str:
+    """Return the page of a sweep."""
+    protocols = list(dict.fromkeys(e.protocol for e in found.entries))
+    worlds = by_circumstances(found.entries)
+    ahead = [entry for entries in worlds.values() for entry in front(entries)]
+    return environment().get_template("sweep.html").render(
+        sweep=found,
+        protocols=protocols,
+        worlds=[where for where in worlds if where],
+        best=[(heading(c), e, value.text(c.digits, c.scale)) for c, e, value in best(found)],
+        front=[(e, e.means["per_aggregate_s", ""]) for e in ahead[:MAX_FRONT]],
+        more=max(0, len(ahead) - MAX_FRONT),
+        scatter=_scatter(found, ahead),
+        lines=[chart.line(k) for k in range(len(protocols))],
+        data=_data(found, protocols),
+    )  # fmt: skip
+
+
+def heading(column: Column) -> str:
+    """Return the name of a measure on the page.
+
+    >>> from simfl.runs.results.columns import COLUMNS
+    >>> heading(COLUMNS[0])
+    'per aggregate, s'
+    """
+    name = column.time.strip() or column.run or column.seeds or column.key.replace("_", " ")
+    if column.phase:
+        name = {"span_s": "span", "critical_s": "critical path"}.get(column.key, name) + f" of {column.phase}"
+    unit = ", s" if column.key.endswith("_s") else ""
+    return (column.rates or name if not column.phase else name) + unit
+
+
+def _scatter(found: Picture, ahead: list[Entry]) -> dict[str, Any] | None:
+    """Time against bytes per aggregate: points in percent of the chart, from its left and from its top."""
+    known = [(e, e.mean("per_aggregate_s"), e.megabytes) for e in found.entries]
+    points = [(e, s, mb) for e, s, mb in known if s is not None and mb is not None]
+    if not points:
+        return None
+    across = chart.axis(0.0, max(s for _, s, _ in points))
+    up = chart.axis(0.0, max(mb for _, _, mb in points))
+    protocols = list(dict.fromkeys(e.protocol for e in found.entries))
+    dots = [
+        {
+            "x": round(across.at(s), 3),
+            "y": round(100 - up.at(mb), 3),
+            "protocol": protocols.index(e.protocol),
+            "ahead": e in ahead,
+            "text": f"{e.protocol}{', ' * bool(e.label)}{e.label}: {s:.3f} s, {mb:.3f} MB, T = {e.T}",
+        }
+        for e, s, mb in points
+    ]
+    return {"across": across, "up": up, "dots": dots}
+
+
+def _data(found: Picture, protocols: list[str]) -> dict[str, Any]:
+    """Return the data of the page's plots: of each measure mean and half interval, entry by entry."""
+    shown = [c for c in found.measures if len({e.mean(*c.measure) for e in found.entries}) > 1]
+    return {
+        "axes": [{"label": axis.label, "values": list(axis.values)} for axis in found.axes],
+        "protocols": protocols,
+        "lines": [chart.line(k) for k in range(len(protocols))],
+        "measures": [heading(c) for c in shown],
+        "entries": [
+            {
+                "protocol": protocols.index(e.protocol),
+                "at": found.places[e.point],
+                "folder": e.folder,
+                "label": e.label,
+                "values": [_pair(e, c) for c in shown],
+            }
+            for e in found.entries
+        ],
+        "pair": widest(found) if found.axes else None,
+    }
+
+
+def _pair(entry: Entry, column: Column) -> list[float | None] | None:
+    value = entry.means.get(column.measure)
+    if value is None:
+        return None
+    return [value.mean / column.scale, None if value.half is None else value.half / column.scale]

@@ -1,0 +1,101 @@
+"""The terminal's view of a sweep: the means of its points."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+
+from simfl.reports import target_lines
+from simfl.reports.grid import failed, line, say
+from simfl.runs.results.columns import Column, Measure, at
+from simfl.runs.results.statistics import Estimate
+from simfl.studies.sweep.picture import short
+from simfl.studies.sweep.plan import in_words
+from simfl.studies.sweep.tables import Failures, Group
+
+# columns of text: of all, of a protocol's name, of a number
+WIDTH, NAME_WIDTH, CELL_WIDTH = 79, 16, 9
+MAX_POINTS = 12  # of a sweep, that are shown; the tables on disk have them all
+Point = Mapping[str, Any]
+Measures = Mapping[Measure, Estimate | None]
+NONE: Mapping[Group, Failures] = {}
+
+
+def show_sweep(
+    console: Console,
+    name: str,
+    points: Sequence[Point],
+    means: Mapping[Group, Measures],
+    seeds: int,
+    failures: Mapping[Group, Failures] = NONE,
+) -> None:
+    """Print mean and 95 % interval of each point and protocol, the first points of many."""
+    over = "one seed, so no interval" if seeds == 1 else f"mean and ± 95 % interval over {seeds} seeds"
+    line(console, f"{name}: {over}", "bold")
+    line(console, "Seconds of virtual time per aggregate; spans of phases in completed rounds", "dim")
+    if console.width >= WIDTH:
+        line(console, _cells("", [column.sweep for column in at("sweep")]))
+    known = sorted({point for point, _ in means})
+    labels = _labels([points[number] for number in known])
+    for number, label in list(zip(known, labels, strict=True))[:MAX_POINTS]:
+        if label:
+            say(console, label, "bold")
+        for (point, protocol), measures in means.items():
+            if point == number:
+                _show_one(console, protocol, measures, seeds)
+                for text in target_lines.of_sweep(measures):
+                    say(console, f"  {text}", "dim")
+                if (found := failures.get((point, protocol))) is not None:
+                    say(console, f"  {failed(*found)}", "yellow")
+    if (more := len(known) - MAX_POINTS) > 0:
+        line(console, f"... and {more} of {len(known)} points more: means.csv has them all")
+
+
+def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -> None:
+    """Two lines of a protocol, the means and below them the intervals; a long name has a line of its own."""
+    shown = [(column, measures.get(column.measure)) for column in at("sweep")]
+    if console.width < WIDTH:
+        facts = (f"{column.sweep} {_mean(column, e)}{_half(column, e)}" for column, e in shown)
+        say(console, f"  {protocol}: {', '.join(facts)}", "")
+        return
+    name = f"  {protocol}"
+    if len(name) >= NAME_WIDTH:
+        line(console, name)
+        name = ""
+    line(console, _cells(name, [_mean(c, e) for c, e in shown]))
+    known = shown[0][1].n if shown[0][1] else 0
+    halves = [_half(c, e) for c, e in shown]
+    intervals = _cells(f"  {known} of {seeds} seeds" if known < seeds else "", halves)
+    if seeds > 1 and intervals.strip():
+        line(console, intervals.rstrip(), "dim")
+
+
+def _cells(name: str, cells: Sequence[str]) -> str:
+    return f"{name:{NAME_WIDTH}}" + "".join(f"{cell:>{CELL_WIDTH}}" for cell in cells)
+
+
+def _labels(points: Sequence[Point]) -> list[str]:
+    """Short texts that tell the points apart: their single values, or all where these do not suffice."""
+    single = [{k: v for k, v in p.items() if not isinstance(v, dict | list)} for p in points]
+    told = {in_words(p) for p in single} - {""}
+    chosen = single if len(points) in (len(told), 1) else points
+    shorts = short(list({key for point in chosen for key in point}))
+    return [in_words({shorts[key]: value for key, value in point.items()}) for point in chosen]
+
+
+def _number(value: float) -> str:
+    return f"{value:.3f}" if abs(value) < 1e3 else f"{value:.1f}" if abs(value) < 1e5 else f"{value:.1e}"
+
+
+def _mean(column: Column, e: Estimate | None) -> str:
+    if e is None:
+        return "-"
+    if column.how == "share":
+        return "all" if e.mean == 1 else f"{e.mean:.1%}"
+    return e.text().partition("±")[0] if e.half else _number(e.mean)
+
+
+def _half(column: Column, e: Estimate | None) -> str:
+    if e is None or e.half is None or column.how == "share":
+        return ""
+    return "±" + (e.text().partition("±")[2] if e.half else _number(e.half))

@@ -1,0 +1,216 @@
+"""Reading `trace.jsonl` back, for reports and for `clock: recorded`.
+
+Invariant: a row that is read is as the engine writes it. Each field has its type and range, a step's segments
+fill it, causes are earlier rows, and rounds begin and end in order. Code that takes a trace from here
+checks none of this again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
+
+from simfl.config.digests import checked
+from simfl.errors import BadInput, reason
+from simfl.trace.codes import StepsDone
+from simfl.trace.rows import (
+    LANES,
+    PHASES,
+    ROWS,
+    SERVER,
+    SOURCES,
+    TRAIN,
+    Begin,
+    End,
+    Ending,
+    Presence,
+    Row,
+    Spent,
+    Step,
+    Trace,
+)
+from simfl.trace.text import first_problem, shown
+
+LARGEST = 10**24  # of all integers: as nanoseconds thirty million years, and far from a float's limit
+LARGEST_FJ = LARGEST * 10**12  # a megawatt for so long, in femtojoules
+
+
+def _is_filled(r: Step) -> bool:
+    filled = bool(r.segments) and sum([ns for _, ns in r.segments]) == r.end - r.start
+    return r.ready <= r.start <= r.end and filled
+
+
+def _says_steps(r: Step) -> bool:
+    return r.call != TRAIN or r.what == "" or StepsDone.read(r.what) is not None
+
+
+RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "step": (
+        lambda r: _is_filled(r) and _says_steps(r),
+        "ready <= start <= end, and segments that fill it; `what` of a training is nothing, or steps done",
+    ),
+    "message": (
+        lambda r: r.bytes <= r.size and (r.arrived is None or r.sent <= r.arrived),
+        "bytes <= size and sent <= arrived",
+    ),
+    "timer": (lambda r: r.at <= r.fires, "at <= fires"),
+    "end": (lambda r: r.start <= r.at, "start <= at"),
+}
+"""Checks between the fields of a row of a kind, each with its message."""
+
+
+class TraceError(BadInput):
+    """A trace file that cannot be read; names the file and the line."""
+
+
+class _RowError(ValueError):
+    """A line that is not a row: what was found, and what was expected."""
+
+
+def read(path: Path, users: int | None = None) -> dict[str, Trace]:
+    """Return the traces in the `trace.jsonl` of a folder, by protocol.
+
+    Args:
+        path: the file.
+        users: the scenario's number of users, if known.
+
+    Raises:
+        BadInput: the file is not as it was written (`digests.Damaged`), or not a trace (TraceError).
+    """
+    return parse(checked(path), users)
+
+
+def parse(path: Path, users: int | None = None) -> dict[str, Trace]:
+    """Return the traces in a file of `trace.lines`, by protocol; its digest is the caller's to check."""
+    model = _line_model(users)
+    order: dict[str, _Order] = {}
+    current: _Order | None = None
+    number = 0
+    try:
+        with path.open(encoding="utf-8", newline="\n") as file:
+            for text in file:
+                number += 1
+                kind, values = _parsed(model, text)
+                if kind == "protocol":
+                    current = order.setdefault(values["name"], _Order(values["name"]))
+                    current.rows.timed_by = values["timed_by"]
+                elif current is None:
+                    raise _RowError("a row of no protocol")
+                else:
+                    current.add(_row(kind, values))
+    except _RowError as error:
+        raise TraceError(f"{path}:{number}: not a row of a trace: {error}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise TraceError(f"{path}: cannot be read ({reason(error)})") from None
+    return {name: found.rows for name, found in order.items()}
+
+
+def rows_of(lines: str, users: int) -> list[Row]:
+    """Return the rows in some lines of a trace, each as it should be; how they stand to each other is not
+    looked at. TraceError if one is no row."""
+    model = _line_model(users)
+    try:
+        return [_row(*_parsed(model, text)) for text in lines.splitlines()]
+    except _RowError as error:
+        raise TraceError(f"not rows of a trace: {error}") from None
+
+
+def _row(kind: str, values: dict[str, Any]) -> Row:
+    if kind not in ROWS:
+        raise _RowError("a heading")
+    row: Row = ROWS[kind](**values)
+    if kind in RULES and not RULES[kind][0](row):
+        raise _RowError(f"{kind}: expected {RULES[kind][1]}")
+    return row
+
+
+def _line_model(users: int | None) -> TypeAdapter[Any]:
+    """Make the model of a line: a union of all kinds of rows."""
+
+    def integer(least: int, most: int = LARGEST) -> Any:
+        return Annotated[int, Field(ge=least, le=most)]
+
+    last = LARGEST if users is None else users - 1
+    natural, cause, user, party = integer(0), integer(-1), integer(0, last), integer(SERVER, last)
+    phase: Any = Literal.__getitem__(PHASES)
+    source: Any = Literal.__getitem__(SOURCES)
+    array: Any = tuple
+    by_name = {"phase": phase, "lane": Literal.__getitem__(LANES), "cause": cause, "previous": cause}
+    by_name |= {"user": user, "party": party, "sender": party, "to": party}
+    by_hint = {
+        "int": natural,
+        "int | None": natural | None,
+        "str": str,
+        "bool": bool,
+        "tuple[int, ...]": array[user, ...],
+        "tuple[int, int, int, int]": array[natural, natural, natural, natural],
+        "tuple[tuple[str, int], ...]": array[array[phase, natural], ...],
+        "tuple[tuple[int, str, int], ...]": array[array[user, str, natural], ...],
+        "tuple[tuple[str, str, int], ...]": array[array[phase, source, integer(0, LARGEST_FJ)], ...],
+    }
+    config = ConfigDict(strict=True, extra="forbid")
+    facts: Any = {"row": Literal["protocol"], "name": str, "timed_by": (str | None, None)}
+    models: list[Any] = [create_model("protocol", __config__=config, **facts)]
+    for name, kind in ROWS.items():
+        hints = {key: hint.__forward_arg__ for key, hint in kind.__annotations__.items()}
+        types: dict[str, Any] = {key: by_name.get(key) or by_hint[hint] for key, hint in hints.items()}
+        types["row"] = Literal.__getitem__(name)
+        models.append(create_model(name, __config__=config, **types))
+    line: Any = Annotated[reduce(or_, models), Field(discriminator="row")]
+    return TypeAdapter(line)
+
+
+def _parsed(model: TypeAdapter[Any], text: str) -> tuple[str, dict[str, Any]]:
+    try:
+        values = vars(model.validate_json(text))
+    except ValidationError as errors:
+        first = errors.errors()[0]
+        if first["type"].startswith("union_tag"):
+            kind = shown(first["input"].get("row"))
+            raise _RowError(f"row is {kind}, expected {', '.join(ROWS)} or protocol") from None
+        raise _RowError(first_problem(errors)) from None
+    return values.pop("row"), values
+
+
+@dataclass(slots=True)
+class _Order:
+    """The rows of a protocol so far. begun, decided, ended: how many rounds have begun, have an aggregate or
+    were aborted, and are over; buffered: an asynchronous run, which begins once for all of them."""
+
+    protocol: str
+    rows: Trace = field(default_factory=Trace)
+    begun: int = 0
+    decided: int = 0
+    ended: int = 0
+    buffered: bool = False
+
+    def add(self, row: Row) -> None:
+        number = len(self.rows)
+        if isinstance(row, Begin):
+            self._begin(row)
+        elif not isinstance(row, Presence):
+            if row.round >= self.begun and not self.buffered:
+                raise _RowError(f"round {row.round} of {self.protocol} has not begun")
+            caused = not isinstance(row, Spent) and row.cause >= number
+            if caused or (isinstance(row, Step) and row.previous >= number):
+                earlier = f"an earlier row of {self.protocol}, which has {number} so far"
+                raise _RowError(f"its cause is not {earlier}")
+            if isinstance(row, Ending):
+                self._end(row)
+        self.rows.append(row)
+
+    def _begin(self, row: Begin) -> None:
+        if self.buffered or not self.begun == self.ended == row.round or (self.begun and row.buffered):
+            raise _RowError(f"{self.protocol} cannot begin round {row.round} here")
+        self.begun, self.buffered = row.round + 1, row.buffered
+
+    def _end(self, row: Ending) -> None:
+        over = isinstance(row, End)
+        if row.round != self.ended or self.decided != self.ended + over:
+            raise _RowError(f"round {row.round} of {self.protocol} cannot end here")
+        self.ended += over
+        self.decided += not over

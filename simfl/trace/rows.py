@@ -1,0 +1,350 @@
+"""A run's events as immutable rows that name their causes.
+
+A row's number is its place in its protocol's list; a cause is such a number, or -1 for none. Times are
+integer nanoseconds of virtual time. `results.metrics` derives spans, critical path, bytes and losses from
+rows alone. They hold sizes and public names, never content: no key, mask or update can end up in a trace.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any, NamedTuple, get_args
+
+from simfl.trace.codes import Discarded
+
+SERVER = -1  # the server's party number; users are 0 .. N - 1
+
+PHASES = ("offline", "training", "upload", "recovery")
+
+LANES = ("protocol", "training")  # of a device: what it does one at a time
+
+
+SHARED = {
+    "round": "The round; in an asynchronous run the next aggregation.",
+    "party": "A user, or -1 for the server.",
+    "sender": "A user, or -1 for the server.",
+    "user": "Its number, from 0.",
+    "users": "Those invited, given up, or told to stop.",
+    "phase": "The one that it is charged to.",
+    "about": "In an asynchronous run the update (`3.7`: user 3's update 7) or recovery (`r4`); else empty.",
+    "message": "Its kind.",
+    "why": "In English.",
+    "reason": "In English.",
+    "cause": "The number of the row that led to it; -1 for none.",
+    "start": "[ns] Its beginning.",
+    "at": "[ns] Of the event.",
+}
+"""Fields of many rows; a row that has another meaning of one says so. A unit stands in brackets."""
+
+
+class Begin(NamedTuple):
+    """A round starts."""
+
+    round: int
+    at: int
+    users: tuple[int, ...]
+    buffered: bool = False
+    """True of the one start of a whole asynchronous run."""
+
+
+class Step(NamedTuple):
+    """A party's lane works from `start` to `end`."""
+
+    round: int
+    party: int
+    lane: str
+    """`protocol` or `training`."""
+    call: str
+    """`start`, `receive`, `submit` or `expire` of a machine; `train` of a local training."""
+    what: str
+    """The kind of the message or timer; of a training that was cut, its steps."""
+    about: str
+    cause: int
+    previous: int
+    """The step that held the lane (or the core) before, so that this one did not start when ready."""
+    ready: int
+    """[ns] The work was there."""
+    start: int
+    end: int
+    """[ns] The work was over."""
+    segments: tuple[tuple[str, int], ...]
+    """[ns] Pairs of a phase and a duration, which fill the step."""
+    left: int = 0
+    """[ns] Still to do when a loss broke the step off."""
+
+
+class Sent(NamedTuple):
+    """A message crosses a link."""
+
+    round: int
+    sender: int
+    to: int
+    """The receiver: a user, or -1 for the server."""
+    kind: str
+    """Its name, such as `upload`."""
+    phase: str
+    about: str
+    size: int
+    """[B] Of the whole message."""
+    bytes: int
+    """[B] Of it, those that crossed."""
+    cause: int
+    sent: int
+    """[ns] Handed to the link."""
+    arrived: int | None
+    """[ns] There in full; null when it broke off."""
+
+
+class TimerSet(NamedTuple):
+    """The server set a deadline."""
+
+    round: int
+    name: str
+    """The stage that it closes."""
+    phase: str
+    about: str
+    cause: int
+    at: int
+    fires: int
+    """[ns] Its end."""
+
+
+class Lost(NamedTuple):
+    """A user was lost, in truth; the server may notice later or never."""
+
+    round: int
+    user: int
+    about: str
+    phase: str
+    """The one in which the server misses the user."""
+    why: str
+    cause: int
+    at: int
+
+
+class Presence(NamedTuple):
+    """A user's device came online or went offline."""
+
+    user: int
+    online: bool
+    """It came, or went."""
+    at: int
+
+
+class GaveUp(NamedTuple):
+    """The server went on without these users' messages."""
+
+    round: int
+    phase: str
+    about: str
+    users: tuple[int, ...]
+    cause: int
+    at: int
+
+
+class Surplus(NamedTuple):
+    """The server has as many messages as it wants, and tells these users that theirs are not needed."""
+
+    round: int
+    phase: str
+    users: tuple[int, ...]
+    cause: int
+    at: int
+
+
+TRAIN = "train"  # the call of a local training, of which `what` may be a `StepsDone`
+UPDATE = "update"  # stands in place of the message in the `Ignored` row of a discarded update
+
+
+class Ignored(NamedTuple):
+    """A party threw a late, doubled or out-of-phase message (or timer, or update) of `sender` away unread."""
+
+    round: int
+    party: int
+    sender: int
+    message: str
+    """The kind of the message, `update`, or a timer's name."""
+    about: str
+    why: str
+    """A code of `Reason` or `Discarded`, then details."""
+    cause: int
+    at: int
+
+    @property
+    def discarded(self) -> Discarded | None:
+        """The reason for which the server threw an update out of its buffer; None if it did not."""
+        if self.party != SERVER or self.message != UPDATE:
+            return None
+        return next((reason for reason in Discarded if reason == self.why.partition(":")[0]), None)
+
+
+class Refused(NamedTuple):
+    """A party refused what an honest peer never asks, or found a message malformed or forged: by `sender`."""
+
+    round: int
+    party: int
+    sender: int
+    message: str
+    about: str
+    why: str
+    """In English; of signatures and survivors a code of `Refusal` first."""
+    cause: int
+    at: int
+
+
+class Judged(NamedTuple):
+    """Outcome of a round over a graph."""
+
+    round: int
+    survivors: tuple[int, int, int, int]
+    """The sizes of V1 to V4: users still there after each step."""
+    reliable: bool
+    """CCESA, Theorem 1."""
+    private: bool
+    """CCESA, Theorem 2."""
+    cause: int
+    at: int
+
+
+SOURCES = ("cpu", "up", "down", "active", "tail", "idle")
+"""The parts of a device that draw energy: its cores, and its radio by the byte and by the second."""
+
+
+class Spent(NamedTuple):
+    """The energy that a party drew until `at`, since its row before."""
+
+    round: int
+    party: int
+    at: int
+    amounts: tuple[tuple[str, str, int], ...]
+    """[fJ] Triples of phase, source and amount."""
+
+
+class Aborted(NamedTuple):
+    """The round ends without an aggregate."""
+
+    round: int
+    reason: str
+    cause: int
+    at: int
+
+
+class Aggregated(NamedTuple):
+    """The aggregate is in the clear."""
+
+    round: int
+    members: tuple[tuple[int, str, int], ...]
+    """Triples of user, update (as `about`) and staleness, in the order of summing."""
+    cause: int
+    at: int
+
+
+class End(NamedTuple):
+    """The round is over: `cause` is the step that finished it."""
+
+    round: int
+    start: int
+    at: int
+    cause: int
+
+
+Missing = Lost | Presence | GaveUp | Surplus
+Ending = Aborted | Aggregated | End
+Row = Begin | Step | Sent | TimerSet | Missing | Ignored | Refused | Judged | Spent | Ending
+
+_NAMES = (
+    "begin step message timer lost presence gave_up surplus ignored refused verdict spent abort result end"
+)
+ROWS: dict[str, type[Any]] = dict(zip(_NAMES.split(), get_args(Row), strict=True))
+"""The classes of `Row`, in its order, by their names in a file."""
+
+
+class Trace(list[Row]):
+    """The rows of one protocol's run, in the order in which they were known. timed_by: of measured durations,
+    the devices and how each was timed."""
+
+    timed_by: str | None = None
+
+    @property
+    def buffered(self) -> bool:
+        """True of an asynchronous run: its one `Begin`, the first row after those of presence, says so."""
+        return next((row.buffered for row in self if isinstance(row, Begin)), False)
+
+    def add(self, row: Row) -> int:
+        """Append a row and return its number."""
+        self.append(row)
+        return len(self) - 1
+
+
+def unit(buffered: bool) -> str:
+    """Return what a round is called: an asynchronous run's are aggregations."""
+    return "aggregation" if buffered else "round"
+
+
+_frozen = False  # by a caller further out: to count what is frozen, Python goes through all of it
+
+
+@contextmanager
+def seldom_collecting() -> Iterator[None]:
+    """Collect garbage rarely while millions of rows are made or read; in measured steps it is off."""
+    # Rows make few cycles, and what is there already (torch, the trace so far) is no garbage.
+    global _frozen
+    thresholds, outermost = gc.get_threshold(), not _frozen and gc.get_freeze_count() == 0
+    gc.set_threshold(200_000, 20, 1000)
+    if outermost:
+        gc.freeze()
+        _frozen = True
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        if outermost:
+            gc.unfreeze()
+            _frozen = False
+
+
+def heading(name: str, timed_by: str | None) -> str:
+    """Return the line that stands before the rows of a protocol."""
+    measured = {} if timed_by is None else {"timed_by": timed_by}
+    return json.dumps({"row": "protocol", "name": name, **measured}) + "\n"
+
+
+def lines(traces: dict[str, Trace]) -> Iterator[str]:
+    """Yield the lines of `trace.jsonl`."""
+    for name, rows in traces.items():
+        yield heading(name, rows.timed_by)
+        yield from row_lines(rows)
+
+
+def row_lines(rows: Iterable[Row]) -> Iterator[str]:
+    writers = {kind: _writer(name, kind) for name, kind in ROWS.items()}
+    for row in rows:
+        yield writers[type(row)](row)
+
+
+_encoded = json.JSONEncoder(separators=(",", ":")).encode
+_recurring = lru_cache(maxsize=4096)(_encoded)
+
+
+def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
+    """Make a function that writes rows of a kind as the json module would."""
+    # The json module takes longer than the run itself. So a template has the keys,
+    # and only what is no integer is encoded.
+    line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
+    hints = enumerate(hint.__forward_arg__ for hint in kind.__annotations__.values())
+    # the same few names and the durations of a device recur
+    recurring = ("str", "tuple[tuple[str, int], ...]", "tuple[tuple[str, str, int], ...]")
+    others = [(k, _recurring if hint in recurring else _encoded) for k, hint in hints if hint != "int"]
+
+    def written(row: Any) -> str:
+        values = list(row)
+        for k, encode in others:
+            if type(values[k]) is not int:
+                values[k] = encode(values[k])
+        return line % tuple(values)
+
+    return written

@@ -1,0 +1,330 @@
+"""Availability: the times at which users are online. The same for every protocol.
+
+Invariant: a user's states are a function of the seed, its number and the time, not of the number of users, of
+its past or of the reader. So a million users at whom nobody looks cost nothing. A state that never changes
+again lasts `FOR_EVER`, so that a run in which nothing is left to happen can be told from one that waits.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, field_validator, model_validator
+
+from simfl.config.blocks import (
+    STANDARD_NORMAL,
+    Distribution,
+    Draws,
+    Exponent,
+    Fraction,
+    Pareto,
+    Seconds,
+    SecondsDrawn,
+    SecondsOrZero,
+)
+from simfl.config.kinds import Choice, Kinds
+from simfl.config.texts import FileName
+from simfl.errors import RunFailed, refusal
+from simfl.random_streams import Streams
+from simfl.virtual_time import lasting
+from simfl.world.holdings import Share, shares
+from simfl.world.intervals import read_intervals
+from simfl.world.numbers import Assign, entries_of
+from simfl.world.state_generators import StateGenerator
+from simfl.world.timelines import FOR_EVER as FOR_EVER
+from simfl.world.timelines import alternating, check_day, daily, in_turn
+
+State = tuple[bool, int]  # whether a user is online, and until when (nanoseconds) it surely stays so
+Days = Callable[[int, int], State]  # the state of a user at a time
+Holdings = Callable[[], NDArray[np.int64]]  # samples of each label that each user holds, [users, labels]
+
+
+@dataclass(frozen=True)
+class OnlineTimes:
+    """The states of all users of a run. by_round: boolean [N], the users online in a synchronous round, where
+    that is drawn anew for each. ever_online: boolean [N], the users online sooner or later; None: all."""
+
+    at: Days = lambda user, now: (True, FOR_EVER)
+    by_round: Callable[[int], NDArray[np.bool_]] | None = None
+    ever_online: NDArray[np.bool_] | None = None
+
+
+class Availability(Choice):
+    """A model of when users are online. One of your own is most simply a `UserStates`."""
+
+    @abstractmethod
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        """Return when so many users are online. A user's draws must not depend on how many there are."""
+
+    def times_of(self, users: int, streams: Streams, holdings: Holdings) -> OnlineTimes:
+        """As `times`, of a model that asks what users hold, which is counted only then: override both."""
+        return self.times(users, streams)
+
+    @property
+    def changes(self) -> Literal["never", "by round", "with time"]:
+        """The times at which a user may come or go."""
+        return "with time"
+
+    def problems(self, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        """Yield what does not fit a run in rounds, or an asynchronous one, as (key, message)."""
+        yield from ()
+
+
+class UserStates(Availability, StateGenerator):
+    """A model by a generator, `states`, for each user.
+
+    >>> class Charging(UserStates):
+    ...     night_s: float = 28_800
+    ...     def states(self, user, rng):
+    ...         while True:
+    ...             yield rng.normal(57_600, 3_600), False
+    ...             yield self.night_s, True
+    >>> everyone = Charging(night_s=100.0).times(3, Streams(1))
+    >>> everyone.at(0, 0)[0]
+    False
+    """
+
+    thing: ClassVar[str] = "availability"
+
+    @abstractmethod
+    def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, bool]]:
+        """Yield (seconds that a state lasts, whether the user is online then), one after the other.
+
+        Args:
+            user: Its number.
+            rng: Its own stream of random numbers, the same under every protocol.
+
+        Yields:
+            States without end; or the last one lasts math.inf seconds.
+        """
+
+    def value_of(self, *values: Any) -> Any:
+        (online,) = values
+        return bool(online) if online in (True, False) else None
+
+    def bounds(self) -> str:
+        return "True or False"
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        def states(user: int) -> Iterator[tuple[float, bool]]:
+            return self.read(user, streams.rng("availability", "states", user))
+
+        return OnlineTimes(in_turn(states, False))
+
+
+class Always(Availability):
+    """Every user is online all the time."""
+
+    kind: Literal["always"] = "always"
+
+    @property
+    def changes(self) -> Literal["never"]:
+        return "never"
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        return OnlineTimes()
+
+
+class _Coins(Availability):
+    """A coin of each user's own probability in each round, or in each slot of so many seconds."""
+
+    if TYPE_CHECKING:
+        slot_s: float | None
+
+    @property
+    def changes(self) -> Literal["by round", "with time"]:
+        return "by round" if self.slot_s is None else "with time"
+
+    def problems(self, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        if asynchronous and self.slot_s is None:
+            yield "slot_s", "missing; an asynchronous run has no rounds to draw p in"
+
+    def thrown(self, p: Draws, streams: Streams) -> OnlineTimes:
+        """Return when users are online whose probabilities are p [N]."""
+        ever_online = p > 0
+        if self.slot_s is not None:
+            at = _slots(streams, self.slot_s, lambda user, at_s: float(p[user]), steady=True)
+            return OnlineTimes(at, ever_online=ever_online)
+
+        def by_round(index: int) -> NDArray[np.bool_]:
+            return streams.rng("availability", "round", index).random(len(p)) < p
+
+        return OnlineTimes(by_round=by_round, ever_online=ever_online)
+
+
+class Bernoulli(_Coins):
+    """Each user is online with probability p, anew in each round or slot (Multi-RoundSecAgg section 6)."""
+
+    main_key = "p"
+    kind: Literal["bernoulli"] = "bernoulli"
+    p: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
+    """The probability of being online, or a list from which each user draws its own."""
+    slot_s: Seconds | None = None
+    """Drawn anew in each slot of so many seconds, instead of in each round."""
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        choices = self.p if isinstance(self.p, tuple) else (self.p,)
+        p = streams.rng("availability", "p").choice(choices, users)
+        return self.thrown(p, streams)
+
+
+class Sessions(Availability):
+    """On and off times alternate; a user starts in the stationary state (seconds)."""
+
+    kind: Literal["sessions"] = "sessions"
+    on_s: SecondsDrawn
+    """The time for which a user stays online."""
+    off_s: SecondsDrawn
+    """The time for which it stays away."""
+
+    @field_validator("on_s", "off_s")
+    @classmethod
+    def has_a_mean(cls, drawn: Distribution) -> Distribution:
+        if isinstance(drawn, Pareto) and drawn.alpha <= 1:
+            raise ValueError(f"alpha={drawn.alpha:g} must be above 1: sessions need a mean, to start from")
+        return drawn
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user
+        at = in_turn(lambda user: alternating(draws.since(user, 0), self.on_s, self.off_s), False)
+        return OnlineTimes(at)
+
+
+class Diurnal(Availability):
+    """The probability of being online follows the time of day, and is drawn upon anew in each slot (seconds).
+
+    It is `high` at `peak_s` and falls along a cosine to `low` half a `period_s` later. Each user's day is
+    moved by one draw from Normal(0, spread_s): its time zone.
+    """
+
+    kind: Literal["diurnal"] = "diurnal"
+    low: Fraction
+    """The least probability of being online."""
+    high: Fraction
+    """The most; not below `low`."""
+    peak_s: SecondsOrZero
+    """The time of day of `high`."""
+    spread_s: SecondsOrZero
+    """Standard deviation of the users' time zones."""
+    slot_s: Seconds
+    """Drawn anew in each slot; at most half a `period_s`."""
+    period_s: Seconds = 86400.0
+    """The length of a day."""
+
+    @model_validator(mode="after")
+    def is_a_curve(self) -> Diurnal:
+        check_day(self.low, self.high, self.slot_s, self.period_s)
+        return self
+
+    def probability(self, at_s: float) -> float:
+        """Return low + (high - low) (1 + cos(2 pi (t - peak) / period)) / 2 at a user's own time of day t."""
+        return daily(self.low, self.high, at_s - self.peak_s, self.period_s)
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        zones = streams.uniforms("availability", "time zone")
+
+        def p_at(user: int, at_s: float) -> float:
+            return self.probability(at_s - self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0)))
+
+        at = _slots(streams, self.slot_s, p_at, steady=self.low == self.high)
+        return OnlineTimes(at, ever_online=None if self.high > 0 else np.zeros(users, bool))
+
+
+class Trace(Availability):
+    """Intervals online from a CSV file with the header `user,from_s,to_s`: one a line, in seconds.
+
+    Users that are not in the file are never online, and after its last interval a user is offline for ever,
+    unless it wraps: a column `period_s`, or the key, says after how many seconds a user's intervals begin
+    again. A relative path is of the scenario file's folder; where there is no such file, of the working
+    directory.
+    """
+
+    main_key = "file"
+    kind: Literal["trace"] = "trace"
+    file: FileName
+    """The CSV file's path."""
+    period_s: Seconds | None = None
+    """The period of all users, where the file has no column of it."""
+    assign: Assign | None = None
+    """Takes what `user` names for entries that users have: `modulo` in turn, `draw` one drawn for each."""
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        intervals = read_intervals(self.file, None if self.assign else users, self.period_s)
+        if self.assign is None:
+            places = intervals.places(users)
+        elif intervals:
+            places = entries_of(self.assign, len(intervals), users, streams)
+        else:
+            raise refusal(self.file, None, "no entries below the header: a user has none to take")
+
+        def at(user: int, now: int) -> State:
+            place = places[user]
+            online, until = intervals.at(place, now) if place >= 0 else (False, None)
+            return online, FOR_EVER if until is None else until
+
+        ever_online = np.append(intervals.any(), False)[places]  # the last is of those without an entry
+        return OnlineTimes(at, ever_online=ever_online)
+
+
+class ByData(_Coins):
+    """Each user is online with a probability that depends on what it holds, anew in each round or slot.
+
+    It is low + (high - low) x share^power. With low = 0 and high = 1, `more_data` is FLGo's MDF and
+    `less_data` its LDF, where beta is `power`. With low = 1 - beta and high = 1, `least_label` is its YMF,
+    that of "Fast Federated Learning in the Presence of Arbitrary Device Unavailability" (2021), and `labels`
+    is its YFF. A user that holds nothing has share 0.
+    """
+
+    main_key = "by"
+    kind: Literal["by_data"] = "by_data"
+    by: Share
+    """The share: n / the most n; the least n above 0 / n; the least label / the greatest; labels / all."""
+    low: Fraction
+    """The probability of share 0."""
+    high: Fraction
+    """The probability of share 1; not below `low`."""
+    power: Exponent = 1.0
+    """The exponent of the share."""
+    slot_s: Seconds | None = None
+    """Drawn anew in each slot of so many seconds, instead of in each round."""
+
+    @model_validator(mode="after")
+    def ascends(self) -> ByData:
+        if self.low > self.high:
+            raise ValueError(f"low={self.low:g} must not be above high={self.high:g}")
+        return self
+
+    def times(self, users: int, streams: Streams) -> OnlineTimes:
+        raise RunFailed("availability by_data: what users hold is not known here")
+
+    def times_of(self, users: int, streams: Streams, holdings: Holdings) -> OnlineTimes:
+        p = self.low + (self.high - self.low) * shares(self.by, holdings()) ** self.power
+        return self.thrown(p, streams)
+
+
+_KINDS = (Always, Bernoulli, Sessions, Diurnal, Trace, ByData)
+AVAILABILITY = Kinds("availability", Availability, _KINDS, "availability")  # type: ignore[type-abstract]
+
+if TYPE_CHECKING:
+    AnyAvailability = Availability
+else:
+    AnyAvailability = AVAILABILITY.annotation()
+
+
+def _slots(streams: Streams, slot_s: float, p_at: Callable[[int, float], float], steady: bool) -> Days:
+    """Return a coin in each slot. steady: p does not change with time, so 0 and 1 are for ever."""
+    draws, slot_ns = streams.uniforms("availability", "user"), lasting(slot_s)
+
+    def at(user: int, now: int) -> State:
+        slot = now // slot_ns
+        p = p_at(user, slot * slot_s)
+        if steady and p in (0, 1):
+            return p == 1, FOR_EVER
+        return draws(user, slot) < p, (slot + 1) * slot_ns
+
+    return at

@@ -1,0 +1,347 @@
+"""Dropout (drop-out): users lost within a round, and at which point. The same for every protocol.
+
+Every draw comes from a stream named by its purpose, user and round, so that two protocols meet the same
+losses. A loss planned at a point that a protocol does not have happens at its next point.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, model_validator
+
+from simfl.config.blocks import Block, Count, Fraction, Natural, Seconds
+from simfl.config.kinds import Choice, Kinds
+from simfl.errors import RunFailed
+from simfl.random_streams import Streams
+from simfl.virtual_time import nanoseconds
+from simfl.world.intervals import numbered
+
+Point = Literal["advertise", "shares", "training", "upload", "consistency", "recovery"]
+When = Literal["before_send", "mid_send", "after_send"]
+WhenAtOne = When | Literal["not_counted"]
+WhenPlanned = WhenAtOne | Literal["delay"]
+"""Of a loss at one given point: an upload may also be lost although all of it arrives."""
+
+POINTS: tuple[Point, ...] = get_args(Point)
+"""Points at which a user can be lost, in the order of a round; every message a user sends belongs to one."""
+
+STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")  # 0 to 3 of CCESA
+
+Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
+"""One for every round, or a list that is walked through round by round."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLoss:
+    """A user's loss in one round, at its first action at `point`: one of `POINTS`. when: a `WhenAtOne` of
+    that point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
+
+    point: str
+    when: WhenPlanned
+    delay_ns: int = 0
+
+
+Planned = dict[int, PlannedLoss]  # by user
+
+
+class Chance(NamedTuple):
+    """The probability that a user is lost in a round: before the server has its upload, and after that.
+
+    groups: users are lost together, each of so many groups with that probability; 0: each by itself. sure:
+    the lost are that fraction of a round's users, no more and no less.
+    """
+
+    before: float
+    after: float = 0.0
+    groups: int = 0
+    sure: bool = False
+
+    @classmethod
+    def of(cls, probability: float, loss: PlannedLoss, **how: Any) -> Chance:
+        """Return the chance of one and the same loss."""
+        counts = loss.point in ("consistency", "recovery") or (loss.point, loss.when) == COUNTED
+        return cls(0.0, probability, **how) if counts else cls(probability, **how)
+
+
+COUNTED = ("upload", "after_send")  # the loss of a user whose upload is there
+
+
+def _when_fits(loss: Any) -> Any:
+    if loss.when == "not_counted" and loss.at != "upload":
+        raise ValueError(f"when: not_counted is for the upload: nothing is counted at {loss.at}")
+    return loss
+
+
+class Dropout(Choice):
+    """A model of who is lost; `planned` is all that one of your own needs.
+
+    >>> class Tunnel(Dropout):
+    ...     p: float
+    ...     def planned(self, user, index, streams):
+    ...         same_for_all = streams.rng("losses", "tunnel", index).random()
+    ...         return PlannedLoss("upload", "mid_send") if same_for_all < self.p and user % 2 else None
+    >>> Tunnel(p=1.0).in_round(0, [2, 3], 4, Streams(1))
+    {3: PlannedLoss(point='upload', when='mid_send', delay_ns=0)}
+    """
+
+    @abstractmethod
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        """Return how a user is lost in a round, or in its own cycle of an asynchronous run, if it is.
+        index: the round or cycle. streams: a user's own is `streams.rng("losses", user, index)`."""
+
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
+        """Return who of the selected is lost in a round, and how. Less general: `planned` for each."""
+        return {user: plan for user in selected if (plan := self.planned(user, index, streams))}
+
+    def rate_in(self, index: int) -> float | None:
+        """Return the drop-out rate of a round, where the scenario states one."""
+        return None
+
+    def chance(self) -> Chance | None:
+        """Return the probability of a user's loss in a round, the greatest of all rounds; None if unknown."""
+        return None
+
+    def until(self, last: Point) -> Self:
+        """Return the model without what can happen only after the point `last` of a round."""
+        return self
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        """Yield what does not fit so many users, in rounds or in an asynchronous run, as (key, message)."""
+        yield from ()
+
+
+class NoLosses(Dropout):
+    """Nobody is lost within a round."""
+
+    kind: Literal["none"] = "none"
+
+    def planned(self, user: int, index: int, streams: Streams) -> None:
+        return None
+
+    def chance(self) -> Chance:
+        return Chance(0.0)
+
+
+class _Share(Dropout):
+    """A fraction (the value of `main_key`) of the selected: the first in an order drawn for the round, or by
+    coins in an asynchronous run."""
+
+    @property
+    def _loss(self) -> PlannedLoss:
+        return PlannedLoss("upload", "before_send")
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        coin = streams.rng("losses", user, index).random()
+        return self._loss if coin < self.rate_in(0) else None
+
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
+        rank = np.argsort(streams.rng("losses", index).permutation(users))
+        count = round(self.rate_in(index) * len(selected))
+        lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
+        return dict.fromkeys(lost, self._loss)
+
+    def rate_in(self, index: int) -> float:
+        fraction: Fractions = getattr(self, self.main_key)
+        return fraction[index % len(fraction)] if isinstance(fraction, tuple) else fraction
+
+    def chance(self) -> Chance:
+        fraction: Fractions = getattr(self, self.main_key)
+        return Chance.of(max(fraction) if isinstance(fraction, tuple) else fraction, self._loss, sure=True)
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        key = self.main_key
+        if asynchronous and isinstance(getattr(self, key), tuple):
+            yield key, f"a list goes round by round: an asynchronous run takes one {key}"
+
+
+class Rate(_Share):
+    """A fraction of the selected users is lost at one point.
+
+    An upload that is `not_counted` arrives in full, and the user is lost there: the server goes on without it
+    and asks it nothing more. So LightSecAgg's testbed loses users (section 7).
+    """
+
+    main_key = "rate"
+    kind: Literal["rate"] = "rate"
+    rate: Fractions
+    """The fraction, or a list that is walked through round by round."""
+    at: Point = "upload"
+    """The point of the round."""
+    when: WhenAtOne = "before_send"
+    """Before, amid or after the sending of that point's message, or an upload that is `not_counted`."""
+
+    _fits = model_validator(mode="after")(_when_fits)
+
+    @property
+    def _loss(self) -> PlannedLoss:
+        return PlannedLoss(self.at, self.when)
+
+
+class WorstCase(_Share):
+    """The papers' worst case: a fraction of the selected users is lost after sharing and before the server
+    has the upload, so that their masks must be recovered."""
+
+    main_key = "fraction"
+    kind: Literal["worst_case"] = "worst_case"
+    fraction: Fractions
+    """One, or a list that is walked through round by round."""
+
+
+class PerStep(Dropout):
+    """Each selected user is lost at each of four steps (`advertise`, `shares`, `upload` and `recovery`) with
+    probability q (CCESA section 4.3): 1 - (1 - q)^4 of them in all, where the protocol has all four."""
+
+    main_key = "q"
+    kind: Literal["per_step"] = "per_step"
+    q: Fraction
+    """The probability at each step."""
+    when: When = "before_send"
+    """Before, amid or after the sending of that step's message."""
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        return self._at_a_step(streams.rng("losses", "steps", user, index).random(len(STEPS)))
+
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
+        coins = streams.rng("losses", "steps", index).random((users, len(STEPS)))
+        return {user: plan for user in selected if (plan := self._at_a_step(coins[user]))}
+
+    def chance(self) -> Chance:
+        stays = 1 - self.q
+        until = STEPS.index("upload") + (self.when != "after_send")  # steps that keep the upload back
+        return Chance(1 - stays**until, stays**until - stays ** len(STEPS))
+
+    def _at_a_step(self, coins: NDArray[np.float64]) -> PlannedLoss | None:
+        below = np.flatnonzero(coins < self.q)
+        return PlannedLoss(STEPS[below[0]], self.when) if below.size else None
+
+
+class Groups(Dropout):
+    """Users lost together, such as those of one cell: in each round a whole group is lost with probability p.
+
+    A user's group is drawn once. Only for rounds: cycles of an asynchronous run begin at different times, and
+    the losses of those with the same number would not be losses at the same time.
+    """
+
+    kind: Literal["groups"] = "groups"
+    groups: Count
+    """The number of groups; each user is in one of them, each equally likely."""
+    p: Fraction
+    """The probability that a group is lost in a round."""
+    at: Point = "upload"
+    """The point of the round."""
+    when: WhenAtOne = "before_send"
+    """As for a rate."""
+
+    _fits = model_validator(mode="after")(_when_fits)
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        return self.in_round(index, (user,), 0, streams).get(user)
+
+    def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
+        place, coin = streams.uniforms("loss groups"), streams.uniforms("losses", "groups")
+        groups = {user: int(self.groups * place(user, 0)) for user in selected}
+        lost = {group for group in set(groups.values()) if coin(group, index) < self.p}
+        plan = PlannedLoss(self.at, self.when)
+        return {user: plan for user, group in groups.items() if group in lost}
+
+    def chance(self) -> Chance:
+        return Chance.of(self.p, PlannedLoss(self.at, self.when), groups=self.groups)
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        if asynchronous:
+            yield "", "groups is for rounds: users who go at one time are for population.availability"
+
+
+class Loss(Block):
+    """One scripted loss: in `round` (of an asynchronous run: the user's own cycle), at a point."""
+
+    user: Natural
+    """From 0 to N - 1."""
+    round: Natural = 0
+    """Counted from 0."""
+    at: Point
+    """The point of the round."""
+    when: WhenAtOne | Literal["delay"]
+    """As for a rate; `delay` sends later."""
+    delay_s: Seconds | None = None
+    """The delay; only with `when: delay`."""
+
+    _fits = model_validator(mode="after")(_when_fits)
+
+    @model_validator(mode="after")
+    def delay_has_a_length(self) -> Loss:
+        if (self.when == "delay") != (self.delay_s is not None):
+            raise ValueError("delay_s must be given with `when: delay`, and only there")
+        return self
+
+
+class Script(Dropout):
+    """An exact list of losses."""
+
+    main_key = "losses"
+    kind: Literal["script"] = "script"
+    losses: tuple[Loss, ...]
+    """One entry a loss."""
+
+    def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        losses = (loss for loss in self.losses if (loss.user, loss.round) == (user, index))
+        return next((PlannedLoss(x.at, x.when, nanoseconds(x.delay_s or 0.0)) for x in losses), None)
+
+    def until(self, last: Point) -> Self:
+        reached = POINTS[: POINTS.index(last) + 1]
+        return self.model_copy(update={"losses": tuple(loss for loss in self.losses if loss.at in reached)})
+
+    def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
+        seen: dict[tuple[int, int], int] = {}
+        for i, loss in enumerate(self.losses):
+            if loss.user >= users:
+                yield f"losses.{i}.user", f"user={loss.user} is not there: {numbered(users)}"
+            first = seen.setdefault((loss.user, loss.round), i)
+            if first != i:
+                message = f"user {loss.user} is lost in round {loss.round} already, by entry {first}"
+                yield f"losses.{i}", message
+
+
+_KINDS = (NoLosses, Rate, WorstCase, PerStep, Groups, Script)
+DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout", number="rate")  # type: ignore[type-abstract]
+
+if TYPE_CHECKING:
+    AnyDropout = Dropout
+else:
+    AnyDropout = DROPOUT.annotation()
+
+
+@dataclass(frozen=True)
+class Losses:
+    """The losses that a scenario asks for, at the points that a protocol has."""
+
+    spec: Dropout
+    users: int
+    streams: Streams
+    points: Sequence[str]
+
+    def in_round(self, index: int, selected: Sequence[int]) -> Planned:
+        planned = self.spec.in_round(index, selected, self.users, self.streams)
+        return {user: moved for user, plan in planned.items() if (moved := self._moved(plan))}
+
+    def in_cycle(self, user: int, cycle: int) -> PlannedLoss | None:
+        plan = self.spec.planned(user, cycle, self.streams)
+        return None if plan is None else self._moved(plan)
+
+    def rate_in(self, index: int) -> float | None:
+        """Return the drop-out rate of a round, where the scenario states one for all."""
+        return self.spec.rate_in(index)
+
+    def _moved(self, plan: PlannedLoss) -> PlannedLoss | None:
+        """Return a loss at the next point that the protocol has, if there is one."""
+        known = (*get_args(When), "delay", *(["not_counted"] if plan.point == "upload" else []))
+        if plan.point not in POINTS or plan.when not in known or plan.delay_ns < 0:
+            raise RunFailed(f"drop-out {type(self.spec).__name__}: {plan} is no loss")
+        point = next((p for p in POINTS[POINTS.index(plan.point) :] if p in self.points), None)
+        return replace(plan, point=point) if point else None

@@ -1,0 +1,90 @@
+"""The links of users: their rates and latency, as functions of the user and the time."""
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from math import isfinite
+from typing import NamedTuple
+
+from simfl.errors import RunFailed
+from simfl.random_streams import Streams
+from simfl.world.classes import EVERYBODY
+from simfl.world.outages import ClassOf, Outages
+from simfl.world.variations import Link, LinkModel
+
+MAX_BPS = 10**14
+"""The rate beyond which none goes: with it 2^31 users together stay below the engine's unbounded link."""
+
+
+class LinkState(NamedTuple):
+    """A user's link from now on. up_bps, down_bps: bit/s, 0 while nothing moves. until: the nanosecond up to
+    which all of it surely stays, `timelines.FOR_EVER` where it never changes again."""
+
+    up_bps: int
+    down_bps: int
+    latency_s: float
+    until: int
+
+
+Links = Callable[[int, int], LinkState]
+"""The state of a user's link at a time: (user, now in nanoseconds) -> state."""
+
+
+ServerLink = Callable[[int], tuple[int, int, int]]
+"""The server's own link at a time (nanoseconds): bit/s to the users, from them, and until when it stays."""
+
+
+def user_links(
+    own: Callable[[int], Link],
+    models: Mapping[str, tuple[LinkModel, str]],
+    outages: Outages,
+    streams: Streams,
+    users: int,
+    class_of: ClassOf = lambda user: EVERYBODY,
+    purpose: str = "link",
+) -> Links:
+    """Return the links of so many users: each one's own, as its model changes it, times its outages' factors.
+
+    models: by the name of a class, each with the scenario's key that it is from. purpose: the first name of
+    the models' streams. ScenarioError if a file of a model cannot be read, or is wrong.
+    """
+    changes = {name: model.changes(users, streams, purpose, key) for name, (model, key) in models.items()}
+
+    def state(user: int, now: int) -> LinkState:
+        name = class_of(user)
+        (up_mbps, down_mbps, latency_s), until = changes[name](user, now, own(user))
+        if outages:
+            factor, end = outages.factor(user, now)
+            up_mbps, down_mbps, until = up_mbps * factor, down_mbps * factor, min(until, end)
+        if not (up_mbps >= 0 and down_mbps >= 0 and latency_s >= 0 and isfinite(latency_s) and until > now):
+            link = f"a link of {up_mbps} and {down_mbps} Mbit/s, {latency_s} s away, until {until} ns"
+            who = f"link model {type(models[name][0]).__name__}, user {user}"
+            raise RunFailed(f"{who}: {link} at {now} ns: none may be below 0, and it must last")
+        return _state(up_mbps, down_mbps, latency_s, until)
+
+    return state
+
+
+def server_link(own: Link, model: LinkModel, streams: Streams) -> ServerLink:
+    """Return the server's own link, as its model changes it."""
+    models = {EVERYBODY: (model, "network.server.varies")}
+    links = user_links(lambda user: own, models, Outages((), streams), streams, 1, purpose="server link")
+
+    def at(now: int) -> tuple[int, int, int]:
+        up_bps, down_bps, _, until = links(0, now)
+        return up_bps, down_bps, until
+
+    return at
+
+
+@lru_cache(maxsize=1024)  # links that stay as they are share their states
+def _state(up_mbps: float, down_mbps: float, latency_s: float, until: int) -> LinkState:
+    return LinkState(_bps(up_mbps), _bps(down_mbps), latency_s, until)
+
+
+def _bps(mbps: float) -> int:
+    """Return bit/s, rounded once; only a rate of 0 stands still.
+
+    >>> _bps(98.0), _bps(4e-7), _bps(0.0)
+    (98000000, 1, 0)
+    """
+    return max(1, round(min(mbps * 1e6, MAX_BPS))) if mbps else 0

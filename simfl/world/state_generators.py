@@ -1,0 +1,127 @@
+"""Models that are a generator of states for each user: an availability, a link or a battery of your own.
+
+Invariant: a user's states are a function of the seed and of the user's number. A model draws its random
+numbers from the generator that it is given, and from nothing else.
+
+A state is read when a user is looked at, and checked then. A model is no process of the engine: that would
+cost events for each user, also where nothing depends on them. `timelines.in_turn` remembers how far a user's
+generator is, and restarts it for an earlier time.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from simfl.config.kinds import Choice
+from simfl.errors import RunFailed, cut
+from simfl.random_streams import Streams
+from simfl.virtual_time import NS
+from simfl.world.timelines import FOR_EVER
+
+TRIED = 100
+"""States that are read before a run."""
+MANY, SHORTEST_S = 1_000_000, 1e-3
+"""States in a row, and the seconds that each must last on average, or a run would never pass them."""
+
+
+class BadState(RunFailed, ValueError):
+    """A generator of states gave something else. Before a run it is a wrong value of the scenario."""
+
+
+def is_number(value: object, least: float, most: float) -> bool:
+    """Return True for a number within bounds, which neither a truth value nor a text is.
+
+    >>> is_number(np.float32(0.5), 0, 1), is_number("0.5", 0, 1), is_number(True, 0, 1)
+    (True, False, False)
+    """
+    # A float is most often what it is, and asking an abstract class costs more than all else here.
+    real = type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
+    return real and bool(least <= value <= most)  # type: ignore[operator]
+
+
+class StateGenerator(Choice):
+    """The base of a model by a generator, `states`, for each user.
+
+    The bases for authors (`UserStates`, `LinkStates`, `BatteryStates`) define the other methods.
+    """
+
+    thing: ClassVar[str]
+    """The name of such a model in messages."""
+
+    @abstractmethod
+    def states(self, user: int, rng: np.random.Generator) -> Iterator[Any]:
+        """Yield the states of a user, one after the other.
+
+        Args:
+            user: Its number.
+            rng: Its own stream of random numbers, the same under every protocol.
+
+        Yields:
+            The seconds that a state lasts, and its values. The last one lasts math.inf.
+        """
+
+    @abstractmethod
+    def value_of(self, *values: Any) -> Any:
+        """Return the values of a state in the form that the engine takes; None if one is out of bounds."""
+
+    @abstractmethod
+    def bounds(self) -> str:
+        """Return the form of the values and their bounds, for messages."""
+
+    def read(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, Any]]:
+        """Yield the states of a user, each as its seconds and its `value_of`.
+
+        Raises:
+            BadState: A state is none, or there is no next one. It names the file and the line.
+        """
+        given = self.states(user, rng)
+        if not isinstance(given, Iterable):
+            raise self._bad(user, given, f"states() returned {cut(repr(given))}: let it yield states")
+        count, lasted_s = 0, 0.0
+        for count, state in enumerate(given, 1):
+            try:
+                seconds, *values = state
+                value = self.value_of(*values) if seconds > 0 and is_number(seconds, 0, np.inf) else None
+            except (TypeError, ValueError):
+                value = None
+            if value is None:
+                message = f"the state {cut(repr(state))} must be (seconds above 0, {self.bounds()})"
+                raise self._bad(user, given, message)
+            yield float(seconds), value
+            if seconds >= FOR_EVER / NS:
+                return
+            lasted_s += seconds
+            if count % MANY == 0:
+                if lasted_s < MANY * SHORTEST_S:
+                    short = f"its last {MANY:,} states lasted {lasted_s:g} s together"
+                    raise self._bad(user, given, f"{short}: let them last {MANY * SHORTEST_S:g} s or longer")
+                lasted_s = 0.0
+        ended = f"states() ended after {count} of them"
+        raise self._bad(user, given, f"{ended}: repeat them in a loop, or let the last one last math.inf")
+
+    def try_out(self, user: int, streams: Streams, purpose: str) -> None:
+        """Read a user's first states twice, before a run.
+
+        Raises:
+            BadState: A state is none, or it is another one the second time.
+        """
+        name = (purpose, "states", user)
+        first, again = (list(islice(self.read(user, streams.rng(*name)), TRIED)) for _ in range(2))
+        for number, (one, other) in enumerate(zip(first, again, strict=False), 1):
+            if one != other:
+                message = f"state {number} was {one}, and {other} when it was asked for again"
+                raise self._bad(user, None, f"{message}: draw by rng alone, and keep nothing in the class")
+
+    def _bad(self, user: int, given: object, message: str) -> BadState:
+        """Return the error of a user's states, with the line at which their generator stands."""
+        frame, code = getattr(given, "gi_frame", None), getattr(self.states, "__code__", None)
+        place = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
+        if frame is not None:
+            place = f"{frame.f_code.co_filename}:{frame.f_lineno}: "
+        return BadState(f"{place}{self.thing} {type(self).__name__}, user {user}: {message}")

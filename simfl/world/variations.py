@@ -1,0 +1,321 @@
+"""Link models: rates of links that change with time. The same for every protocol.
+
+Invariant: a user's link is a function of the seed, its number and the time, not of the number of users or of
+who asks. Changes are read lazily, so that links that carry nothing cost nothing.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+from pydantic import Field, model_validator
+
+from simfl.config.blocks import (
+    GREATEST,
+    STANDARD_NORMAL,
+    Block,
+    Draws,
+    NonNegative,
+    Seconds,
+    SecondsDrawn,
+    SecondsOrZero,
+)
+from simfl.config.kinds import Choice, Kinds
+from simfl.config.quantities import unit
+from simfl.config.texts import FileName
+from simfl.errors import refusal
+from simfl.random_streams import Streams
+from simfl.virtual_time import lasting
+from simfl.world.mahimahi import PACKET_BITS, deliveries, packets
+from simfl.world.numbers import Assign, entries_of
+from simfl.world.rate_steps import read_steps
+from simfl.world.state_generators import StateGenerator, is_number
+from simfl.world.timelines import FOR_EVER, check_day, daily, in_turn
+
+MAX_WINDOWS = 10_000_000  # of a recorded link
+
+
+class Link(NamedTuple):
+    """A link at a time: Mbit/s to and from the server, and the seconds that a message takes one way."""
+
+    up_mbps: float
+    down_mbps: float
+    latency_s: float
+
+
+Changes = Callable[[int, int, Link], tuple[Link, int]]
+"""(user, now, its own link) -> its link now, and until when (both nanoseconds) that surely stays."""
+
+
+class LinkModel(Choice):
+    """A model of how links change with time. One of your own is most simply a `LinkStates`."""
+
+    @abstractmethod
+    def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
+        """Return the links of so many users; a rate of 0 stands still. purpose: the first name of every
+        stream. key: the scenario's, in messages."""
+
+
+class LinkStates(LinkModel, StateGenerator):
+    """A model by a generator, `states`, for each user.
+
+    >>> class Lift(LinkStates):
+    ...     ride_s: float = 20.0
+    ...     def states(self, user, rng):
+    ...         while True:
+    ...             yield rng.uniform(60, 600), 1.0, 1.0
+    ...             yield self.ride_s, 0.0, 0.5
+    >>> at = Lift().changes(3, Streams(1))
+    >>> link, until = at(2, 0, Link(8.0, 16.0, 0.04))
+    >>> at(2, until, Link(8.0, 16.0, 0.04))[0]
+    Link(up_mbps=0.0, down_mbps=8.0, latency_s=0.04)
+    """
+
+    thing: ClassVar[str] = "link model"
+
+    @abstractmethod
+    def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
+        """Yield (seconds that a state lasts, the factor on the user's own uplink rate, the one on its
+        downlink rate), one after the other.
+
+        Args:
+            user: Its number; 0 where the model is of the server's link.
+            rng: Its own stream of random numbers, the same under every protocol.
+
+        Yields:
+            States without end; or the last one lasts math.inf seconds. A factor of 0 stands still.
+        """
+
+    def value_of(self, *values: Any) -> Any:
+        up, down = values
+        right = is_number(up, 0, GREATEST) and is_number(down, 0, GREATEST)
+        return (float(up), float(down)) if right else None
+
+    def bounds(self) -> str:
+        return f"two factors from 0 to {GREATEST:g}"
+
+    def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
+        def states(user: int) -> Iterator[tuple[float, tuple[float, float]]]:
+            return self.read(user, streams.rng(purpose, "states", user))
+
+        at = in_turn(states, (1.0, 1.0))
+
+        def change(user: int, now: int, own: Link) -> tuple[Link, int]:
+            (up, down), until = at(user, now)
+            return Link(own.up_mbps * up, own.down_mbps * down, own.latency_s), until
+
+        return change
+
+
+class Steady(LinkModel):
+    """Links stay as they are."""
+
+    kind: Literal["steady"] = "steady"
+
+    def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
+        return lambda user, now, own: (own, FOR_EVER)
+
+
+class Steps(LinkModel):
+    """Rates from a CSV file with the header `user,from_s,up_mbps,down_mbps`: from that second on, these.
+
+    The users of the file are its entries, in the order of their numbers; a file without `user` has one entry,
+    for everybody. Before an entry's first line a link has its own rates, and after the last one it stays.
+    Columns that may be there too: `latency_s`, and `period_s`, after which an entry begins again, if not 0.
+    A relative path is of the scenario file's folder.
+    """
+
+    main_key = "file"
+    kind: Literal["steps"] = "steps"
+    file: FileName
+    """The CSV file's path."""
+    assign: Assign = "modulo"
+    """`modulo`: user u has entry u mod the number of entries; `draw`: one drawn for it."""
+
+    def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
+        steps = read_steps(self.file, f"{key}.file".lstrip("."))
+        entries = entries_of(self.assign, len(steps), users, streams)
+
+        def change(user: int, now: int, own: Link) -> tuple[Link, int]:
+            step, until = steps.at(int(entries[user]), now)
+            if step is None:
+                return own, until
+            up_mbps, down_mbps, latency_s = step
+            return Link(up_mbps, down_mbps, own.latency_s if latency_s is None else latency_s), until
+
+        return change
+
+
+class Mahimahi(LinkModel):
+    """Recorded links in mahimahi's format (see `simfl import mahimahi`): the mean rates of windows.
+
+    Each direction begins again after the last number of its own file. Relative paths are of the scenario
+    file's folder.
+    """
+
+    kind: Literal["mahimahi"] = "mahimahi"
+    up_file: FileName
+    """The recording of the uplink."""
+    down_file: FileName
+    """The recording of the downlink."""
+    window_s: Annotated[float, Field(strict=True, ge=1e-3, le=1e6, allow_inf_nan=False), unit("s")] = 1.0
+    """The length of a window, in whole milliseconds; the last one of a recording may be shorter."""
+    offset: Literal["none", "drawn"] = "none"
+    """`drawn`: each user begins at a time of its own in the recordings."""
+
+    def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
+        window_ms = round(1000 * self.window_s)
+        up = _Recording(self.up_file, window_ms, f"{key}.up_file".lstrip("."))
+        down = _Recording(self.down_file, window_ms, f"{key}.down_file".lstrip("."))
+        draws = streams.uniforms(purpose, "offset")
+
+        def change(user: int, now: int, own: Link) -> tuple[Link, int]:
+            # One offset for both directions, which were recorded together.
+            ahead = now + (int(draws(user, 0) * up.period_ns) if self.offset == "drawn" else 0)
+            (up_mbps, up_ns), (down_mbps, down_ns) = up.at(ahead), down.at(ahead)
+            return Link(up_mbps, down_mbps, own.latency_s), now + min(up_ns, down_ns)
+
+        return change
+
+
+class _Recording:
+    """One direction of a recorded link: the mean rate of each window."""
+
+    def __init__(self, file: str, window_ms: int, key: str) -> None:
+        times = deliveries(file, key)
+        if times[-1] > MAX_WINDOWS * window_ms:
+            message = f"{times[-1]} ms are more than {MAX_WINDOWS} windows of {window_ms} ms"
+            raise refusal(file, times.size, message, key)
+        ends, counts = packets(times, window_ms)
+        mbps = counts * PACKET_BITS / (1000 * np.diff(ends, prepend=0))
+        changes = np.append(np.flatnonzero(np.diff(mbps)), mbps.size - 1)
+        self._ends = array("q", (ends[changes] * 1_000_000).tobytes())
+        self._mbps = array("d", mbps[changes].tobytes())
+        self.period_ns = self._ends[-1]
+
+    def at(self, now: int) -> tuple[float, int]:
+        """Return the rate, and the nanoseconds for which it stays."""
+        now %= self.period_ns
+        window = bisect_right(self._ends, now)
+        return self._mbps[window], self._ends[window] - now
+
+
+class Level(Block):
+    """A level of a link's rates, and the way on."""
+
+    factor: NonNegative
+    """The factor on a link's own rates; 0 stands still."""
+    dwell_s: SecondsDrawn
+    """The time for which a link stays at this level."""
+    to: tuple[NonNegative, ...] | None = None
+    """The weight of each level to be the next; all others alike, unless given."""
+
+
+class Markov(LinkStates):
+    """A walk between levels of the rates, at random; a link starts in the stationary state."""
+
+    main_key = "levels"
+    kind: Literal["markov"] = "markov"
+    levels: Annotated[tuple[Level, ...], Field(max_length=100)]
+    """Two levels at least."""
+
+    @model_validator(mode="after")
+    def leads_on(self) -> Markov:
+        count = len(self.levels)
+        if count < 2:
+            raise ValueError(f"there must be at least 2 levels, not {count}")
+        for i, level in enumerate(self.levels):
+            if level.to is not None and len(level.to) != count:
+                raise ValueError(f"levels.{i}.to must have {count} weights, one a level, not {len(level.to)}")
+            if level.to is not None and not sum(level.to):
+                raise ValueError(f"levels.{i}.to must have a weight above 0")
+            if np.isinf(level.dwell_s.average()):
+                raise ValueError(f"levels.{i}.dwell_s must have a mean, for a link to start from")
+        return self
+
+    def transitions(self) -> Draws:
+        """Return the probability of each level to be the next, for each level."""
+        count = len(self.levels)
+        others = 1 - np.eye(count)
+        weights = np.array([others[i] if x.to is None else x.to for i, x in enumerate(self.levels)])
+        chances: Draws = weights / weights.sum(axis=1, keepdims=True)
+        return chances
+
+    def shares(self) -> Draws:
+        """Return the share of time that a link is at each level."""
+        count = len(self.levels)
+        # pi P = pi and sum pi = 1; where several pi do, the least squares mix them, with no weight below 0.
+        equations = np.vstack([self.transitions().T - np.eye(count), np.ones(count)])
+        pi = np.linalg.lstsq(equations, np.append(np.zeros(count), 1.0), rcond=None)[0]
+        time = np.maximum(pi, 0) * [level.dwell_s.average() for level in self.levels]
+        shares: Draws = time / time.sum()
+        return shares
+
+    def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
+        first, after = _cumulated(self)
+        place = _picked(first, rng)
+        while True:
+            level = self.levels[place]
+            yield float(level.dwell_s.draw(rng, 1)[0]), level.factor, level.factor
+            place = _picked(after[place], rng)
+
+
+@lru_cache(maxsize=16)  # as many models as a scenario may have classes; their users share it
+def _cumulated(model: Markov) -> tuple[Draws, Draws]:
+    return np.cumsum(model.shares()), np.cumsum(model.transitions(), axis=1)
+
+
+def _picked(cumulated: Draws, rng: np.random.Generator) -> int:
+    return int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
+
+
+class Daily(LinkModel):
+    """The rates follow the time of day: along a cosine from `high` at `peak_s` to `low` half a `period_s`
+    later, in slots. Each user's day is moved by one draw from Normal(0, spread_s): its time zone."""
+
+    kind: Literal["daily"] = "daily"
+    low: NonNegative
+    """The least factor on a link's own rates."""
+    high: NonNegative = 1.0
+    """The greatest; not below `low`."""
+    peak_s: SecondsOrZero
+    """The time of day of `high`."""
+    spread_s: SecondsOrZero = 0.0
+    """Standard deviation of the users' time zones."""
+    slot_s: Seconds
+    """The time for which a factor stays; at most half a `period_s`."""
+    period_s: Seconds = 86400.0
+    """The length of a day."""
+
+    @model_validator(mode="after")
+    def is_a_curve(self) -> Daily:
+        check_day(self.low, self.high, self.slot_s, self.period_s)
+        return self
+
+    def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
+        zones, slot_ns = streams.uniforms(purpose, "time zone"), lasting(self.slot_s)
+
+        def change(user: int, now: int, own: Link) -> tuple[Link, int]:
+            slot = now // slot_ns
+            at_s = slot * self.slot_s - self.peak_s
+            if self.spread_s:
+                at_s -= self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0))
+            factor = daily(self.low, self.high, at_s, self.period_s)
+            return Link(own.up_mbps * factor, own.down_mbps * factor, own.latency_s), (slot + 1) * slot_ns
+
+        return change
+
+
+_KINDS = (Steady, Steps, Mahimahi, Markov, Daily)
+LINKS = Kinds("link model", LinkModel, _KINDS, "links")  # type: ignore[type-abstract]
+
+if TYPE_CHECKING:
+    AnyLinkModel = LinkModel
+else:
+    AnyLinkModel = LINKS.annotation()

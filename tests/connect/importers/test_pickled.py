@@ -1,0 +1,241 @@
+"""Plain values of pickles: what they hold under every protocol, and planted files that do nothing."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from simfl.connect.importers import pickled
+from simfl.connect.importers.pickled import plain
+from simfl.errors import ScenarioError
+
+ENTRY: dict[str, Any] = {"duration": 7, "active": [0, 70_000], "inactive": [2, 70_005], "model": "CPH1801"}
+BEHAVE = {1: {**ENTRY, "finish_time": 172_800}, 70_000: {**ENTRY, "finish_time": 518_400}}
+PROTOCOLS = range(pickle.HIGHEST_PROTOCOL + 1)
+
+Scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False)
+    | st.text(st.characters(codec="utf-8"), max_size=50)
+)
+Values = st.recursive(
+    Scalars,
+    lambda inner: (
+        st.lists(inner, max_size=5)
+        | st.lists(inner, max_size=5).map(tuple)
+        | st.dictionaries(st.integers(-(2**40), 2**40) | st.text(max_size=9), inner, max_size=5)
+    ),
+    max_leaves=20,
+)
+
+
+def refused(content: bytes) -> str:
+    with pytest.raises(ScenarioError, match=r"^f: byte \d+: ") as caught:
+        plain(content, "f")
+    return str(caught.value)
+
+
+# --- plain values --------------------------------------------------------------------------------
+@given(Values, st.sampled_from(PROTOCOLS))
+def test_plain_values_are_read_as_python_reads_them(value: Any, protocol: int) -> None:
+    content = pickle.dumps(value, protocol)
+    assert repr(plain(content, "f")) == repr(pickle.loads(content)) == repr(value)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("kind", [np.float64, np.float32, np.int32, np.int64])
+def test_numbers_of_numpy_are_numbers(kind: Any, protocol: int) -> None:
+    content = pickle.dumps({1: kind(-5648.109619499134), 2: kind(7), 3: [kind(0)] * 2}, protocol)
+    expected = {1: kind(-5648.109619499134).item(), 2: kind(7).item(), 3: [kind(0).item()] * 2}
+    assert repr(plain(content, "f")) == repr(expected)
+    old = content.replace(b"numpy._core.multiarray", b"numpy.core.multiarray")  # as numpy 1 names it
+    if protocol < 4:  # where no length precedes the name
+        assert plain(old, "f") == expected != old
+
+
+def test_a_number_may_have_its_bytes_the_other_way() -> None:
+    content = pickle.dumps(np.float64(162.5), 2)
+    value = (
+        struct.pack("<d", 162.5).decode("latin-1").encode(),
+        struct.pack(">d", 162.5).decode("latin-1").encode(),
+    )
+    turned = content.replace(b"<", b">", 1).replace(*value)
+    assert turned != content
+    assert plain(turned, "f") == 162.5 == pickle.loads(turned)
+
+
+@pytest.mark.parametrize(
+    ("content", "value"),
+    [
+        (b"(dp1\nS'a'\np2\nF1.5\nsS\"b\"\nI01\nsV\\u00e9\nL-7L\ns.", {"a": 1.5, "b": True, "\u00e9": -7}),
+        (b"\x80\x02}q\x01(U\x01aq\x02K\x01T\x01\x00\x00\x00bh\x02u.", {"a": 1, "b": "a"}),
+        (b"((lp0\nI1\naI00\nag0\nt.", ([1, False], [1, False])),
+        (b"\x8a\x00.", 0),
+        (b"\x8b\x02\x00\x00\x00\x00\x80.", -(2**15)),
+    ],
+)
+def test_files_of_python_2_are_read_too(content: bytes, value: Any) -> None:
+    assert plain(content, "f") == value == pickle.loads(content)
+
+
+# --- planted files -------------------------------------------------------------------------------
+class Planted:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return os.system, (f"touch {self.path}",)
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_planted_call_is_named_and_not_run(tmp_path: Path, protocol: int) -> None:
+    content = pickle.dumps({1: {"duration": Planted(tmp_path / "run")}}, protocol)
+    assert "system': only plain values are read, nothing is run" in refused(content)
+    assert not (tmp_path / "run").exists()
+    pickle.loads(content)
+    assert (tmp_path / "run").exists()  # so the file was not harmless
+
+
+EXECUTED = {
+    "global": (b"cos\nsystem\n(S'true'\ntR.", "byte 0: names 'os system': only plain"),
+    "stack global": (b"\x8c\x02os\x8c\x06system\x93.", "byte 12: names 'os system': only plain"),
+    "stack global of lists": (b"]]\x93.", "byte 2: names something that is not text"),
+    "numpy's other names": (b"cnumpy\nload\n.", "byte 0: names 'numpy load'"),
+    "numpy's reconstruct": (b"cnumpy.core.multiarray\n_reconstruct\n.", "byte 0: names 'numpy.core"),
+    "inst": (b"(S'true'\nios\nsystem\n.", "byte 9: opcode b'i'"),
+    "obj": (b"(cnumpy\ndtype\no.", "byte 14: opcode b'o'"),
+    "newobj": (b"cnumpy\ndtype\n)\x81.", r"byte 14: opcode b'\x81'"),
+    "newobj_ex": (b"cnumpy\ndtype\n)}\x92.", r"byte 15: opcode b'\x92'"),
+    "reduce of text": (b"S'os.system'\n(S'true'\ntR.", "byte 23: calls something that is not a name"),
+    "reduce without a tuple": (b"cnumpy\ndtype\n]R.", "byte 14: calls something that is not a name"),
+    "reduce of too much": (b"c_codecs\nencode\n(NNNtR.", "byte 21: one of numpy's numbers of 3 parts"),
+    "a codec": (b"c_codecs\nencode\n(S'a'\nS'zlib'\ntR.", "byte 31: bytes that are not text in latin1"),
+    "not in latin1": (b"c_codecs\nencode\n(V\\u20ac\nS'latin1'\ntR.", "'latin-1' codec can't encode"),
+    "objects of numpy's": (b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.", "that is none of f4, f8, i4, i8"),
+    "a number without a type": (b"cnumpy.core.multiarray\nscalar\n(NC\x01atR.", "without a type"),
+    "build": (b"}}S'__setstate__'\ncnumpy\ndtype\nsb.", "byte 32: sets the state of something"),
+    "ext1": (b"\x82\x01.", r"byte 0: opcode b'\x82'"),
+    "ext2": (b"\x83\x01\x00.", r"byte 0: opcode b'\x83'"),
+    "ext4": (b"\x84\x01\x00\x00\x00.", r"byte 0: opcode b'\x84'"),
+    "persid": (b"Pid\n.", "byte 0: opcode b'P'"),
+    "binpersid": (b"NQ.", "byte 1: opcode b'Q'"),
+    "buffers": (b"\x97.", r"byte 0: opcode b'\x97'"),
+    "sets": (b"\x8f.", r"byte 0: opcode b'\x8f'"),
+    "protocol": (b"\x80\x06N.", "byte 0: protocol 6: the latest that is read is 5"),
+    "no opcode": (b"\xff.", r"byte 0: opcode b'\xff'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "message"), EXECUTED.values(), ids=EXECUTED)
+def test_nothing_but_plain_values_is_read(content: bytes, message: str) -> None:
+    assert message in refused(content)
+
+
+MALFORMED = {
+    "huge number": (b"\x8b\xff\xff\xff\x7f1.", "byte 0: a whole number of 2147483647 bytes: at most 8"),
+    "long number": (b"\x8a\x09123456789.", "byte 0: a whole number of 9 bytes: at most 8 are read"),
+    "digits": (b"I" + b"9" * 500 + b"\n.", "byte 0: a whole number of 500 digits: at most 64 bits"),
+    "more digits": (b"L" + b"9" * 5000 + b"L\n.", "byte 0: a line of more than 1000 bytes"),
+    "no digits": (b"Ione\n.", "byte 0: invalid literal for int()"),
+    "no float": (b"Fone\n.", "byte 0: could not convert string to float"),
+    "huge text": (b"X\xff\xff\xff\xffa.", "byte 0: text of 4294967295 bytes: at most 1000 are read"),
+    "text of Python 2": (b"T\xff\xff\xff\x7fa.", "byte 0: text of 2147483647 bytes"),
+    "no UTF-8": (b"X\x01\x00\x00\x00\xff.", "byte 0: 'utf-8' codec can't decode byte 0xff"),
+    "half a surrogate": (b"X\x03\x00\x00\x00\xed\xa0\x80.", "byte 0: 'utf-8' codec can't decode"),
+    "no quotes": (b"Sa\n.", "byte 0: text without its quotes"),
+    "huge memo": (b"]r\xff\xff\xff\x7f.", "byte 1: remembers a value as number 2147483647 after 0"),
+    "huge memo in text": (b"]p99999999999\n.", "byte 1: remembers a value as number 99999999999 after 0"),
+    "memo below 0": (b"]p0\ng-1\n.", "byte 4: recalls value -1 of 1"),
+    "memo that is not there": (b"h\x05.", "byte 0: recalls value 5 of 0"),
+    "key of tuples": (b"})Ns.", "byte 3: a key that is neither text nor a whole number"),
+    "key of a number": (b"}G\x7f\xf8\x00\x00\x00\x00\x00\x00Ns.", "byte 11: a key that is neither"),
+    "a key twice": (b"}(K\x01NK\x01Nu.", "byte 8: the key 1 for a second time"),
+    "half an item": (b"}(K\x01u.", "byte 4: sets items of something that is not a dict, or half"),
+    "items of a list": (b"](K\x01Nu.", "byte 5: sets items of something that is not a dict"),
+    "append to a dict": (b"}Na.", "byte 2: appends to something that is not a list"),
+    "pop from nothing": (b"a.", "byte 0: takes a value that is not there"),
+    "pop below a mark": (b"](a.", "byte 2: takes a value that is not there"),
+    "no mark": (b"]e.", "byte 1: takes a value that is not there"),
+    "open mark": (b"(N.", "byte 2: the pickle ends here, but not with one value"),
+    "no value": (b".", "byte 0: the pickle ends here, but not with one value"),
+    "two values": (b"NN.", "byte 2: the pickle ends here, but not with one value"),
+    "something behind": (b"N.N.", "byte 1: the pickle ends here, but not with one value, or not"),
+    "nothing": (b"", "byte 0: the file ends too early"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("content", "message"), MALFORMED.values(), ids=MALFORMED)
+def test_malformed_files_are_refused_with_the_place(content: bytes, message: str) -> None:
+    assert message in refused(content)
+
+
+def test_what_a_file_may_hold_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickled, "MAX_HELD", 9)
+    for content in (b"]" * 10, b"(" * 10, b"}" * 10, b")" * 10, b"U\x00" * 10, b"C\x00" * 10):
+        place = len(content) // 10 * 9
+        assert refused(content) == f"f: byte {place}: more than 9 lists, tuples, dicts and texts"
+    monkeypatch.setattr(pickled, "MAX_OPCODES", 9)
+    assert refused(b"N" * 10) == "f: byte 8: more than 9 opcodes"
+
+
+def test_a_list_within_itself_ends() -> None:
+    looped = plain(b"]\x94h\x00a.", "f")
+    assert looped[0] is looped
+
+
+def test_tuples_within_tuples_end() -> None:
+    """Python's own reader would take the hash of 2^100 tuples."""
+    doubled = b")\x94" + b"".join(b"h" + bytes([i]) + b"h" + bytes([i]) + b"\x86\x94" for i in range(100))
+    assert "a key that is neither" in refused(doubled + b"}h\x64Ns.")
+
+
+def test_nesting_costs_no_recursion() -> None:
+    depth = 200_000
+    value = plain(b"]" * depth + b"a" * (depth - 1) + b".", "f")
+    for _ in range(depth - 1):
+        (value,) = value
+    assert value == []
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_truncated_at_every_byte_it_is_refused(protocol: int) -> None:
+    capacity = {1: {"computation": np.float64(162), "communication": 5648.1}}
+    for content in (pickle.dumps(BEHAVE, protocol), pickle.dumps(capacity, protocol)):
+        for size in range(len(content)):
+            message = refused(content[:size])
+            # What is left may be a text without its quotes, or the number that an index begins with.
+            assert int(re.findall(r"byte (\d+)", message)[0]) <= size
+
+
+def problems_of(content: bytes) -> int:
+    try:
+        plain(content, "f")
+    except ScenarioError as error:
+        return len(error.problems)
+    return 0
+
+
+@given(st.binary(max_size=200))
+def test_random_bytes_end_in_one_error(content: bytes) -> None:
+    assert problems_of(content) <= 1
+
+
+@given(st.data(), st.sampled_from(PROTOCOLS))
+def test_a_changed_byte_ends_in_one_error_or_a_value(data: st.DataObject, protocol: int) -> None:
+    content = bytearray(pickle.dumps({1: {**ENTRY, "speed": np.float64(162)}}, protocol))
+    for _ in range(data.draw(st.integers(1, 3))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    assert problems_of(bytes(content)) <= 1

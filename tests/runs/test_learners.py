@@ -1,0 +1,116 @@
+"""What a scenario says of learning, on its way to trainers: each mistake is one message at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from simfl.errors import ScenarioError
+from simfl.runs.build import build
+from simfl.scenario.load import load
+from simfl.trace.rows import Step
+from tests.engine.harness import PLAIN, SYNC, run
+
+BARE = """
+import torch
+from torch import nn
+from simfl.learning.models import Model
+
+class Net(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1))
+        self.last = nn.Linear(64, classes)
+
+    def forward(self, x):
+        return self.last(x.flatten(1) * self.scale)
+
+class Scaled(Model):
+    def build(self, shape, classes):
+        return Net(classes)
+"""
+
+
+def problem(**overrides: Any) -> str:
+    with pytest.raises(ScenarioError) as caught:
+        build(load(SYNC, overrides))
+    (only,) = caught.value.problems
+    return f"{only.path}: {only.message}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ({"learning.model": "vgg11"}, "learning.model: vgg11 needs samples"),
+        (
+            {"learning.way": "closed_form", "learning.model": "cnn"},
+            "learning.way: closed_form is for softmax",
+        ),
+        ({"learning.partition": "natural"}, "learning.partition: the data set has no natural users"),
+        ({"learning.partition": {"shards": 500}}, "learning.partition: "),
+        ({"learning.dataset": {"npz": "nix.npz"}}, "learning.dataset: "),
+        (
+            {"learning.dataset": "mnist", "learning.data.root": "nowhere"},
+            "learning.dataset: mnist: data.root",
+        ),
+        ({"record_updates": True, "payload": "shadow"}, "record_updates: needs payload real"),
+    ],
+    ids=str,
+)
+def test_a_mistake_is_one_message(overrides: dict[str, Any], expected: str) -> None:
+    assert problem(**overrides).startswith(expected)
+
+
+def test_uncounted_work_needs_a_law_when_modelled(tmp_path: Path) -> None:
+    (tmp_path / "scaled.py").write_text(BARE)
+    own = {"learning.model": {"module": f"{tmp_path}/scaled.py:Scaled"}}
+    assert "learning.model: " in problem(**own)
+    assert build(load(SYNC, {**own, "clock": "measured"})).trainer.d == 64 * 10 + 10 + 1
+
+
+def test_your_own_model_is_found_from_the_scenarios_folder(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from torch import nn\n"
+        "from simfl.learning.models import Model\n"
+        "class Mine(Model):\n"
+        "    def build(self, shape, classes):\n"
+        "        return nn.Sequential(nn.Flatten(), nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, classes))\n"
+    )
+    rng = np.random.default_rng(0)
+    x, y = rng.random((30, 2, 3), np.float32), rng.integers(0, 4, 30)
+    np.savez(tmp_path / "mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    content = {**SYNC, "learning": {"dataset": {"npz": "mine.npz"}, "model": {"module": "mine.py:Mine"}}}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump(content))
+    study = build(load(tmp_path / "mine.yaml"))
+    assert study.trainer.d == 6 * 5 + 5 + 5 * 4 + 4
+    assert study.trainer.split.classes == 4
+
+
+def test_a_law_of_the_profile_charges_by_samples(tmp_path: Path) -> None:
+    by_count = build(load(SYNC)).trainer
+    assert set(by_count.work(0)) == {"softmax_start", "softmax_step", "softmax_mac", "softmax_weight"}
+    profile = yaml.safe_load(PLAIN.read_text())
+    law = {"model": "logistic", "shape": [1, 8, 8], "batch_size": 50, "start": 2e-3, "sample": 3e-6}
+    (tmp_path / "mine.yaml").write_text(yaml.safe_dump({**profile, "training": [law]}))
+    overrides = {"profile": str(tmp_path / "mine.yaml")}
+    by_law = build(load(SYNC, overrides)).trainer
+    assert by_law.work(0) == {
+        "train_start": 1,
+        "train_step": by_law.steps(0),
+        "train_sample": by_law.samples(0),
+    }
+    (trace,) = run(overrides).traces.values()
+    (step,) = [s for s in trace if isinstance(s, Step) and s.call == "train" and s.party == 0]
+    assert step.end - step.start == 10 * (2_000_000 + 3_000 * by_law.samples(0))  # ten times slower
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_deterministic_reaches_each_trainer(deterministic: bool) -> None:
+    study = build(load(SYNC, {"learning.deterministic": deterministic}))
+    assert [trainer._deterministic for trainer in study.trainers.values()] == [deterministic] * len(
+        study.trainers
+    )

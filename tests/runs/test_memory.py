@@ -1,0 +1,45 @@
+"""What a run would hold: in closed form an upper bound, and forecast where that is quick."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from simfl.dataplane.shadow import MemoryProbeOps
+from simfl.errors import ScenarioError
+from simfl.protocols.registry import PROTOCOLS
+from simfl.runs import build, memory
+from simfl.runs.memory import weigh
+from simfl.scenario.load import load
+from tests.engine.harness import ASYNC, SYNC
+
+WIDE = {"kind": "synthetic", "shape": [3000], "classes": 2, "train": 60, "test": 2}
+THIN = WIDE | {"shape": [1]}
+
+
+@pytest.mark.parametrize("data", [WIDE, THIN], ids=["6000 parameters", "few"])
+@pytest.mark.parametrize("protocol", list(PROTOCOLS))
+def test_the_bound_in_closed_form_is_one(protocol: str, data: dict[str, Any]) -> None:
+    kind = PROTOCOLS[protocol]()
+    s = load(ASYNC if kind.asynchronous else SYNC, {
+        "population.users": 40, "privacy": {"T": 10, "D": 10, "U": 30}, "protocols": [protocol],
+        "learning.dataset": data, "rounds": 2,
+    })  # fmt: skip
+    study = build.build(s)
+    p = s.params(protocol, study.trainer.d)
+    found = weigh(study.session(protocol, build.modelled(study), MemoryProbeOps(s.field.q)))
+    assert found.rest > 0  # an aggregate came of it
+    assert found.peak <= memory.at_most(s, protocol, p) < 40 * found.peak
+
+
+def test_beyond_a_size_the_bound_is_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    overrides = {"population.users": 6, "protocols": ["lightsecagg"], "memory_limit_gb": 0.02}
+    overrides |= {"privacy": {"T": 2, "D": 2, "U": 4}, "learning.dataset": WIDE}
+    wide = overrides | {"learning.dataset": WIDE | {"shape": [30_000]}, "clock": "measured"}
+    with pytest.raises(ScenarioError, match=r"GB that lightsecagg holds at once"):
+        build.build(load(SYNC, wide))
+    monkeypatch.setattr(memory, "FORECAST_USERS", {True: 5, False: 5})
+    monkeypatch.setattr(memory, "weigh", None)
+    with pytest.raises(ScenarioError, match=r"below the 0\.\d+ GB \(an upper bound\) that lightsecagg holds"):
+        build.build(load(SYNC, wide))
