@@ -84,6 +84,7 @@ HOMES = {
     "jinja2": ("reports", "studies"),
     "yaml": ("config", "scenario", "world"),
     "pydantic": (
+        "trace",
         "config",
         "protocols",
         "world",

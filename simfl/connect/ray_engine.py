@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from simfl.config.python_files import blame
 from simfl.connect import worker
 from simfl.connect.engine import (
     ANSWERS_S,
@@ -24,7 +23,7 @@ from simfl.connect.engine import (
     reachable,
     telling_without_workers,
 )
-from simfl.errors import ClusterFailed, RunFailed, cut, need
+from simfl.errors import ClusterFailed, RunFailed, blame, cut, need
 
 SETTINGS = {
     "RAY_CLIENT_INITIAL_CONNECTION_TIMEOUT_S": "2",  # of the first of three tries

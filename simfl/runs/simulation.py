@@ -91,9 +91,11 @@ async def simulate(
         raise BadInput("resume: out must be the folder of an unfinished run")
     if not 0 <= save_every_s < math.inf:
         raise BadInput(f"save_every_s: must be from 0 up and finite, not {save_every_s}; 0 saves each round")
-    workers = None if cluster is None else connector(cluster)
-    if workers is not None and cluster is not None:
+    elsewhere: AbstractContextManager[Cluster | None] = nullcontext()
+    if cluster is not None:
+        workers = connector(cluster)
         workers.check(cluster, loaded)
+        elsewhere = workers.connected(cluster, loaded)
     folder: AbstractContextManager[Unfinished | None] = nullcontext()
     if out is not None:
         folder = unfinished.locked(Path(out)) if resume else unfinished.taken(Path(out))
@@ -103,7 +105,7 @@ async def simulate(
         study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
         with (
-            nullcontext() if workers is None else workers.connected(cluster, loaded) as there,
+            elsewhere as there,
             blamed(RunFailed),
             one_thread(loaded.payload == "real" and study.by_torch),
             seldom_collecting(),
