@@ -34,7 +34,7 @@ MAY_IMPORT = {
     "reports": ("errors", "virtual_time", "config", "trace", "world", "scenario", "runs"),
     # The annexes
     "connect": (
-        "errors", "random_streams", "config", "dataplane", "world", "learning", "scenario", "runs",
+        "errors", "random_streams", "dataplane", "world", "learning", "scenario", "runs",
     ),
     "privacy": (
         "errors", "random_streams", "config", "trace", "crypto", "dataplane", "protocols", "world",
