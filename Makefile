@@ -18,7 +18,7 @@ test-all: .venv/ready  # also what takes minutes, and all examples
 	TIER=all $(BIN)/python -m pytest -n auto --dist loadfile -m ""
 
 fuzz: .venv/ready  # 30 minutes on two cores; what is found goes to runs/fuzz
-	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --received 10000 --talks 2000 --folders 2000 --commands 3000 --jobs 2
+	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --received 5000 --talks 2000 --folders 2000 --commands 1000 --jobs 2
 
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.fuzz import commands, damage, findings, networked, talks
 from tests.fuzz.attempt import CPU_S, Report, attempt
 from tests.fuzz.mutants import Mutant, mutant
-from tests.fuzz.workers import Job, Worker, attempts, own_cache
+from tests.fuzz.workers import Case, Job, Worker, attempts, own_cache
 
 PARTS: dict[str, Callable[[int, int], Report]] = {
     "received": networked.attempt,
@@ -23,9 +23,11 @@ PARTS: dict[str, Callable[[int, int], Report]] = {
     "commands": commands.attempt,
 }
 """Beside loads and runs; each takes a seed and a number."""
-CASES = {"received": 10_000, "talks": 2_000, "folders": 2_000, "commands": 3_000}
+CASES = {"received": 5_000, "talks": 2_000, "folders": 2_000, "commands": 1_000}
 WAITING = 3
 """Conversations that a job holds at once: they wait more than they work."""
+NICE = 10
+"""Of all other parts, which run beside conversations: their waits are of real time."""
 PROGRESS_S = 10.0
 SHRINK_S = 40.0
 """For each kind of finding."""
@@ -118,24 +120,24 @@ def _file(part: str) -> str:
 def _all(given: argparse.Namespace) -> int:
     tally, begun, told = Tally(), time.monotonic(), 0.0
 
-    def mutants() -> Iterator[Job]:
-        for number in range(given.first, given.first + given.loads):
-            yield partial(attempt, mutant(given.seed, number), tally.runs < given.runs, CPU_S)
+    def cases(*parts: str) -> Iterator[Case]:
+        for part in parts:
+            for number in range(given.first, given.first + getattr(given, part)):
+                if part == "loads":
+                    chosen = mutant(given.seed, number)
+                    yield part, number, partial(attempt, chosen, tally.runs < given.runs, CPU_S)
+                else:
+                    yield part, number, partial(PARTS[part], given.seed, number)
 
-    def cases(part: str) -> Iterator[Job]:
-        for number in range(given.first, given.first + getattr(given, part)):
-            yield partial(PARTS[part], given.seed, number)
-
-    for part in ("loads", *PARTS):
-        processes = given.jobs * (WAITING if part == "talks" else 1)
-        for place, report in attempts(mutants() if part == "loads" else cases(part), processes):
-            number = given.first + place
-            if report.key and report.key not in tally.found:
-                print(f"seed {given.seed}, {part}, number {number}: {report.short}", file=sys.stderr)
-            tally.add(number, report, part)
-            if time.monotonic() > told + PROGRESS_S:
-                told = time.monotonic()
-                print(f"{told - begun:6.0f} s  {tally.line()}", file=sys.stderr)
+    working = cases(*(part for part in ("loads", *PARTS) if part != "talks"))
+    queues = (working, given.jobs, NICE), (cases("talks"), WAITING * given.jobs if given.talks else 0, 0)
+    for part, number, report in attempts(*queues):
+        if report.key and report.key not in tally.found:
+            print(f"seed {given.seed}, {part}, number {number}: {report.short}", file=sys.stderr)
+        tally.add(number, report, part)
+        if time.monotonic() > told + PROGRESS_S:
+            told = time.monotonic()
+            print(f"{told - begun:6.0f} s  {tally.line()}", file=sys.stderr)
     files = _written(given, tally)
     print(f"seed       {given.seed}, {time.monotonic() - begun:.0f} s")
     print("\n".join(tally.table(files)))

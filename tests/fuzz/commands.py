@@ -242,5 +242,7 @@ def attempt(seed: int, number: int) -> Report:
 
 
 def _asked(path: str, named: list[str]) -> bool:
-    """Return True for a path that the command line names, and for what Python and numba compile."""
-    return "__pycache__" in path or any(path.startswith(name) for name in named)
+    """Return True for a path that the command line names, for what Python and numba compile, and for the
+    precision of the process's own timers."""
+    own = "__pycache__" in path or path == f"/proc/{os.getpid()}/timerslack_ns"
+    return own or any(path.startswith(name) for name in named)

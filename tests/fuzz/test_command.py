@@ -12,6 +12,7 @@ import pytest
 from tests.fuzz import __main__ as command
 from tests.fuzz.attempt import Report, attempt
 from tests.fuzz.mutants import Mutant
+from tests.fuzz.workers import Case
 
 KEY = "run: KeyError engine/x.py:f"
 
@@ -27,9 +28,10 @@ class Fake:
     def stop(self) -> None: ...
 
 
-def attempts(jobs: Iterator[Any], processes: int) -> Iterator[tuple[int, Report]]:
-    for number, job in enumerate(jobs):
-        yield number, Fake().attempt(job) if job.func is attempt else job()
+def attempts(*queues: tuple[Iterator[Case], int, int]) -> Iterator[tuple[str, int, Report]]:
+    for cases, _, _ in queues:
+        for part, number, job in cases:
+            yield part, number, Fake().attempt(job) if job.func is attempt else job()
 
 
 def failing(seed: int, number: int) -> Report:

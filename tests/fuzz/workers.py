@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from unittest.mock import patch
 
+from simfl.dataplane.first_calls import prepare_process
 from tests.fuzz.attempt import Report, bounded_memory
 
 KILL_S = 180.0
@@ -20,17 +21,21 @@ KILL_S = 180.0
 Job = Callable[[], Report]
 """An attempt, such as a `partial`: it travels to a worker."""
 
+Case = tuple[str, int, Job]
+"""A part, a number in it, and the attempt."""
+
 
 class Worker:
     """A process that makes one attempt at a time; another one takes its place when it dies."""
 
-    def __init__(self) -> None:
+    def __init__(self, nice: int = 0) -> None:
+        self.nice = nice
         self._start()
 
     def _start(self) -> None:
         spawn = multiprocessing.get_context("spawn")  # not fork: torch's threads do not live through it
         self.connection, far = spawn.Pipe()
-        self.process = spawn.Process(target=_serve, args=(far,), daemon=True)
+        self.process = spawn.Process(target=_serve, args=(far, self.nice), daemon=True)
         self.process.start()
         far.close()
 
@@ -84,34 +89,43 @@ class Worker:
         self.connection.close()
 
 
-def attempts(jobs: Iterator[Job], processes: int) -> Iterator[tuple[int, Report]]:
-    """Yield each job's number, from 0, and its report, in the order in which they end."""
-    workers = [Worker() for _ in range(processes)]
-    busy: dict[int, int] = {}
-    numbered = enumerate(jobs)
+def attempts(*queues: tuple[Iterator[Case], int, int]) -> Iterator[tuple[str, int, Report]]:
+    """Attempt the cases of several queues beside each other.
+
+    Args:
+        queues: For each, its cases, a number of processes, and their niceness.
+
+    Yields:
+        A case's part, its number and its report, in the order in which they end.
+    """
+    workers: dict[Worker, Iterator[Case]] = {}
+    for cases, processes, nice in queues:
+        workers |= {Worker(nice): cases for _ in range(processes)}
+    busy: dict[Worker, tuple[str, int]] = {}
+
+    def give(worker: Worker) -> None:
+        for part, number, job in workers[worker]:
+            worker.give(job)
+            busy[worker] = part, number
+            return
+
     try:
-        for place, worker in enumerate(workers):
-            _next(place, worker, busy, numbered)
+        for worker in workers:
+            give(worker)
         while busy:
-            wait([workers[place].connection for place in busy], timeout=1.0)
-            for place in list(busy):
-                if (report := workers[place].report()) is not None:
-                    yield busy.pop(place), report
-                    _next(place, workers[place], busy, numbered)
+            wait([worker.connection for worker in busy], timeout=1.0)
+            for worker in list(busy):
+                if (report := worker.report()) is not None:
+                    yield *busy.pop(worker), report
+                    give(worker)
     finally:
         for worker in workers:
             worker.stop()
 
 
-def _next(place: int, worker: Worker, busy: dict[int, int], numbered: Iterator[tuple[int, Job]]) -> None:
-    for number, job in numbered:
-        worker.give(job)
-        busy[place] = number
-        return
-
-
-def _serve(connection: Connection) -> None:
+def _serve(connection: Connection, nice: int) -> None:
     """The worker's side."""
+    os.nice(nice)
     # Warnings of numpy about mutants' numbers would bury the progress.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     with bounded_memory(), suppress(EOFError, KeyboardInterrupt, BrokenPipeError):
@@ -121,9 +135,15 @@ def _serve(connection: Connection) -> None:
 
 @contextmanager
 def own_cache() -> Iterator[None]:
-    """A folder for what simfl remembers of this machine: mutants' models do not belong in the user's."""
+    """A folder for what simfl remembers of this machine: mutants' models do not belong in the user's.
+
+    Loops are compiled into it first: six processes that compile at once exceed a conversation's time.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="simfl-fuzz-cache-") as folder,
         patch.dict(os.environ, dict.fromkeys(("SIMFL_CACHE", "MPLCONFIGDIR", "NUMBA_CACHE_DIR"), folder)),
     ):
+        compiling = multiprocessing.get_context("spawn").Process(target=prepare_process)
+        compiling.start()
+        compiling.join()
         yield
