@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simfl import moved
 from simfl.version import __version__ as __version__
 
 if TYPE_CHECKING:
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from simfl.studies.proof.patterns import leaks as leaks
 
 __all__ = ["Result", "ScenarioError", "leaks", "progress_bars", "run", "simulate"]
+
+moved.install()
 
 _HOMES = {
     "leaks": "simfl.studies.proof.patterns",

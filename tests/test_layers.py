@@ -61,9 +61,11 @@ MAY_IMPORT = {
 }  # fmt: skip
 """Part -> the parts, besides itself, that it may import, whatever for (types too), without an exception.
 
-`papers` stands beside simfl; only `simfl reproduce` looks for it. `simfl` itself (the public API, which
-imports on first use) and `simfl.__main__` stand above all.
+`papers` stands beside simfl; only `simfl reproduce` looks for it. The modules of `TOP` stand above all.
 """
+
+TOP = ("__init__", "__main__", "moved")
+"""The public API, which imports on first use; the command line; old names of modules."""
 
 ANNEXES = ("connect", "privacy", "live", "studies")
 """Packages that the core never imports; the command line loads them when a command is called."""
@@ -178,7 +180,7 @@ def part_of(imported: str) -> str | None:
 def test_imports_point_down() -> None:
     for path in FILES:
         name = name_of(path)
-        if name in ("", "__main__"):
+        if name in ("", *TOP):
             continue
         mine = name.partition(".")[0]
         for imported in (*imports(path), *imports_by_name(path)):
@@ -217,7 +219,7 @@ def test_core_and_annexes_are_the_folders() -> None:
     """`ls simfl` shows the plan: each folder and module has a line in the table."""
     folders = {path.name for path in (ROOT / "simfl").iterdir() if (path / "__init__.py").exists()}
     loose = {path.stem for path in (ROOT / "simfl").glob("*.py")}
-    assert folders | loose == {"__init__", "__main__", *MAY_IMPORT} - {"papers"}
+    assert folders | loose == {*TOP, *MAY_IMPORT} - {"papers"}
     assert len(folders) <= 16
     assert len(loose) <= 8
 

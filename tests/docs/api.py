@@ -41,8 +41,7 @@ FOR_AUTHORS = {
 }
 
 INTERNAL = {
-    "__main__", "blocks", "catalog", "descriptions", "digests", "errors", "kinds", "python_files",
-    "quantities", "random_streams", "simulation", "unpacking", "version", "virtual_time",
+    "__main__", "errors", "moved", "random_streams", "version", "virtual_time",
 }  # fmt: skip
 """Modules beside `simfl/__init__.py` that are not for users."""
 
