@@ -87,7 +87,8 @@ class MovedModules:
     def exec_module(self, module: ModuleType) -> None:
         """Put the module in the place of an empty one, which importing allows a loader to do."""
         spec = module.__spec__
-        assert spec is not None and spec.origin is not None
+        assert spec is not None
+        assert spec.origin is not None
         sys.modules[spec.name] = import_module(spec.origin)
         warnings.warn(f"{spec.name} is now {spec.origin}", DeprecationWarning, stacklevel=2)
 

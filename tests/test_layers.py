@@ -110,7 +110,7 @@ HOMES = {
     "PIL": ("learning",),
     "pooch": ("learning",),
     "flwr": ("learning",),
-    "pandas": ("runs",),
+    "pandas": ("runs", "studies"),
     "IPython": ("reports",),
     "tensorboard": ("connect",),
     "wandb": ("connect",),

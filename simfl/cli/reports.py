@@ -53,11 +53,9 @@ def report(
         raise typer.BadParameter(f"{round_} opens the page, --rounds {rounds} limits it: give one of them",
                                  param_hint="--round")  # fmt: skip
     asked = _from_to(rounds)
-    from simfl.reports.folder import open_run
+    from simfl.reports.folder import open_folder
     from simfl.runs.folder import repeats
-    from simfl.runs.folder.latest import latest, need_run
-    from simfl.runs.folder.unfinished import recover
-    from simfl.scenario.load import look_at
+    from simfl.runs.folder.latest import latest
 
     if figures:
         need("--figures", "matplotlib.figure")
@@ -80,11 +78,8 @@ def report(
             raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats.repeat(folder, 1)}")
         _show_repeats(folder)
         return
-    need_run(folder)
     with telling_removed(folder):
-        recover(folder)
-    resolved = folder / "resolved.yaml"
-    run = open_run(folder, look_at(resolved), resolved.read_text(encoding="utf-8"))
+        run = open_folder(folder)
     if latex:
         from simfl.reports.tables import latex as as_latex
 
