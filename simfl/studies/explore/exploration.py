@@ -121,6 +121,6 @@ def open_exploration(
 ) -> Exploration:
     """Return an exploration before its first pattern; arguments as of `explore`."""
     if random is not None:
-        need("random patterns", "hypothesis", "explore")
+        need("random", "hypothesis", "explore")
     check_jobs(jobs)
     return Exploration(make_cohort(protocol, users, seed, overrides), random)
