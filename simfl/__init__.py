@@ -17,6 +17,7 @@ from simfl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from simfl.errors import ScenarioError as ScenarioError
+    from simfl.reports.checked import check as check
     from simfl.reports.folder import load as load
     from simfl.reports.notebook import progress_bars as progress_bars
     from simfl.runs.folder.result import Result as Result
@@ -36,6 +37,7 @@ _HOMES = {
     "Result": "runs.folder.result",
     "ScenarioError": "errors",
     "calibrate": "studies.calibrate.passes",
+    "check": "reports.checked",
     "compare": "studies.compared",
     "explore": "studies.explore.exploration",
     "leaks": "studies.proof.patterns",
@@ -49,10 +51,7 @@ _HOMES = {
 }
 """Public name -> its module, imported on first use: torch takes seconds, and `simfl --help` needs none."""
 
-__all__ = [
-    "Result", "ScenarioError", "calibrate", "compare", "explore", "leaks", "load", "plan", "progress_bars",
-    "run", "simulate", "sweep", "verify",
-]  # fmt: skip
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:

@@ -65,6 +65,18 @@ def test_load_refuses_other_folders(tmp_path: Path) -> None:
         simfl.load(tmp_path / "run")
 
 
+def test_check_returns_what_the_command_prints(printed: Any) -> None:
+    """The resolved scenario, the notes as comments, and a row of labels for each of 12 users."""
+    stages = list[str]()
+    checked = simfl.check(TUTORIAL, QUICK, stages.append)
+    code, out = printed("check", TUTORIAL, *_set(QUICK))
+    assert (code, out.partition("# ")[0]) == (0, checked.text)
+    words = " ".join(line.removeprefix("#").strip() for line in out.splitlines() if line.startswith("#"))
+    assert words.startswith(f"tutorial.yaml: good; {' '.join(checked.notes)} synthetic, iid: user")
+    assert checked.labels["fedavg"].shape == (12, 10)
+    assert stages[-1] == "counting the labels of 12 users"
+
+
 def test_compare_returns_what_the_command_prints(tmp_path: Path, printed: Any) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for rounds, folder in enumerate(folders, 1):
