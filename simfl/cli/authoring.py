@@ -36,7 +36,7 @@ REGISTRIES = {
     "staleness": "protocols.staleness:STALENESS",
     "attacks": "privacy.attacks.registry:ATTACKS",
 }
-"""What has kinds -> the registry of them, a line for each."""
+"""A thing that has kinds -> their registry; each registry of simfl has a line."""
 THINGS = ("scenarios", "profiles", *REGISTRIES)
 
 

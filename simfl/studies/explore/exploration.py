@@ -42,7 +42,7 @@ class Exploration:
 
     @property
     def rows(self) -> list[Tried]:
-        """What was tried: each law, and the parts of the machines that patterns reached or did not."""
+        """The laws that were tried, and the parts of the machines that patterns reached or did not."""
         listed = [*self.cohort.laws, *tried(self.report.reached, self.cohort.rows)]
         if self.random is not None:
             patterns = f"the rest of {total(self.cohort):,} patterns"

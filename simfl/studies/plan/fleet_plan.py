@@ -18,7 +18,7 @@ from simfl.studies.plan.sensitivity import Flip, flips
 
 @dataclass(frozen=True)
 class FleetPlan:
-    """What a fleet should run.
+    """The answer for a fleet: what it should run.
 
     Attributes:
         answer: the candidates that keep the promises, the fastest first, and those that are refused.
