@@ -22,6 +22,7 @@ from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, 
 from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
 from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.runs.build import build, make_clocks
+from simfl.runs.simulation import refuse_in_a_loop
 from simfl.runs.watch import Played
 from simfl.studies.explore.rounds import explore, make_cohort
 from simfl.studies.subject import PROMISES_NOTHING, USERS, USERS_TO_LOSE, Findings, NotTried
@@ -219,6 +220,7 @@ def verify(
         An answer for each check: its `outcome` is `ok`, `FAILED` (with `findings`) or `not tried`.
 
     Raises:
+        RuntimeError: an event loop runs, as in a notebook.
         BadInput: there is no such protocol, or a scenario is refused.
 
     >>> import simfl
@@ -226,6 +228,7 @@ def verify(
     >>> rows[1].name, rows[1].outcome
     ('exact_sums', 'ok')
     """
+    refuse_in_a_loop("verify")
     rows = list[Row]()
     for row in answers(Subject(protocol, overrides or {})):
         if watch is not None:

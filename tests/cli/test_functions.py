@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -150,6 +151,24 @@ def test_verify_returns_the_rows_that_the_command_prints(printed: Any) -> None:
     assert (code, seen) == (0, rows)
     begun = [line for line in out.splitlines()[:-1] if not line.startswith(" ")]
     assert [line[:11].strip() for line in begun] == [row.outcome for row in rows]
+
+
+@pytest.mark.parametrize("name", ["calibrate", "explore", "plan", "sweep", "verify"])
+def test_functions_that_block_refuse_an_event_loop(name: str) -> None:
+    """And run in a thread beside it."""
+
+    async def cell() -> None:
+        getattr(simfl, name)("absent")
+
+    with pytest.raises(RuntimeError, match=rf"`await asyncio\.to_thread\(simfl\.{name}, \.\.\.\)` instead"):
+        asyncio.run(cell())
+    with pytest.raises(BadInput, match="absent"):
+        asyncio.run(asyncio.to_thread(getattr(simfl, name), "absent"))
+
+
+def test_verify_runs_in_a_thread_beside_a_loop() -> None:
+    rows = asyncio.run(asyncio.to_thread(simfl.verify, "fedavg"))
+    assert {row.outcome for row in rows} == {"ok", "not tried"}
 
 
 def test_calibrate_refuses_too_few_passes() -> None:

@@ -25,6 +25,7 @@ from simfl.learning.sgd import SIZES, Law
 from simfl.learning.trainer import one_thread
 from simfl.random_streams import Streams
 from simfl.runs.build import build
+from simfl.runs.simulation import refuse_in_a_loop
 from simfl.scenario.load import load
 from simfl.studies.calibrate import kernels, rounds
 
@@ -60,6 +61,7 @@ def calibrate(
         The profile, as its file has it: `description`, `seconds` and `intervals` by kind of work, `training`.
 
     Raises:
+        RuntimeError: an event loop runs, as in a notebook.
         BadInput: the scenario is bad, or there are too few passes.
 
     >>> import simfl
@@ -68,6 +70,7 @@ def calibrate(
     ...
     simfl.errors.BadInput: passes: must be at least 6, not 5: intervals need as many
     """
+    refuse_in_a_loop("calibrate")
     if passes < MIN_PASSES:
         raise BadInput(f"passes: must be at least {MIN_PASSES}, not {passes}: intervals need as many")
     more = [] if scenario is None else [_training_of(scenario)]

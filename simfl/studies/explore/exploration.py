@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 from simfl.errors import need
+from simfl.runs.simulation import refuse_in_a_loop
 from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore import rounds
 from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
@@ -24,11 +24,13 @@ class Exploration:
         cohort: the protocol's users and their scenario.
         random: the number of random patterns; None if all of them are tried.
         report: the counts, and the smallest pattern that breaks a law.
+        replayed: the laws that this pattern breaks when it is replayed on the engine.
     """
 
     cohort: AnyCohort
     random: int | None = None
     report: Report = field(default_factory=Report)
+    replayed: tuple[str, ...] = ()
 
     @property
     def patterns(self) -> int:
@@ -48,12 +50,6 @@ class Exploration:
             patterns = f"the rest of {total(self.cohort):,} patterns"
             listed.append(Tried(patterns, because=f"--random {self.random} tries so many"))
         return listed
-
-    @cached_property
-    def replayed(self) -> tuple[str, ...]:
-        """The laws that the pattern of `violation` breaks on the engine; empty if it breaks none there."""
-        assert self.violation is not None
-        return judge(self.cohort, self.violation.pattern, self.violation.detect, replay=True)[1]
 
     def scenario_text(self) -> str:
         """Return the scenario of `violation` as YAML, with the broken laws above it."""
@@ -77,6 +73,8 @@ class Exploration:
             self.report = rounds.explore(self.cohort, count, jobs)
         else:
             self.report = sample(self.cohort, self.random, count)
+        if (broken := self.violation) is not None:
+            _, self.replayed = judge(self.cohort, broken.pattern, broken.detect, replay=True)
 
 
 def explore(
@@ -104,6 +102,7 @@ def explore(
         `scenario_text()`, its scenario; `report` with the counts; `rows`, what was tried and what was not.
 
     Raises:
+        RuntimeError: an event loop runs, as in a notebook.
         BadInput: an argument is bad, or `random` is given and hypothesis is not installed.
 
     >>> import simfl
@@ -111,6 +110,7 @@ def explore(
     >>> explored.violation is None, explored.report.patterns
     (True, 54)
     """
+    refuse_in_a_loop("explore")
     exploration = open_exploration(protocol, users, random, seed, overrides, jobs)
     exploration.run(jobs, watch or (lambda report: None))
     return exploration

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from simfl.runs.simulation import refuse_in_a_loop
 from simfl.scenario.fleet import load_fleet
 from simfl.scenario.load import filled_yaml
 from simfl.scenario.schema import Scenario
@@ -77,6 +78,7 @@ def plan(
         protocol would be the best, and `dump()`, all of it as plain values.
 
     Raises:
+        RuntimeError: an event loop runs, as in a notebook.
         BadInput: the fleet is bad (a ScenarioError), or no protocol keeps its promises.
 
     >>> import simfl
@@ -84,6 +86,7 @@ def plan(
     >>> simfl.plan("fleets/phones", small).answer.best.name
     'secagg'
     """
+    refuse_in_a_loop("plan")
     begin = watch or (lambda stage: None)
     answer = search.plan(load_fleet(fleet, overrides), begin)
     return FleetPlan(answer, tuple(flips(answer, begin)))

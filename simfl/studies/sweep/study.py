@@ -10,6 +10,7 @@ from typing import Any
 from simfl.errors import BadInput, need
 from simfl.reports.tables import write_parquet
 from simfl.runs.folder.disk import atomic, write_text
+from simfl.runs.simulation import refuse_in_a_loop
 from simfl.studies.sweep import backends, tables
 from simfl.studies.sweep.backends import Backend
 from simfl.studies.sweep.page import page
@@ -57,6 +58,7 @@ def sweep(
         those that were not run again, `store.folder` the folder.
 
     Raises:
+        RuntimeError: an event loop runs, as in a notebook.
         BadInput: the study, one of its scenarios, the folder or an argument is bad; nothing was run.
         RunFailed: the workers went away. Finished cells are stored.
 
@@ -73,6 +75,7 @@ def sweep(
     0                          100  0.41
     26                       10000  0.18
     """
+    refuse_in_a_loop("sweep")
     state = open_sweep(study, out, keep_traces)
     complete(
         state, jobs, backend, address, parquet, watch or (lambda stage, done, total: None), warnings.warn
