@@ -21,7 +21,6 @@ from simfl.cli import (  # noqa: F401
     authoring,
     compare,
     data,
-    import_,
     leaks,
     live,
     plan,
