@@ -16,8 +16,7 @@ from simfl.cli.inputs import Format
 @app.command()
 def compare(
     folders: Annotated[
-        list[Path],
-        Argument(help="Folders of runs, or of sweeps; the first is the reference.", metavar="DIR"),
+        list[Path], Argument(help="Folders of runs, or of sweeps; the first is the reference.", metavar="DIR")
     ],
     out: Annotated[Path | None, Option(metavar="FILE", help="Write a page to this file, too.")] = None,
     format_: Format = "table",

@@ -41,8 +41,7 @@ def names_and_files(incomplete: str) -> list[tuple[str, str]]:
 
 SCENARIO_HELP = "A scenario: a YAML file, or a name of `simfl list scenarios`."
 ScenarioFile = Annotated[
-    Path,
-    Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
+    Path, Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files)
 ]
 
 _SET_HELP = "Override a value, such as a.b=c."

@@ -60,11 +60,7 @@ def run_command(
     save_every_s: Annotated[
         float,
         Option(
-            "--save-every",
-            metavar="S",
-            min=0,
-            callback=finite,
-            help="Seconds from one saving to the next.",
+            "--save-every", metavar="S", min=0, callback=finite, help="Seconds from one saving to the next."
         ),
     ] = 2.0,
     set_: Set = None,
