@@ -105,7 +105,8 @@ class LiveUser:
         if self.wires.among is not None:
             self.neighbours = Neighbours(self, self.wires.among)
             await self.neighbours.listen()
-        await self._dial()
+        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        await self._dialling
         await either(self.finished, self.env.failed)
         self.env.stop()
         if self.neighbours is not None:
@@ -133,7 +134,8 @@ class LiveUser:
             self._tries += 1
             try:
                 await dial(made, *self.address, ssl=context, ssl_handshake_timeout=within_s)
-                return
+                if self.dialled is not None:  # it was not dropped while it was opened
+                    return
             except OSError as error:
                 is_refused = isinstance(error, ConnectionRefusedError)
                 is_gone = is_refused and time.monotonic() - self._trying_s > GONE_S
