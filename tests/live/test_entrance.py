@@ -13,11 +13,11 @@ import pytest
 
 from simfl.errors import BadInput, RunFailed
 from simfl.live import entrance, peer
+from simfl.live.connection import Sockets
 from simfl.live.door import Door
 from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission
-from simfl.live.kernel_links import Place
 from simfl.live.serve import OWN
 from simfl.live.sides import Sides, prepared
 from simfl.scenario.load import load
@@ -29,7 +29,7 @@ STUDY = prepared(load(SMALL | {"protocols": ["fedavg"]}, OWN))
 
 
 def sides(join_s: float = 20) -> Sides:
-    return Sides(STUDY, "fedavg", Place(linked=False), Admission(TOKENS, protocol="fedavg"), join_s)
+    return Sides(STUDY, "fedavg", Sockets(has_links=False), Admission(TOKENS, protocol="fedavg"), join_s)
 
 
 def attended(does: Callable[[Door, tuple[str, int]], Coroutine[Any, Any, Any]]) -> Any:
@@ -211,8 +211,8 @@ def test_later_protocols_begin_without_missing_users(begins_without: bool) -> No
     """Of four users, one has joined when the wait is over."""
 
     async def begins() -> Door:
-        place, admission = Place(linked=False), Admission(TOKENS, protocol="fedavg", one_clock=True)
-        door = Sides(STUDY, "fedavg", place, admission, 0.3, begins_without).server().door
+        sockets, admission = Sockets(has_links=False), Admission(TOKENS, protocol="fedavg", one_clock=True)
+        door = Sides(STUDY, "fedavg", sockets, admission, 0.3, begins_without).server().door
         running = asyncio.ensure_future(door.run())
         door.peers[1] = connection = door.connection()
         Wire(connection)

@@ -261,7 +261,7 @@ def test_rates_follow_the_cosine_of_the_day() -> None:
 
 
 def test_flat_day_lasts_for_ever() -> None:
-    """A factor of 0.5 at all times of day has no slots: a link without any rate would be looked at in vain."""
+    """A factor of 0.5 at all times of day has no slots at whose ends a link changes."""
     at = daily(low=0.5, high=0.5, peak_s=7200.0, slot_s=1800.0).changes(1, Streams(1))
     assert at(0, 17, OWN) == ((4, 8, 0.04), FOR_EVER)
 
