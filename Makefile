@@ -24,7 +24,7 @@ bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/rat
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json
 
 live: .venv/ready  # as root, for links by the kernel; about 25 minutes on two quiet cores, and a rerun goes on
-	$(BIN)/python -m benchmarks.live && $(BIN)/python -m tests.docs.reality
+	$(BIN)/python -m benchmarks.live && $(BIN)/python -m docs.tools.reality
 
 site: .venv/ready  # the documentation, in site/; fails on a warning or a dead link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

@@ -11,7 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1]
 WITH_EXAMPLES = [
     path.relative_to(ROOT)
-    for path in sorted((ROOT / "simfl").rglob("*.py"))
+    for part in ("simfl", "docs")
+    for path in sorted((ROOT / part).rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]
 
