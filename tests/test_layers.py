@@ -37,8 +37,8 @@ MAY_IMPORT = {
         "errors", "random_streams", "dataplane", "world", "learning", "scenario", "runs",
     ),
     "privacy": (
-        "errors", "random_streams", "config", "trace", "crypto", "dataplane", "protocols", "world",
-        "learning", "engine", "scenario", "runs", "reports",
+        "errors", "random_streams", "config", "trace", "crypto", "dataplane", "protocols", "learning",
+        "engine", "scenario", "runs", "reports",
     ),
     "live": (
         "errors", "virtual_time", "random_streams", "trace", "crypto", "dataplane", "protocols", "world",
