@@ -2,10 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-ci test-all fuzz bench live site gpu lint clean
+.PHONY: run quick test test-ci test-all fuzz bench live site gpu lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
+
+quick: .venv/ready  # while working: lint, types, the layers, a golden trace, the tests of what has changed
+	$(BIN)/python -m tests.quick
 
 test: .venv/ready  # before each commit: the laws at their smallest size, with few random examples
 	$(BIN)/python -m pytest -n auto --dist loadfile

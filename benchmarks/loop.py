@@ -2,7 +2,7 @@
 
 python -m benchmarks.loop     prints both and their ratio; exit code 1 if it is above LIMIT
 
-CPU time counts all processes of a command, so other work on the machine disturbs it less than the wall's time.
+CPU time counts all processes of a command, so other work disturbs it less than a clock on the wall.
 """
 
 from __future__ import annotations
