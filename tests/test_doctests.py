@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 WITH_EXAMPLES = [
     path.relative_to(ROOT)
-    for path in sorted((ROOT / "simfl").rglob("*.py"))
-    if ">>> " in path.read_text(encoding="utf-8")
+    for part in ("simfl", "papers", "docs")
+    for path in sorted((ROOT / part).rglob("*.py"))
+    if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.M)
 ]
 
 

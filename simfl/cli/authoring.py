@@ -42,18 +42,15 @@ THINGS = ("scenarios", "profiles", *REGISTRIES)
 
 @app.command()
 def schema(
-    markdown: Annotated[bool, Option("--markdown", help="As a page for people: docs/scenario.md.")] = False,
-    outputs: Annotated[bool, Option("--outputs", help="Of a run's files: docs/outputs.md.")] = False,
-    commands: Annotated[bool, Option("--commands", help="Of this command line: docs/commands.md.")] = False,
+    pages: Annotated[bool, Option("--markdown", "--outputs", "--commands", hidden=True)] = False,
 ) -> None:
     """Print the JSON Schema of scenarios, for editors.
 
     Example: simfl schema > scenario.schema.json
     """
-    pages = {"cli.commands": commands, "cli.outputs": outputs, "scenario.reference": markdown}
-    if page := next((module for module, asked in pages.items() if asked), ""):
-        print(import_module(f"simfl.{page}").markdown(), end="")
-        return
+    if pages:
+        message = "the pages are in docs/; in a checkout `python -m docs.tools.NAME` makes them"
+        raise typer.BadParameter(message, param_hint="--markdown, --outputs or --commands")
     from simfl.scenario.load import json_schema
 
     print(json.dumps(json_schema(), indent=2))

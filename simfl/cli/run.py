@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -84,21 +84,14 @@ def run_command(
     """
     from simfl.runs.folder import repeats
     from simfl.runs.folder.latest import is_latest
-    from simfl.runs.folder.unfinished import has_saved, unfinished_scenario
+    from simfl.runs.folder.unfinished import has_saved
 
     if resume is not None and out is not None:
         raise typer.BadParameter("goes on in the run's own folder: leave --out away", param_hint="--resume")
     if given := resume or out:
         repeats.check_folder(given, resume is not None, repeat is not None)
-    if scenario is not None:
-        loaded = _load(scenario, set_, seed, clock, protocols, workers)
-    elif resume is None:
-        raise typer.BadParameter("is missing", param_hint="SCENARIO")
-    elif any(setting is not None for setting in (set_, seed, clock, protocols, workers)):
-        message = "goes on with the run as it is: leave other settings away"
-        raise typer.BadParameter(message, param_hint="--resume")
-    else:
-        loaded = unfinished_scenario(resume) if repeat is None else repeats.scenario_of(resume)
+    settings = (set_, seed, clock, protocols, workers)
+    loaded = _to_resume(resume, repeat, settings) if scenario is None else _load(scenario, *settings)
     if repeat is not None and loaded.clock.kind != "measured":
         message = f"under clock {loaded.clock.kind} all runs would be the same: it goes with --clock measured"
         raise typer.BadParameter(message, param_hint="--repeat")
@@ -142,6 +135,19 @@ def run_command(
         raise typer.Exit(FAILED)
     if without:
         raise typer.Exit(NO_AGGREGATE)
+
+
+def _to_resume(folder: Path | None, repeat: int | None, settings: Iterable[object]) -> Scenario:
+    """Return the scenario of an unfinished run, whose settings stay as they are."""
+    from simfl.runs.folder import repeats
+    from simfl.runs.folder.unfinished import unfinished_scenario
+
+    if folder is None:
+        raise typer.BadParameter("is missing", param_hint="SCENARIO")
+    if any(setting is not None for setting in settings):
+        message = "goes on with the run as it is: leave other settings away"
+        raise typer.BadParameter(message, param_hint="--resume")
+    return unfinished_scenario(folder) if repeat is None else repeats.scenario_of(folder)
 
 
 def _perform(

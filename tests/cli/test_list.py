@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from docs.tools.scenario import markdown
 from simfl.cli.authoring import REGISTRIES, listed
 from simfl.config.kinds import Kinds
 from simfl.errors import BadInput
 from simfl.scenario.load import json_schema
-from simfl.scenario.reference import markdown
 
 ROOT = Path(__file__).parents[2]
 NOT_IN_SCENARIOS = {"attacks"}

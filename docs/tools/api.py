@@ -18,7 +18,7 @@ from simfl.connect.trackers import ADAPTERS
 
 HEAD = """# Python
 
-Made from the code: `python -m tests.docs.api > docs/api.md`. Examples run in the test suite, in a checkout.
+Made from the code: `python -m docs.tools.api > docs/api.md`. Examples run in the test suite, in a checkout.
 [simfl in a notebook](notebook.md) shows more of it at work. The models behind a result have the keys of
 [summary.json](outputs.md#summaryjson), rows of a trace the fields of [trace.jsonl](outputs.md#tracejsonl).
 """
