@@ -122,13 +122,13 @@ def test_surplus_is_of_runs_that_over_select(entry: ProtocolSummary) -> None:
 @pytest.mark.ci
 def test_a_new_column_is_two_files(tmp_path: Path) -> None:
     copy = tmp_path / "copy"
-    (copy / "simfl").mkdir(parents=True)
-    for path in (ROOT / "simfl").iterdir():
-        if path.name != "results":
-            (copy / "simfl" / path.name).symlink_to(path)
-    shutil.copytree(ROOT / "simfl" / "results", copy / "simfl" / "results")
+    (copy / "simfl" / "runs").mkdir(parents=True)
+    for path in (*(ROOT / "simfl").iterdir(), *(ROOT / "simfl" / "runs").iterdir()):
+        if path.name not in ("runs", "results"):
+            (copy / path.relative_to(ROOT)).symlink_to(path)
+    shutil.copytree(ROOT / "simfl" / "runs" / "results", copy / "simfl" / "runs" / "results")
     for name, edits in NEW.items():
-        file = copy / "simfl" / "results" / name
+        file = copy / "simfl" / "runs" / "results" / name
         text = file.read_text(encoding="utf-8")
         for old, new in edits.items():
             assert text.count(old) == 1, old
