@@ -99,7 +99,6 @@ HOMES = {
     "joblib": ("studies", "papers"),
     "distributed": ("connect",),
     "ray": ("studies", "connect"),
-    "filelock": ("studies", "runs"),
     "pyarrow": ("reports",),
     "networkx": ("protocols",),
     "scipy": ("protocols", "world", "privacy", "learning", "runs", "studies", "papers"),

@@ -10,12 +10,9 @@ that was changed. So a record has digests of its parts, and of itself after the 
 All of them are compared before anything is read or changed.
 """
 
-import errno
 import json
-import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from hashlib import sha256
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -23,9 +20,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from simfl.config.digests import Damaged
 from simfl.engine.clocks import Key, Spans
 from simfl.errors import BadInput
+from simfl.runs.folder.disk import as_system_errors, damaged
 from simfl.runs.folder.identity import code_version, differences, identified
 from simfl.runs.folder.result import Result, read_kept
 from simfl.runs.results.assumed import Assumed
@@ -45,7 +42,6 @@ TABLES = (
 )
 Parts = dict[str, Callable[[Any], object]]
 """Functions that write each part to a file, by name."""
-REMEDY = "restore it from a copy, or run the scenario again in another folder; nothing was changed here"
 
 
 class Entry(BaseModel):
@@ -186,7 +182,7 @@ class Unfinished:
                     protocol == ""
                 ):
                     problem = "was changed, or records before it were removed, doubled or swapped"
-                    raise _damaged(self.path, f"record {number} {problem}")
+                    raise damaged(self.path, f"record {number} {problem}")
                 if protocol == "":
                     self._head = json.loads(content)
                     continue
@@ -194,18 +190,19 @@ class Unfinished:
                 before = self.entries.get(protocol)
                 self.entries[protocol] = entry if before is None else before.merged(entry)
             if not self._head:
-                raise _damaged(self.path, "it has no records")
+                raise damaged(self.path, "it has no records")
             for name, entry in self.entries.items():
                 for part in (*entry.named("trace."), *entry.named("updates."), *entry.arrays):
                     digest = sha256()
                     for content in self._part(name, part):
                         digest.update(content)
                     if digest.hexdigest() != entry.digests.get(part):
-                        raise _damaged(self.path, f"{part} of {name}: its SHA-256 is not that in its record")
+                        raise damaged(self.path, f"{part} of {name}: its SHA-256 is not that in its record")
 
     def _part(self, protocol: str, name: str) -> Iterator[bytes]:
         query = "SELECT CAST(content AS BLOB) FROM parts WHERE protocol = ? AND name = ? ORDER BY id"
-        return (content for (content,) in self.base.execute(query, (protocol, name)) if content)
+        with as_system_errors(self.path):
+            yield from (content for (content,) in self.base.execute(query, (protocol, name)) if content)
 
     def part(self, protocol: str, name: str) -> BytesIO:
         """Return the content of a part as a file."""
@@ -249,42 +246,3 @@ def _chained(chains: dict[str, str], protocol: str, content: bytes) -> str:
     before = chains.get(protocol, chains.get("", ""))
     chains[protocol] = sha256(f"{before} {protocol}\0".encode() + content).hexdigest()
     return chains[protocol]
-
-
-def _damaged(path: Path, problem: str) -> Damaged:
-    return Damaged(path, f"not as it was written: {problem}", REMEDY)
-
-
-ERRORS = {
-    sqlite3.SQLITE_BUSY: errno.EBUSY,
-    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
-    sqlite3.SQLITE_FULL: errno.ENOSPC,
-    sqlite3.SQLITE_IOERR: errno.EIO,
-    sqlite3.SQLITE_READONLY: errno.EROFS,
-}
-"""SQLite's errors that say nothing about a file's content, as those of the system."""
-
-
-@contextmanager
-def as_system_errors(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors as an OSError if they are the system's, and as Damaged if the file is damaged."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        number = ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
-        if number is not None:
-            raise OSError(number, f"{os.strerror(number)} ({error})", str(path)) from None
-        raise _damaged(path, str(error)) from None
-
-
-def open_locked(path: Path) -> sqlite3.Connection:
-    """Open a file, or make an empty one, and lock it until it is closed; its content is not changed."""
-    base = sqlite3.connect(path, timeout=0, check_same_thread=False)
-    try:
-        base.execute("PRAGMA locking_mode = EXCLUSIVE")
-        base.execute("BEGIN EXCLUSIVE")
-        base.rollback()
-    except sqlite3.Error:
-        base.close()
-        raise
-    return base

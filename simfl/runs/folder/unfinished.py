@@ -3,17 +3,15 @@
 They stay however the run ends, and a resumed run continues from them. Their file is locked during a run.
 """
 
-import errno
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from simfl.config.digests import need_regular
 from simfl.config.python_files import left_alone
 from simfl.errors import BadInput, reason
-from simfl.runs.folder.disk import make
-from simfl.runs.folder.saved_rounds import BASE, NAME, Unfinished, as_system_errors, open_locked
+from simfl.runs.folder import disk
+from simfl.runs.folder.saved_rounds import BASE, NAME, Unfinished
 from simfl.scenario.schema import Scenario
 
 
@@ -56,7 +54,7 @@ def locked(run: Path) -> Iterator[Unfinished]:
 @contextmanager
 def taken(run: Path) -> Iterator[Unfinished]:
     """Make, try and lock a folder for a new run, and remove it if unused. BadInput if it cannot be taken."""
-    made = make(run)
+    made = disk.make(run)
     try:
         with _opened(run) as own:
             if has_saved(run):
@@ -76,23 +74,13 @@ def _opened(run: Path) -> Iterator[Unfinished]:
     """Open and lock the file of an unfinished run; a new one is removed if nothing is written."""
     _refuse_earlier(run)
     path = run / NAME / BASE
-    busy = BadInput(f"{run}: another run is at work here: wait for it, or choose another folder")
     is_new = not path.exists()
-    if not is_new:
-        need_regular(path)
     try:
         path.parent.mkdir(exist_ok=True)
-        with as_system_errors(path):
-            base = open_locked(path)
-    except BadInput:
-        raise
     except (OSError, ValueError) as error:
-        if isinstance(error, OSError) and error.errno == errno.EBUSY:
-            raise busy from None
-        raise BadInput(f"{path} cannot be written: {reason(error)}") from None
-    with closing(base):
-        if not path.exists():  # its holder has just finished, and removed it
-            raise busy
+        raise BadInput(f"{run} cannot be written: {reason(error)}") from None
+    busy = f"{run}: another run is at work here: wait for it, or choose another folder"
+    with disk.locked(path, busy) as base:
         try:
             yield Unfinished(run, base)
         finally:

@@ -10,6 +10,8 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,9 @@ import pytest
 
 from simfl.cli import main
 from simfl.errors import BadInput
-from simfl.runs.folder import result, unfinished
+from simfl.runs.folder import disk, result
 from simfl.runs.folder.disk import reserve
-from simfl.runs.folder.saved_rounds import BASE, NAME, open_locked
+from simfl.runs.folder.saved_rounds import BASE, NAME
 from simfl.runs.folder.unfinished import recover, taken
 from simfl.trace import reader as trace_reader
 from tests.engine.harness import FILES, ROOT, SIX, SYNC, run
@@ -180,12 +182,15 @@ def test_a_full_disk_leaves_what_was_saved(
 ) -> None:
     """The file may grow to this size in bytes."""
 
-    def small(path: Path) -> sqlite3.Connection:
-        base = open_locked(path)
-        base.execute(f"PRAGMA max_page_count = {1 + size // 4096}")
-        return base
+    locked = disk.locked
 
-    monkeypatch.setattr(unfinished, "open_locked", small)
+    @contextmanager
+    def small(path: Path, busy: str) -> Iterator[sqlite3.Connection]:
+        with locked(path, busy) as base:
+            base.execute(f"PRAGMA max_page_count = {1 + size // 4096}")
+            yield base
+
+    monkeypatch.setattr(disk, "locked", small)
     over = {**SIX, "rounds": 30, "protocols": ["secagg"]}
     with pytest.raises(OSError, match="No space left"):
         run(over, out=tmp_path / "r", save_every_s=0)
