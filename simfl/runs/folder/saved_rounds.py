@@ -36,9 +36,9 @@ NAME = "unfinished"
 """The folder in a run's folder."""
 BASE = "rounds.sqlite"
 TABLES = (
-    "CREATE TABLE records (id INTEGER PRIMARY KEY, protocol TEXT, content BLOB, digest TEXT)",
-    "CREATE TABLE parts (id INTEGER PRIMARY KEY, protocol TEXT, name TEXT, content BLOB)",
-    "CREATE INDEX part ON parts (protocol, name)",
+    "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, protocol TEXT, content BLOB, digest TEXT)",
+    "CREATE TABLE IF NOT EXISTS parts (id INTEGER PRIMARY KEY, protocol TEXT, name TEXT, content BLOB)",
+    "CREATE INDEX IF NOT EXISTS part ON parts (protocol, name)",
 )
 Parts = dict[str, Callable[[Any], object]]
 """Functions that write each part to a file, by name."""
@@ -97,9 +97,6 @@ class _Part:
         self.base.execute("INSERT INTO parts VALUES (NULL, ?, ?, ?)", (*self.key, content))
         return len(content)
 
-    def flush(self) -> None:
-        """Do nothing: `numpy.savez` asks for it."""
-
 
 class Unfinished:
     """The saved rounds of a run's folder, whose lock is held."""
@@ -115,6 +112,8 @@ class Unfinished:
         self.entries = {}
         self._head: dict[str, Any] = {}
         self._chains: dict[str, str] = {}
+        self._last = 0, 0
+        """The greatest `id` of each table."""
 
     def begin(self, scenario: Scenario, assumed: Assumed | None = None) -> None:
         """Begin a run; nothing is written before its first rounds are."""
@@ -125,14 +124,8 @@ class Unfinished:
     def _identity(self, scenario: Scenario) -> dict[str, Any]:
         return identified(scenario, code_version()) | ({"played": self.played} if self.played else {})
 
-    def save(
-        self,
-        entry: Entry,
-        parts: Parts,
-        drop: Iterable[str] = (),
-        anew: bool = False,
-    ) -> None:
-        """Write a record with its parts, all or nothing.
+    def save(self, entry: Entry, parts: Parts, drop: Iterable[str] = (), anew: bool = False) -> None:
+        """Write a record with its parts, all or nothing; it may be called again after an interrupt.
 
         Args:
             entry: the record.
@@ -140,17 +133,20 @@ class Unfinished:
             drop: parts of earlier records that are needed no longer.
             anew: remove what was saved of the protocol before.
         """
-        name, chains, written = entry.protocol, dict(self._chains), {}
+        name, chains, entries, written = entry.protocol, dict(self._chains), dict(self.entries), {}
         with as_system_errors(self.path), self.base:
             self.base.execute("BEGIN")
+            for statement in TABLES:
+                self.base.execute(statement)
+            # An interrupt at the end of a saving comes after the transaction, and before it is noted here.
+            for table, last in zip(("records", "parts"), self._last, strict=True):
+                self.base.execute(f"DELETE FROM {table} WHERE id > ?", (last,))
+                if anew:
+                    self.base.execute(f"DELETE FROM {table} WHERE protocol = ?", (name,))
             if not chains:
-                for table in TABLES:
-                    self.base.execute(table)
                 self._add("", json.dumps(self._head), chains)
             if anew:
                 chains.pop(name, None)
-                for table in ("records", "parts"):
-                    self.base.execute(f"DELETE FROM {table} WHERE protocol = ?", (name,))
             for part, fill in parts.items():
                 fill(file := _Part(self.base, name, part))
                 written[part] = file.digest.hexdigest()
@@ -158,9 +154,15 @@ class Unfinished:
             self.base.executemany("DELETE FROM parts WHERE protocol = ? AND name = ?", dropped)
             entry = entry.model_copy(update={"digests": written})
             self._add(name, entry.model_dump_json(), chains)
-        before = self.entries.pop(name, None) if anew else self.entries.get(name)
-        self.entries[name] = entry if before is None or anew else before.merged(entry)
-        self._chains = chains
+            before = entries.pop(name, None)
+            entries[name] = entry if before is None or anew else before.merged(entry)
+            last_ids = self._last_ids()
+        self.entries, self._chains, self._last = entries, chains, last_ids
+
+    def _last_ids(self) -> tuple[int, int]:
+        query = "SELECT (SELECT MAX(id) FROM records), (SELECT COALESCE(MAX(id), 0) FROM parts)"
+        records, parts = self.base.execute(query).fetchone()
+        return records, parts
 
     def _add(self, protocol: str, text: str, chains: dict[str, str]) -> None:
         content = text.encode()
@@ -178,12 +180,11 @@ class Unfinished:
                 "SELECT protocol, CAST(content AS BLOB), digest FROM records ORDER BY id"
             )
             for number, (protocol, content, digest) in enumerate(records):
-                if digest != _chained(self._chains, protocol, content or b"") or (number == 0) != (
-                    protocol == ""
-                ):
+                follows = digest == _chained(self._chains, protocol, content or b"")
+                if not follows or bool(protocol) != bool(number):
                     problem = "was changed, or records before it were removed, doubled or swapped"
                     raise damaged(self.path, f"record {number} {problem}")
-                if protocol == "":
+                if not protocol:
                     self._head = json.loads(content)
                     continue
                 entry = Entry.model_validate_json(content)
@@ -191,6 +192,7 @@ class Unfinished:
                 self.entries[protocol] = entry if before is None else before.merged(entry)
             if not self._head:
                 raise damaged(self.path, "it has no records")
+            self._last = self._last_ids()
             for name, entry in self.entries.items():
                 for part in (*entry.named("trace."), *entry.named("updates."), *entry.arrays):
                     digest = sha256()

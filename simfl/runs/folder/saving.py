@@ -49,12 +49,6 @@ class Saver:
         self.beside: Mapping[str, str] = {}
         self.replaying = False
         """The rounds of the interrupted run are not done again yet."""
-        self._due_s = 0.0
-        self._forget()
-
-    def _forget(self) -> None:
-        self._new: list[Measurement] = []
-        self._kept: list[Kept] = []
         self._point: Point | None = None
 
     def begin(self, scenario: Scenario, assumed: Assumed | None = None) -> Result:
@@ -90,15 +84,17 @@ class Saver:
 
     def start(self, name: str, rows: Trace, training: str | None, anew: bool = False) -> None:
         """Expect the rounds of a protocol, with their trace. anew: in place of those that are saved."""
-        self._rows, self._anew = rows, anew or name not in self.own.entries
-        self._before = Entry(protocol=name, training=training) if self._anew else self.own.entries[name]
-        self.replaying = not self._anew
+        saved = self.own.entries.get(name)
+        self._rows, self._replaced = rows, saved if anew else None
+        self._first = Entry(protocol=name, training=training)
+        self._measured = [] if saved is None or anew else [*saved.measured]
+        self.replaying = not anew and saved is not None
         self._due_s = time.monotonic() + self.every_s
-        self._forget()
+        self._kept, self._point = list[Kept](), None
 
     def add(self, measurement: Measurement, kept: Kept | None, point: Point) -> None:
         """Take in a finished round, and save it if that is due."""
-        self._new.append(measurement)
+        self._measured.append(measurement)
         self._point = point
         if kept is not None:
             self._kept.append(kept)
@@ -113,7 +109,7 @@ class Saver:
         arrays: list[NDArray[Any]] = list(point.models.values())
         moments = None
         if point.moments is not None:
-            moments = len(self._before.measured) + len(self._new)
+            moments = len(self._measured)
             arrays.append(point.moments)
         self._write(point.rows, arrays, models=tuple(point.models), moments=moments, running=point.running)
         now_s = time.monotonic()
@@ -121,20 +117,23 @@ class Saver:
 
     def _write(self, until: int, arrays: Sequence[NDArray[Any]] = (), **state: Any) -> None:
         """Write a record: rows up to that one, arrays in the order of `Entry.arrays`, recorded updates."""
-        before = self._before
-        state |= {"rows": until, "measured": tuple(self._new), "beside": dict(self.beside)}
+        # After an interrupt of a saving, what it wrote is known from the folder alone.
+        saved = self.own.entries.get(self._first.protocol)
+        anew = saved is self._replaced
+        before = self._first if saved is None or anew else saved
+        new = self._measured[len(before.measured) :]
+        state |= {"rows": until, "measured": tuple(new), "beside": dict(self.beside)}
         entry = before.model_copy(update=state)
         head = () if before.rows else (trace.heading(entry.protocol, self._rows.timed_by),)
         rows = trace.row_lines(self._rows[before.rows : until])
         parts: Parts = {f"trace.{before.rows}": partial(_write_lines, chain(head, rows))}
-        for kept in self._kept:
+        for kept in (k for k in self._kept if k.round >= len(before.measured)):
             parts[f"updates.{kept.round}"] = partial(write_kept, kept)
         for name, array in zip(entry.arrays, arrays, strict=True):
             if name not in before.digests:
                 parts[name] = partial(_write_array, array)
-        self.own.save(entry, parts, set(before.arrays) - set(entry.arrays), self._anew)
-        self._before, self._anew = self.own.entries[entry.protocol], False
-        self._forget()
+        self.own.save(entry, parts, set(before.arrays) - set(entry.arrays), anew)
+        self._kept, self._point = [], None
 
     def end(self) -> None:
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
@@ -145,7 +144,7 @@ class Saver:
         """Save a protocol once all its rounds are there, with the texts of the run's further files."""
         self.start(name, rows, None, anew=True)
         self.beside = beside
-        self._new = list(measured)
+        self._measured = [*measured]
         self.end()
 
     def finish(self, result: Result) -> None:

@@ -12,13 +12,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from simfl.cli import main
 from simfl.config.digests import Damaged
 from simfl.engine.clocks import Modelled
 from simfl.errors import BadInput, RunFailed
-from simfl.runs.folder.saved_rounds import BASE, NAME, Entry
+from simfl.runs.folder.saved_rounds import BASE, NAME, Entry, Unfinished
 from simfl.runs.folder.unfinished import locked, recover, taken
 from simfl.runs.simulation import Progress
 from simfl.scenario.load import load
@@ -165,6 +166,37 @@ def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
         times += 1
     assert times >= 1
     assert content(out)["trace.jsonl"] == content(tmp_path / "whole")["trace.jsonl"]
+
+
+@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize("noted", [False, True])
+def test_an_interrupt_at_the_end_of_a_saving(
+    noted: bool, nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction is over; the run has noted that, or not, when it saves what it has a last time."""
+    over = {**SIX, **LOSSES, "learning.server": "fedadam", "record_updates": True, "rounds": 5}
+    run(over, out=tmp_path / "whole")
+    save, calls = Unfinished.save, list[int]()
+
+    def late(self: Unfinished, *arguments: Any) -> None:
+        calls.append(1)
+        if noted or len(calls) != nth:
+            save(self, *arguments)
+        else:
+            before = self.entries, self._chains, self._last
+            save(self, *arguments)
+            self.entries, self._chains, self._last = before
+        if len(calls) == nth:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Unfinished, "save", late)
+    with pytest.raises(KeyboardInterrupt):
+        run(over, out=tmp_path / "broken", save_every_s=0)
+    assert len(calls) == nth + 1
+    run(over, out=tmp_path / "broken", resume=True)
+    assert content(tmp_path / "broken") == content(tmp_path / "whole")
+    arrays = [np.load(tmp_path / name / "updates-secagg.npz") for name in ("whole", "broken")]
+    assert all((arrays[0][key] == arrays[1][key]).all() for key in arrays[0])
 
 
 # --- what cannot be resumed ---------------------------------------------------------------------
