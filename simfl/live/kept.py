@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +49,8 @@ class Kept:
         self._before: dict[str, Any] = {}
         self.result = Result(study.scenario, assumed=assumed(study))
         if saver is not None:
-            begin = partial(saver.begin, assumed=self.result.assumed)
-            self.result = (saver.resume_whole if resume else begin)(study.scenario)
+            s, known = study.scenario, self.result.assumed
+            self.result = saver.resume(s) if resume else saver.begin(s, known)
             text = self.result.beside.get(NAME)
             self._before = {} if text is None else json.loads(text)["protocols"]
             self.put_figures()
@@ -106,16 +105,12 @@ class Kept:
         self.result.interrupted = True
         if self.saver is None:
             return
-        own = self.saver.own
         if self.rounds is not None:
             self.rounds.close()
-        saved = own.read(self.study.scenario)
+        saved = self.saver.own.read(self.study.scenario)
         self.result.traces, self.result.measured = saved.traces, saved.measured
-        if any(self.result.measured.values()):
-            self.put_figures()
-            self.result.write(own.run, own.trace())
-        else:
-            unfinished.discard(own.run)
+        self.put_figures()
+        self.saver.leave(self.result)
 
 
 @contextmanager

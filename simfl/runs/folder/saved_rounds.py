@@ -235,8 +235,11 @@ class Unfinished:
         return result
 
     def check(self, scenario: Scenario) -> None:
-        """Refuse a scenario, or code, that this run was not started with; BadInput names each difference."""
+        """Refuse a run that cannot be resumed, and another scenario or code; BadInput says why."""
         found = differences(self._head["identity"], json.loads(json.dumps(self._identity(scenario))))
+        if scenario.entropy == "os" and not self.played:
+            why = "with entropy: os its masks cannot be made again"
+            raise BadInput(f"{self.run} cannot be resumed: {why}")
         if found:
             what = "; ".join(line.removeprefix("scenario.") for line in found[:5])
             more = f"; and {len(found) - 5} more" if len(found) > 5 else ""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from simfl.engine.checkpoints import Past
 from simfl.engine.clocks import Clock, Key, Recorded, Recording, Spans
-from simfl.errors import BadInput, ClusterFailed
+from simfl.errors import ClusterFailed
 from simfl.runs.folder.result import Kept, Result, write_kept
 from simfl.runs.folder.saved_rounds import Entry, Parts, Unfinished
 from simfl.runs.folder.unfinished import discard
@@ -56,14 +56,7 @@ class Saver:
         return Result(scenario, assumed=assumed)
 
     def resume(self, scenario: Scenario) -> Result:
-        """Take up an interrupted run, and return the result so far; BadInput if that cannot be."""
-        if scenario.entropy == "os":
-            why = "with entropy: os its masks cannot be made again"
-            raise BadInput(f"{self.own.run} cannot be resumed: {why}")
-        return self.resume_whole(scenario)
-
-    def resume_whole(self, scenario: Scenario) -> Result:
-        """Take up a run of which no protocol was interrupted: nothing has to be made again."""
+        """Resume an interrupted run, and return the result so far."""
         result = self.own.read(scenario)
         result.interrupted = False
         return result
@@ -160,13 +153,18 @@ class Saver:
         # An interrupted run can be resumed, and one whose disk or memory was full or whose cluster failed;
         # others would fail again. Before the replay is over, the saved rounds are all that is there.
         passing = isinstance(error, OSError | MemoryError | ClusterFailed) or not isinstance(error, Exception)
-        if not any(result.measured.values()):
-            discard(self.own.run)
-        elif not (passing or self.replaying):
+        if any(result.measured.values()) and not (passing or self.replaying):
             self.finish(result)
         else:
             with suppress(OSError) if isinstance(error, OSError) else nullcontext():
-                result.write(self.own.run, self.own.trace())
+                self.leave(result)
+
+    def leave(self, result: Result) -> None:
+        """Write the files of the finished rounds, for the run to be resumed; nothing stays without any."""
+        if any(result.measured.values()):
+            result.write(self.own.run, self.own.trace())
+        else:
+            discard(self.own.run)
 
 
 def _write_lines(lines: Iterable[str], file: IO[bytes]) -> None:
