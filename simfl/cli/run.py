@@ -291,7 +291,7 @@ def _load(
 
 def _tell_forecast(loaded: Scenario) -> None:
     """Say on stderr what a run of many users will take, before its users are made."""
-    from simfl.runs.forecast import forecast
+    from simfl.runs.memory import forecast
     from simfl.scenario.checks import gb
 
     found = forecast(loaded)
