@@ -33,13 +33,13 @@ def plan_command(
 
     Example: simfl plan fleets/phones
     """
-    from simfl.reports.terminal import console
+    from simfl.reports.terminal import console, show
     from simfl.runs.folder.disk import write_text
     from simfl.scenario.fleet import load_fleet
     from simfl.studies.plan.answer import plain, scenario_text
+    from simfl.studies.plan.report import plan_report
     from simfl.studies.plan.search import plan
     from simfl.studies.plan.sensitivity import flips
-    from simfl.studies.plan.terminal import show_plan
 
     check_place(out)
     loaded = load_fleet(fleet, overrides(set_))
@@ -51,5 +51,5 @@ def plan_command(
     if json_:
         print(json.dumps(plain(answer, changes), indent=2))
         return
-    show_plan(console(), answer, changes)
+    show(console(), plan_report(answer, changes))
     say(f"Written to {out}: run it with simfl run {out}")

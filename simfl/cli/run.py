@@ -108,6 +108,7 @@ def run_command(
         raise typer.BadParameter(message, param_hint="--repeat")
 
     from simfl.reports import terminal
+    from simfl.reports.model import run_report
 
     if parquet:
         need("--parquet", "pyarrow.parquet")
@@ -129,12 +130,8 @@ def run_command(
         dumped = [summary.dump() for summary in summaries.values()]
         print(json.dumps(dumped[0] if repeat is None else dumped, indent=2))
     else:
-        if repeat is None:
-            terminal.show(terminal.console(), summaries[folder], loaded.profile, notes=pressing)
-        else:
-            terminal.show_repeats(
-                terminal.console(), list(summaries.values()), loaded.profile, notes=pressing
-            )
+        report = run_report(list(summaries.values()), loaded.profile, notes=pressing)
+        terminal.show(terminal.console(), report)
         tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
     inexact = warn_inexact(
         ("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()
@@ -260,9 +257,9 @@ def check(
     from simfl.config.python_files import blamed
     from simfl.privacy.histograms import label_histogram
     from simfl.reports.assumptions import before
-    from simfl.reports.units import listed
     from simfl.runs import assumptions
     from simfl.runs.build import build, make_clocks
+    from simfl.runs.results.units import listed
     from simfl.scenario.load import filled_yaml
 
     with stages() as stage:

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from simfl.reports.compare_terminal import closing, different_rounds, in_words, legend, setting
-from simfl.reports.page import accuracy, environment, stacks
-from simfl.runs.results.columns import COLUMNS, Column, Measure
-from simfl.runs.results.compare import HEADLINE, NO_VALUE, PLACES, Case, Comparison, Match
+from simfl.reports.comparison import comparison_report, in_words, setting
+from simfl.reports.page import NO_VALUE, accuracy, environment, stacks
+from simfl.runs.results.columns import Column, Measure, column
+from simfl.runs.results.compare import HEADLINE, Case, Comparison, Match
 from simfl.runs.results.statistics import Estimate
 
 MAX_ENTRIES = 200  # that are shown: of sweeps there may be thousands
@@ -33,11 +33,8 @@ def page(comparison: Comparison) -> str:
         bytes=_bytes(matches, labels),
         staleness=[_staleness(match, labels) for match in matches],
         accuracy=[_accuracy(match, labels) for match in matches],
-        figures=[_figures(match) for match in matches],
-        legend=list(legend(comparison)),
-        different=None if all(match.same_rounds for match in matches) else different_rounds(comparison),
-        moved=comparison.moved,
-        closing=closing(comparison),
+        figures=[match.table(labels) for match in matches],
+        report=comparison_report(comparison),
     )
 
 
@@ -94,18 +91,18 @@ def _stacked(
 
 def _bytes(matches: Sequence[Match], labels: Sequence[str]) -> dict[str, Any]:
     """The columns of bytes, and of each entry a row a side: a text and a bar for each column."""
-    columns = [column for key in BYTES for column in COLUMNS if column.key == key]
-    most = {column.key: _longest(matches, column.measure) for column in columns}
+    columns = [column(key) for key in BYTES]
+    most = {shown.key: _longest(matches, shown.measure) for shown in columns}
 
-    def cell(case: Case, column: Column) -> dict[str, Any]:
-        text = case.texts.get(column.measure, NO_VALUE)
-        return {"text": text, **_bar(case.estimates.get(column.measure), most[column.key])}
+    def cell(case: Case, shown: Column) -> dict[str, Any]:
+        text = case.texts.get(shown.measure, NO_VALUE)
+        return {"text": text, **_bar(case.estimates.get(shown.measure), most[shown.key])}
 
     rows = [
-        [(label, [cell(case, column) for column in columns]) for label, case in match.by_label(labels)]
+        [(label, [cell(case, shown) for shown in columns]) for label, case in match.by_label(labels)]
         for match in matches
     ]
-    return {"headings": [column.run for column in columns], "rows": rows}
+    return {"headings": [shown.headings["run"] for shown in columns], "rows": rows}
 
 
 def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
@@ -129,15 +126,3 @@ def _accuracy(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
     """Lines over virtual time, one a side: of repeats the first one's."""
     known = match.by_label(labels)
     return accuracy({label: case.protocols[0] for label, case in known if case.protocols})
-
-
-def _figures(match: Match) -> list[tuple[str, list[str]]]:
-    """All that the terminal's grid shows: a label, and a cell for each side."""
-    return [
-        (
-            getattr(column, place).strip(),
-            [case.texts.get(column.measure, NO_VALUE) if case else NO_VALUE for case in match.cases],
-        )
-        for place in PLACES
-        for column in match.columns(place)
-    ]

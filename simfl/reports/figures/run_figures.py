@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from simfl.reports import chart, tables, units
+from simfl.reports import chart, tables
 from simfl.reports.figures.style import COLUMN, INK, TEXT_LINE, WIDE, legend, panels, protocol_line, style
 from simfl.reports.folder import Run
+from simfl.runs.results import units
 from simfl.trace.rows import PHASES
 
 PROTOCOL_GAP = 0.45  # between the bars of two protocols, in bars

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from simfl.runs.results.columns import Column, Measure, Place, at
+from simfl.runs.results.breakdown import DIFFERENT, Cell, Row, Table, class_sections
+from simfl.runs.results.columns import BREAKDOWN, Column, Measure, Place, at
 from simfl.runs.results.drift import Drift, warning
-from simfl.runs.results.statistics import MOST_DIGITS, Estimate, estimate
+from simfl.runs.results.statistics import MOST_DIGITS, Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import unit
 
-PLACES: tuple[Place, ...] = ("time", "rates", "path", "run")
 HEADLINE: Measure = ("per_aggregate_s", "")
-NO_VALUE = "-"
 TWICE = 2  # from here on a difference is told in times, below it in percent
 SMALLEST_PERCENT = 0.05
 
@@ -73,11 +72,11 @@ class Case:
     @classmethod
     def of_runs(cls, protocols: Sequence[ProtocolSummary], noisy: bool) -> "Case":
         """Return the case of one run or several. noisy: times have noise, and intervals over rounds."""
-        columns = [column for place in PLACES for column in at(place, protocols)]
+        columns = [column for place in BREAKDOWN for column in at(place, protocols)]
         rounds = {tuple(r.index for r in p.completed) for p in protocols}
         return cls(
-            {column.measure: _over_runs(column, protocols, noisy) for column in columns},
-            {column.measure: _text(column, protocols, noisy) for column in columns},
+            {column.measure: column.estimate(protocols, noisy) for column in columns},
+            {column.measure: column.over_runs(protocols, noisy) for column in columns},
             rounds.pop() if len(rounds) == 1 else None,
             protocols,
         )
@@ -85,12 +84,17 @@ class Case:
     @classmethod
     def of_means(cls, means: Mapping[Measure, Estimate | None]) -> "Case":
         """Return the case of a sweep's point and entry from its means over seeds."""
-        columns = [column for place in PLACES for column in at(place) if column.csv]
+        columns = [c for place in BREAKDOWN for c in at(place) if "csv" in c.traits]
         found = {column.measure: means.get(column.measure) for column in columns}
         texts = {c.measure: _mean_text(c, e) for c in columns if (e := found[c.measure])}
         done, every = (means.get((key, "")) for key in ("completed", "rounds"))
         whole = done is not None and every is not None and done.mean == every.mean
         return cls(found, texts, every.mean if every and whole else None)
+
+    def tells(self, column: Column) -> bool:
+        """Return True where there is anything to tell of a column."""
+        mean = self.estimates.get(column.measure)
+        return bool(mean and (mean.mean or "rare" not in column.traits or column.how == "share"))
 
     def against(self, reference: "Case") -> Verdict | None:
         """Return the verdict on the seconds per aggregate; None where one made no aggregate."""
@@ -98,32 +102,11 @@ class Case:
         return verdict(found, other) if found and other else None
 
 
-def _over_runs(column: Column, protocols: Sequence[ProtocolSummary], noisy: bool) -> Estimate | None:
-    numbers = [float(number) for p in protocols if (number := column.number(p)) is not None]
-    if len(protocols) == 1 and numbers:
-        of_rounds = noisy and column.how == "mean" and column.key.endswith("_s")
-        return column.estimate(protocols[0]) if of_rounds else Estimate(numbers[0], None, 1)
-    return estimate(numbers) if numbers else None
-
-
-def _text(column: Column, protocols: Sequence[ProtocolSummary], noisy: bool) -> str:
-    """Return what a table shows: of several runs what each of them shows, or their range, or their mean."""
-    if len(protocols) == 1 or column.key.endswith("_s"):
-        return column.over_runs(protocols, noisy)
-    texts = {column.text(p) for p in protocols}
-    if len(texts) == 1:
-        return texts.pop()
-    if column.how == "range":
-        return column.over_seeds(protocols)
-    mean = _over_runs(column, protocols, noisy)
-    return mean.text(column.digits, column.scale) if mean else NO_VALUE
-
-
 def _mean_text(column: Column, mean: Estimate) -> str:
     """Return a mean over seeds with its interval; a count that is the same under all of them as it is."""
     if column.how != "mean" and not mean.half:
         return f"{mean.mean:g}"
-    return mean.text(column.digits, column.scale)
+    return mean.text(*column.form)
 
 
 @dataclass(frozen=True)
@@ -166,15 +149,32 @@ class Match(NamedTuple):
         """Return the cases that are there, each with the label of its side."""
         return [(label, case) for label, case in zip(labels, self.cases, strict=True) if case]
 
-    def columns(self, place: Place) -> list[Column]:
-        """Return the columns of a place in which any side has something to tell."""
-        protocols = [p for case in self.cases if case for p in case.protocols]
+    def table(self, labels: Sequence[str]) -> Table:
+        """Return the breakdown of the entry, with the sides that have it beside each other."""
+        known = self.by_label(labels)
+        mark = "" if self.same_rounds else f" {DIFFERENT}"
+        sections = [self._rows(place, mark if place == "rates" else "") for place in BREAKDOWN]
+        verdicts = [
+            Cell("reference" if k == 0 else found.text if found else "")
+            for k, (case, found) in enumerate(zip(self.cases, self.verdicts, strict=True))
+            if case
+        ]
+        sections[0].append(Row("verdict", verdicts, is_key=True))
+        *first, of_run = sections
+        classes = class_sections({label: case.protocols for label, case in known})
+        return Table([label for label, _ in known], [*first, *classes, of_run])
 
-        def tells(column: Column) -> bool:
-            known = (case.estimates.get(column.measure) for case in self.cases if case)
-            return any(e and (e.mean or not column.rare or column.how == "share") for e in known)
-
-        return [column for column in at(place, protocols) if tells(column)]
+    def _rows(self, place: Place, mark: str) -> list[Row]:
+        cases = [case for case in self.cases if case]
+        return [
+            Row(
+                column.headings[place] + mark,
+                [Cell(case.texts.get(column.measure, "")) for case in cases],
+                is_key=column.measure == HEADLINE,
+            )
+            for column in at(place, [p for case in cases for p in case.protocols])
+            if any(case.tells(column) for case in cases)
+        ]
 
 
 @dataclass(frozen=True)

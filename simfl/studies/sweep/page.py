@@ -7,10 +7,12 @@ from typing import Any
 
 from simfl.reports import chart
 from simfl.reports.page import environment
-from simfl.runs.results.columns import Column
+from simfl.runs.results.columns import Column, Place
 from simfl.studies.sweep.picture import Entry, Picture, best, by_circumstances, front, widest
 
 MAX_FRONT = 40  # entries of the front that are listed
+NAMED_BY: tuple[Place, ...] = ("rates", "time", "run", "seeds")
+"""Where a measure's name is taken from: the first that shows it."""
 
 
 def page(found: Picture) -> str:
@@ -22,7 +24,7 @@ def page(found: Picture) -> str:
         sweep=found,
         protocols=protocols,
         worlds=[where for where in worlds if where],
-        best=[(heading(c), e, value.text(c.digits, c.scale)) for c, e, value in best(found)],
+        best=[(heading(c), e, value.text(*c.form)) for c, e, value in best(found)],
         front=[(e, e.means["per_aggregate_s", ""]) for e in ahead[:MAX_FRONT]],
         more=max(0, len(ahead) - MAX_FRONT),
         scatter=_scatter(found, ahead),
@@ -38,11 +40,11 @@ def heading(column: Column) -> str:
     >>> heading(COLUMNS[0])
     'per aggregate, s'
     """
-    name = column.time.strip() or column.run or column.seeds or column.key.replace("_", " ")
+    named = (column.headings[place].strip() for place in NAMED_BY if place in column.headings)
+    name = next(named, column.key.replace("_", " "))
     if column.phase:
         name = {"span_s": "span", "critical_s": "critical path"}.get(column.key, name) + f" of {column.phase}"
-    unit = ", s" if column.key.endswith("_s") else ""
-    return (column.rates or name if not column.phase else name) + unit
+    return name + (", s" if column.key.endswith("_s") else "")
 
 
 def _scatter(found: Picture, ahead: list[Entry]) -> dict[str, Any] | None:
@@ -93,4 +95,5 @@ def _pair(entry: Entry, column: Column) -> list[float | None] | None:
     value = entry.means.get(column.measure)
     if value is None:
         return None
-    return [value.mean / column.scale, None if value.half is None else value.half / column.scale]
+    scale = column.form.scale
+    return [value.mean / scale, None if value.half is None else value.half / scale]

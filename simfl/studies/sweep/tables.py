@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from simfl.config.digests import SUMS, manifest
 from simfl.runs.folder.disk import atomic, write_text
-from simfl.runs.results.columns import COLUMNS, Measure, at
+from simfl.runs.results import columns as columns_of
+from simfl.runs.results.columns import Measure, at
 from simfl.runs.results.reasons import reasons
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.runs.results.summary import ProtocolSummary
@@ -72,7 +73,7 @@ def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
 
     There is no mean time to a target that a seed did not reach: of the others alone, it would be too short.
     """
-    of_all = {column.measure for column in COLUMNS if column.absent}
+    of_all = {column.measure for column in columns_of.COLUMNS if "target" in column.traits}
     values: defaultdict[Group, defaultdict[Measure, list[float | None]]]
     values = defaultdict(lambda: defaultdict(list))
     for row in rows:
