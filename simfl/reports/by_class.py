@@ -21,25 +21,18 @@ def table(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
     aggregates = {name: max(1, len(protocols[name].completed)) for name in shown}
     longest = max(sum(c.waited_s.values()) / aggregates[name] for name in shown for c in shown[name].values())
     phases = [k for k in PHASES if any(c.lost[k] for classes in shown.values() for c in classes.values())]
-    groups = [
-        {
-            "protocol": name,
-            "left_out": max(0, len(classes) - MAX_ROWS),
-            "rows": [
-                {
-                    "class": of,
-                    "users": own.users,
-                    "invited": own.invited,
-                    "cells": [f.text([(own, aggregates[name])]) for f in figures],
-                    "lost": [own.lost[phase] for phase in phases],
-                    "path": _path(own, aggregates[name], longest),
-                    "waited": PATH.text([(own, aggregates[name])]),
-                }
-                for of, own in list(classes.items())[:MAX_ROWS]
-            ],
-        }
-        for name, classes in shown.items()
-    ]
+    groups = []
+    for name, classes in shown.items():
+        rows = [
+            {
+                "class": of,
+                "own": own,
+                "cells": [f.text([(own, aggregates[name])]) for f in (*figures, PATH)],
+                "path": _path(own, aggregates[name], longest),
+            }
+            for of, own in list(classes.items())[:MAX_ROWS]
+        ]
+        groups.append({"protocol": name, "rows": rows, "left_out": len(classes) - len(rows)})
     return {"headings": [f.label for f in figures], "phases": phases, "groups": groups}
 
 

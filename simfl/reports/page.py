@@ -21,7 +21,7 @@ from simfl.reports.one_round import Focus
 from simfl.reports.participation import participation, steps
 from simfl.runs.results import units
 from simfl.runs.results.breakdown import rows
-from simfl.runs.results.columns import Measure, Place, column
+from simfl.runs.results.columns import Measure, Place
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import PHASES
@@ -43,9 +43,8 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
     timelines = {name: timeline.pack(run, name, budget, asked, focus) for name in protocols}
     packed = timelines.items()
     shown = [{"name": n, "left_out": t.left_out, "views": len(t.views), "first": t.first} for n, t in packed]
-    whole = [(name, None, p) for name, p in protocols.items()]
-    stacked = tables.breakdown(run)
-    by_rate = [(row.name, row.rate, row.part) for row in stacked]
+    whole: list[tables.Part] = [(name, None, p) for name, p in protocols.items()]
+    by_rate = tables.by_rate(protocols)
     template = environment().get_template("report.html")
     return template.render(
         run=run,
@@ -60,7 +59,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         bars=[p.mean.per_aggregate_s or 0 for p in protocols.values()],
         advices=advices,
         widest=max((a.total_ns / a.scale for a in advices.values()), default=0),
-        stacks=stacks([(row.name, row.rate, row.means) for row in stacked]),
+        stacks=stacks([(name, rate, tables.means("phases", part)) for name, rate, part in by_rate]),
         reasons=tables.reasons(run),
         accuracy=accuracy(protocols),
         facts=world.world_facts(run.scenario),
@@ -107,9 +106,7 @@ def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
     return out
 
 
-def across(
-    place: Place, entries: Sequence[tuple[str, str | None, ProtocolSummary]], noisy: bool
-) -> dict[str, Any]:
+def across(place: Place, entries: Sequence[tables.Part], noisy: bool) -> dict[str, Any]:
     """Return a table with a line an entry.
 
     Args:
@@ -149,9 +146,7 @@ def stacks(
 
 def energy(protocols: Mapping[str, ProtocolSummary]) -> list[dict[str, Any]]:
     """The joules of users as stacks of phases, of the protocols whose energy is counted."""
-    counted = {name: p for name, p in protocols.items() if p.energy}
-    shown = [column("energy_j"), *(column("phase_energy_j", phase) for phase in PHASES)]
-    listed = [(name, None, {c.measure: c.estimate([p], True) for c in shown}) for name, p in counted.items()]
+    listed = [(name, None, tables.means("energy", p)) for name, p in protocols.items() if p.energy]
     return stacks(listed, "phase_energy_j", "energy_j", "J")
 
 

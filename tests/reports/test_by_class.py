@@ -76,7 +76,7 @@ def test_figures_of_a_hand_made_class() -> None:
     (row,) = found["groups"][0]["rows"]
     parts = [(part["phase"], part["at"], part["wide"]) for part in row["path"]]
     assert parts == [("training", 0.0, 66.667), ("upload", 66.667, 33.333)]
-    assert (row["lost"], row["waited"]) == ([1, 2], "0.500")
+    assert (row["own"], row["cells"][-1]) == (own, "0.500")
 
 
 def test_many_classes_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,10 +29,11 @@ class Bar(NamedTuple):
 
 
 def _bars(run: Run) -> Iterator[Bar]:
-    for row in tables.breakdown(run):
-        if total := row.means["per_aggregate_s", ""]:
-            found = {phase: row.means["critical_s", phase] for phase in PHASES}
-            yield Bar(row.name, row.rate, {p: e.mean if e else 0.0 for p, e in found.items()}, total.mean)
+    for name, rate, part in tables.by_rate(run.summary.protocols):
+        means = tables.means("phases", part)
+        if total := means["per_aggregate_s", ""]:
+            found = {phase: means["critical_s", phase] for phase in PHASES}
+            yield Bar(name, rate, {p: e.mean if e else 0.0 for p, e in found.items()}, total.mean)
 
 
 @style()

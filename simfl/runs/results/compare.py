@@ -141,6 +141,12 @@ class Match(NamedTuple):
         return None, *(case.against(first) if case and first else None for case in rest)
 
     @property
+    def verdict_texts(self) -> list[str]:
+        """The verdicts of the sides that have the entry, in words; "" where there is none."""
+        others = [found.text if found else "" for found in self.verdicts[1:]]
+        return [text for text, case in zip(["reference", *others], self.cases, strict=True) if case]
+
+    @property
     def same_rounds(self) -> bool:
         rounds = {case.rounds for case in self.cases if case}
         return len(rounds) == 1 and None not in rounds
@@ -154,12 +160,7 @@ class Match(NamedTuple):
         known = self.by_label(labels)
         mark = "" if self.same_rounds else f" {DIFFERENT}"
         sections = [self._rows(place, mark if place == "rates" else "") for place in BREAKDOWN]
-        verdicts = [
-            Cell("reference" if k == 0 else found.text if found else "")
-            for k, (case, found) in enumerate(zip(self.cases, self.verdicts, strict=True))
-            if case
-        ]
-        sections[0].append(Row("verdict", verdicts, is_key=True))
+        sections[0].append(Row("verdict", list(map(Cell, self.verdict_texts)), is_key=True))
         *first, of_run = sections
         classes = class_sections({label: case.protocols for label, case in known})
         return Table([label for label, _ in known], [*first, *classes, of_run])

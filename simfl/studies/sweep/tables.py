@@ -1,12 +1,16 @@
 """A sweep as tables: a row for each value of each cell, and their means with 95 % intervals over seeds."""
 
+import csv
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from simfl.config.digests import SUMS, manifest
+from simfl.config.digests import SUMS, checked, manifest
+from simfl.errors import BadInput, reason
 from simfl.runs.folder.disk import atomic, write_text
 from simfl.runs.results import columns as columns_of
 from simfl.runs.results.columns import Measure, at
@@ -170,3 +174,34 @@ def write_table(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
     texts = (["" if value is None else plain(value) for value in row] for row in rows)
     with atomic(path) as file:
         write_csv(file, chain([table], texts))
+
+
+@contextmanager
+def read_table(path: Path) -> Iterator[Iterator[dict[str, str]]]:
+    """Open a table of a sweep and give its rows by column.
+
+    Raises:
+        BadInput: it cannot be read, or what reads its rows finds no such table.
+    """
+    checked(path)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            yield csv.DictReader(file)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise BadInput(f"{path}: not a table of a sweep ({type(error).__name__}: {error})") from None
+
+
+def read_estimate(row: Mapping[str, str]) -> Estimate | None:
+    """Return the mean in a row of `means.csv`; None of no value.
+
+    Raises:
+        ValueError: it is not finite.
+    """
+    if row["mean"] == "":
+        return None
+    mean, half = float(row["mean"]), float(row["half_95"]) if row["half_95"] else None
+    if not math.isfinite(mean + (half or 0)):
+        raise ValueError(f"{row['mean']}±{row['half_95']} is not finite")
+    return Estimate(mean, half, int(row["seeds"]))
