@@ -138,7 +138,7 @@ def _measures() -> Iterator[str]:
     """Yield the measures of a sweep, each with the heading that tables give it."""
     found: dict[str, list[str]] = {}
     shown: dict[str, str] = {}
-    for c in (column for column in columns.COLUMNS if "csv" in column.traits):
+    for c in (column for column in columns.COLUMNS if "unswept" not in column.traits):
         found.setdefault(c.key, []).extend([c.phase] * bool(c.phase))
         headings = (c.headings[place] for place in HEADINGS if place in c.headings)
         shown.setdefault(c.key, next(headings, "").replace(" | ", ": "))

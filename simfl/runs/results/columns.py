@@ -22,7 +22,7 @@ How = Literal["mean", "range", "sum", "share", "count", "flag"]
 Of = Literal[
     "", "buffered", "partial", "participation", "over_selected", "accuracy_target", "loss_target", "energy"
 ]
-Trait = Literal["csv", "rare", "fault", "whole_run", "target"]
+Trait = Literal["unswept", "rare", "fault", "whole_run", "target"]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
 
@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
 
 PLAIN, MB, KB = Form(), Form(scale=1e6), Form(1, 1e3)
-CSV: Final = frozenset[Trait]({"csv"})
+UNSWEPT: Final = frozenset[Trait]({"unswept"})
 RARE: Final = frozenset[Trait]({"rare"})
 FAULT: Final = frozenset[Trait]({"fault"})
 OF_RUN: Final = frozenset[Trait]({"whole_run"})
@@ -75,7 +75,7 @@ class Column:
     of: Of = ""
     """Tables of protocols without it leave the column out."""
     traits: frozenset[Trait] = frozenset()
-    """`csv`: `sweep.csv` and `means.csv` have rows of it. `rare`: left out of tables where it is zero.
+    """`unswept`: `sweep.csv` and `means.csv` have no rows of it. `rare`: left out of tables where it is zero.
     `fault`: something went wrong, unless it is zero, or all is true. `whole_run`: of the run, not only of the
     rounds that a row of a table covers. `target`: no value means that a target was not reached."""
 
@@ -225,11 +225,12 @@ def _of_phase(k: str) -> tuple[Column, ...]:
     }
     path: Headings = {"path": f"critical: {k}", "phases": f"On the critical path, s | {k}"}
     return (
-        Column("span_s", "mean", _done(lambda r: r.span_s[k]), rounds, k, traits=CSV),
-        Column("critical_s", "mean", _critical(k), path, k, traits=CSV),
-        Column("dropped", "sum", _each(lambda r: r.dropped[k]), {"losses": f"Users missed in | {k}"}, k),
+        Column("span_s", "mean", _done(lambda r: r.span_s[k]), rounds, k),
+        Column("critical_s", "mean", _critical(k), path, k),
+        Column("dropped", "sum", _each(lambda r: r.dropped[k]), {"losses": f"Users missed in | {k}"}, k,
+               traits=UNSWEPT),
         Column("phase_energy_j", "mean", _cycle(_joules(lambda e: e.users[k])),
-               {"energy": f"Joules of users in | {k}"}, k, of="energy", traits=CSV),
+               {"energy": f"Joules of users in | {k}"}, k, of="energy"),
     )  # fmt: skip
 
 
@@ -251,98 +252,91 @@ def _to_target(what: str, of: Of) -> Iterator[Column]:
     def taken(end: str, unit: str, get: Callable[[Reached], float], form: Form) -> Column:
         label = f"{unit} to {what}"
         headings: Headings = {"run": label, "headline": f"To {what} | {unit}", "latex": label}
-        traits = CSV | OF_RUN | TARGET
+        traits = OF_RUN | TARGET
         return Column(f"{what}_after_{end}", "mean", until(get), headings, "", form, of, traits)
 
-    yield Column(f"{what}_reached", "flag", is_reached, {}, of=of, traits=CSV | OF_RUN)
+    yield Column(f"{what}_reached", "flag", is_reached, {}, of=of, traits=OF_RUN)
     yield taken("s", "s", lambda r: r.after_s, PLAIN)
     yield taken("rounds", "rounds", lambda r: r.rounds, Form(0))
     yield taken("bytes", "MB", lambda r: r.bytes_up + r.bytes_down, MB)
     headings: Headings = {"run": f"{what} kept", "headline": f"To {what} | kept"}
-    yield Column(f"{what}_kept", "flag", until(lambda r: r.kept), headings, of=of, traits=CSV | OF_RUN)
+    yield Column(f"{what}_kept", "flag", until(lambda r: r.kept), headings, of=of, traits=OF_RUN)
 
 
 COLUMNS: tuple[Column, ...] = (
     Column("per_aggregate_s", "mean", _cycle(lambda r: r.total_s),
            {"time": "per aggregate", "headline": "Seconds per aggregate", "phases": "Per aggregate, s",
-            "latex": f"{TIME} | Per aggregate", "sweep": "aggregate"}, traits=CSV),
+            "latex": f"{TIME} | Per aggregate", "sweep": "aggregate"}),
     Column("failed_s", "mean", _cycle(lambda r: 0 if r.completed else r.total_s),
            {"time": "  in failed rounds", "headline": "Of it in failed rounds",
-            "phases": "In failed rounds, s", "latex": f"{TIME} | Failed"}, traits=CSV | RARE),
+            "phases": "In failed rounds, s", "latex": f"{TIME} | Failed"}, traits=RARE),
     *(column for columns in zip(*map(_of_phase, PHASES), strict=True) for column in columns),
     Column("total_s", "mean", _done(lambda r: r.total_s),
-           {"rates": "total", "phases": "Total, s", "latex": f"{COMPLETED} | Total"}, traits=CSV),
-    Column("survivors", "range", _done(lambda r: r.survivors),
-           {"rates": "survivors", "headline": "Updates"}, traits=CSV),
+           {"rates": "total", "phases": "Total, s", "latex": f"{COMPLETED} | Total"}),
+    Column("survivors", "range", _done(lambda r: r.survivors), {"rates": "survivors", "headline": "Updates"}),
     # all users together, failed rounds too
     Column("bytes_up", "mean", _cycle(lambda r: r.bytes_up),
-           {"run": "MB up/aggregate", "headline": "MB up", "latex": f"{MOVED} | Up"}, form=MB, traits=CSV),
+           {"run": "MB up/aggregate", "headline": "MB up", "latex": f"{MOVED} | Up"}, form=MB),
     Column("bytes_down", "mean", _cycle(lambda r: r.bytes_down),
-           {"run": "MB down/aggregate", "headline": "MB down", "latex": f"{MOVED} | Down"},
-           form=MB, traits=CSV),
+           {"run": "MB down/aggregate", "headline": "MB down", "latex": f"{MOVED} | Down"}, form=MB),
     # of a user who was invited, each time
-    Column("user_bytes_up", "mean", _per_user(lambda r: r.bytes_up),
-           {"run": "kB up/user"}, form=KB, traits=CSV),
-    Column("user_bytes_down", "mean", _per_user(lambda r: r.bytes_down),
-           {"run": "kB down/user"}, form=KB, traits=CSV),
+    Column("user_bytes_up", "mean", _per_user(lambda r: r.bytes_up), {"run": "kB up/user"}, form=KB),
+    Column("user_bytes_down", "mean", _per_user(lambda r: r.bytes_down), {"run": "kB down/user"}, form=KB),
     # of all users together, and of a user who was invited, each time
     Column("energy_j", "mean", _cycle(_joules(lambda e: e.users_j)),
            {"run": "J/aggregate", "headline": "Joules of users", "energy": "Joules of users",
-            "latex": "Joules"}, of="energy", traits=CSV),
+            "latex": "Joules"}, of="energy"),
     *(Column(f"{source}_energy_j", "mean", _cycle(_of_source(source)), {"energy": heading},
-             of="energy", traits=RARE)
+             of="energy", traits=RARE | UNSWEPT)
       for source, heading in zip(SOURCES, SOURCE_HEADINGS, strict=True)),
     Column("user_energy_j", "mean", _per_user(_joules(lambda e: e.users_j)),
-           {"run": "J/user", "energy": "A user"}, of="energy", traits=CSV),
+           {"run": "J/user", "energy": "A user"}, of="energy"),
     Column("server_energy_j", "mean", _cycle(_joules(lambda e: e.server_j)),
-           {"run": "server J/aggregate", "energy": "Of the server"}, of="energy", traits=CSV | RARE),
-    Column("rounds", "sum", _each(lambda r: 1), {}, traits=CSV),
+           {"run": "server J/aggregate", "energy": "Of the server"}, of="energy", traits=RARE),
+    Column("rounds", "sum", _each(lambda r: 1), {}),
     Column("completed", "count", _each(lambda r: r.completed),
-           {"run": "completed", "headline": "Completed"}, traits=CSV | FAULT),
+           {"run": "completed", "headline": "Completed"}, traits=FAULT),
     Column("exact", "share", _each(lambda r: r.aggregate_exact),
-           {"run": "aggregates exact", "headline": "Exact", "sweep": "exact"}, traits=CSV | FAULT),
+           {"run": "aggregates exact", "headline": "Exact", "sweep": "exact"}, traits=FAULT),
     Column("clipped", "sum", _each(lambda r: r.clipped),
-           {"run": "values clipped", "losses": "Values clipped"}, traits=FAULT | RARE),
+           {"run": "values clipped", "losses": "Values clipped"}, traits=FAULT | RARE | UNSWEPT),
     Column("wrapped", "sum", _each(lambda r: r.wrapped),
-           {"run": "values wrapped", "losses": "Wrapped"}, traits=FAULT | RARE),
-    Column("partial", "sum", _each(lambda r: r.partial), {"run": "updates cut short"},
-           of="partial", traits=CSV),
+           {"run": "values wrapped", "losses": "Wrapped"}, traits=FAULT | RARE | UNSWEPT),
+    Column("partial", "sum", _each(lambda r: r.partial), {"run": "updates cut short"}, of="partial"),
     Column("steps_share", "mean", _done(lambda r: r.steps_share), {"run": "share of steps done"},
-           form=Form(2), of="partial", traits=CSV),
+           form=Form(2), of="partial"),
     Column("updates_clipped", "sum", _each(lambda r: r.updates_clipped), {"run": "updates clipped"},
-           traits=RARE),
-    Column("reliable", "share", _each(lambda r: r.reliable), {"run": "reliable"}, traits=RARE),
-    Column("private", "share", _each(lambda r: r.private), {"run": "private"}, traits=RARE),
-    Column("aborted", "sum", _each(lambda r: not r.completed), {"losses": "Aborted"}, traits=FAULT),
+           traits=RARE | UNSWEPT),
+    Column("reliable", "share", _each(lambda r: r.reliable), {"run": "reliable"}, traits=RARE | UNSWEPT),
+    Column("private", "share", _each(lambda r: r.private), {"run": "private"}, traits=RARE | UNSWEPT),
+    Column("aborted", "sum", _each(lambda r: not r.completed), {"losses": "Aborted"}, traits=FAULT | UNSWEPT),
     Column("refused", "sum", _each(lambda r: sum(r.refused.values())),
-           {"run": "messages refused", "losses": "Refused"}, traits=FAULT | RARE),
-    Column("ignored", "sum", _each(lambda r: sum(r.ignored.values())), {"losses": "Ignored"}),
-    Column("users_lost", "sum", _each(lambda r: r.lost),
-           {"run": "users lost", "headline": "Users lost"}, traits=CSV),
+           {"run": "messages refused", "losses": "Refused"}, traits=FAULT | RARE | UNSWEPT),
+    Column("ignored", "sum", _each(lambda r: sum(r.ignored.values())), {"losses": "Ignored"}, traits=UNSWEPT),
+    Column("users_lost", "sum", _each(lambda r: r.lost), {"run": "users lost", "headline": "Users lost"}),
     Column("surplus", "sum", _each(lambda r: r.surplus), {"run": "users surplus", "losses": "Surplus"},
-           of="over_selected", traits=CSV),
+           of="over_selected"),
     Column("staleness", "mean", _once(lambda p: p.mean_staleness),
-           {"run": "mean staleness", "headline": "Staleness"}, form=Form(2), of="buffered", traits=CSV),
+           {"run": "mean staleness", "headline": "Staleness"}, form=Form(2), of="buffered"),
     Column("discarded_stale", "sum", _each(lambda r: r.discarded_stale),
-           {"run": "discarded as stale", "losses": "Stale"}, of="buffered", traits=CSV),
+           {"run": "discarded as stale", "losses": "Stale"}, of="buffered"),
     Column("accuracy", "mean", _once(lambda p: p.final_accuracy),
            {"run": "test accuracy", "headline": "Accuracy", "latex": "Final accuracy", "sweep": "accuracy"},
-           form=Form(4), traits=CSV | OF_RUN),
+           form=Form(4), traits=OF_RUN),
     # with three digits there is room for the spread over seeds
-    Column("accuracy_over_seeds", "mean", _once(lambda p: p.final_accuracy), {"seeds": "accuracy"}),
+    Column("accuracy_over_seeds", "mean", _once(lambda p: p.final_accuracy), {"seeds": "accuracy"},
+           traits=UNSWEPT),
     Column("T_weak", "mean", _last(lambda s: s.T_weak[-1][0] if s.T_weak[-1] else None), {},
-           of="participation", traits=CSV),
-    Column("T_weak_bounds", "range", _weak_bounds, {"seeds": "T weak"}, of="participation"),
-    Column("T_strong", "range", _last(lambda s: s.T_strong[-1]), {"seeds": "T strong"},
-           of="participation", traits=CSV),
-    Column("F", "mean", _last(lambda s: s.F[-1]), {"seeds": "F"},
-           form=Form(2), of="participation", traits=CSV),
-    Column("C", "mean", _last(lambda s: s.C[-1]), {"seeds": "C"},
-           form=Form(2), of="participation", traits=CSV),
-    Column("skipped", "sum", _each(lambda r: not r.selected), {"seeds": "skipped"}, form=Form(0)),
+           of="participation"),
+    Column("T_weak_bounds", "range", _weak_bounds, {"seeds": "T weak"}, of="participation", traits=UNSWEPT),
+    Column("T_strong", "range", _last(lambda s: s.T_strong[-1]), {"seeds": "T strong"}, of="participation"),
+    Column("F", "mean", _last(lambda s: s.F[-1]), {"seeds": "F"}, form=Form(2), of="participation"),
+    Column("C", "mean", _last(lambda s: s.C[-1]), {"seeds": "C"}, form=Form(2), of="participation"),
+    Column("skipped", "sum", _each(lambda r: not r.selected), {"seeds": "skipped"},
+           form=Form(0), traits=UNSWEPT),
     *_to_target("accuracy", "accuracy_target"),
     *_to_target("loss", "loss_target"),
-    Column("updates_per_hour", "mean", _once(_per_hour), {}, form=Form(1), traits=CSV),
+    Column("updates_per_hour", "mean", _once(_per_hour), {}, form=Form(1)),
 )  # fmt: skip
 
 _SWEPT = ("per_aggregate_s", "failed_s", "total_s", "span_s", "critical_s", "accuracy", "exact", "rounds",
@@ -362,7 +356,7 @@ ORDER: dict[Place, tuple[str, ...]] = {
 def at(place: Place, protocols: Iterable[ProtocolSummary] = ()) -> list[Column]:
     """Return the columns that are shown at a place of these protocols."""
     listed, first = list(protocols), ORDER.get(place, ())
-    here = [c for c in COLUMNS if place in c.headings or place in c.traits]
+    here = [c for c in COLUMNS if place in c.headings or (place == "csv" and "unswept" not in c.traits)]
     shown = [c for c in here if not c.of or any(getattr(p, c.of) for p in listed)]
     return sorted(shown, key=lambda c: first.index(c.key) if c.key in first else len(first))
 

@@ -84,7 +84,7 @@ class Case:
     @classmethod
     def of_means(cls, means: Mapping[Measure, Estimate | None]) -> "Case":
         """Return the case of a sweep's point and entry from its means over seeds."""
-        columns = [c for place in BREAKDOWN for c in at(place) if "csv" in c.traits]
+        columns = [c for place in BREAKDOWN for c in at(place) if "unswept" not in c.traits]
         found = {column.measure: means.get(column.measure) for column in columns}
         texts = {c.measure: _mean_text(c, e) for c in columns if (e := found[c.measure])}
         done, every = (means.get((key, "")) for key in ("completed", "rounds"))
@@ -170,7 +170,10 @@ class Match(NamedTuple):
         return [
             Row(
                 column.headings[place] + mark,
-                [Cell(case.texts.get(column.measure, "")) for case in cases],
+                [
+                    Cell(case.texts.get(column.measure, ""), any(map(column.wrong, case.protocols)))
+                    for case in cases
+                ],
                 is_key=column.measure == HEADLINE,
             )
             for column in at(place, [p for case in cases for p in case.protocols])

@@ -18,7 +18,7 @@ from simfl.reports.page import page
 from simfl.reports.tables import latex
 from simfl.reports.terminal import show
 from simfl.runs.results import columns
-from simfl.runs.results.columns import COLUMNS, CSV, Column, at, column
+from simfl.runs.results.columns import COLUMNS, Column, at, column
 from simfl.runs.results.compare import Case, Comparison, Side
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.studies.sweep import page as sweep_page
@@ -33,7 +33,6 @@ NEW = Column(
     "mean",
     lambda p: [max(r.total_s for r in p.rounds)],
     {"run": "longest round", "headline": "Longest", "latex": "Longest", "sweep": "longest"},
-    traits=CSV,
 )
 """The longest round, an entry that is all that there is of it."""
 
