@@ -16,7 +16,7 @@ WITH_EXAMPLES = [
 ]
 
 
-@pytest.mark.ci(only=["trackers/", "folder/result", "leaks/sweep"])
+@pytest.mark.ci(only=["trackers/", "folder/result", "proof/patterns"])
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=str)
 def test_examples_of(path: Path) -> None:
     module = importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))

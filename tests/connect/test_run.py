@@ -104,7 +104,7 @@ def test_a_worker_keeps_the_trainers_of_two_runs() -> None:
         ("local:2", {"payload": "shadow"}, "payload shadow trains nobody"),
         ("ray://there", {}, "'ray://there' must be dask://HOST:PORT, ray://HOST:PORT, or local:N"),
         ("local:0", {}, "'local:0' must be dask://HOST:PORT"),
-        ("there:8786", {}, "'there:8786' must be dask://HOST:PORT"),
+        ("there:8786", {}, "'there:8786' must begin with one of dask:, local:, ray:"),
         ("dask://there", {}, "must be dask://HOST:PORT"),
     ],
 )

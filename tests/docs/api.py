@@ -27,7 +27,7 @@ AUTHORS = "[A protocol of your own](protocols.md) shows how these go together."
 TRACKERS = "[Trackers](trackers.md) shows them in a run."
 
 FOR_TRACKERS = {
-    "simfl.connect.trackers": ("Tracker",),
+    "simfl.runs.callbacks": ("Tracker",),
     **{f"simfl.connect.trackers.{module}": (name,) for module, name in ADAPTERS.items()},
 }
 FOR_AUTHORS = {
@@ -38,12 +38,10 @@ FOR_AUTHORS = {
     "simfl.protocols.machine": ("Message", "Update", "Params", "Send", "Member", "Result", "misshapen"),
     "simfl.dataplane.ops": ("Ops", "PeerFault"),
     "simfl.dataplane.handles": ("Handle",),
+    "simfl.config.texts": ("NamesFile", "NamesNothing"),
 }
 
-INTERNAL = {
-    "__main__", "blocks", "catalog", "descriptions", "digests", "errors", "kinds", "python_files",
-    "quantities", "random_streams", "simulation", "unpacking", "version", "virtual_time",
-}  # fmt: skip
+INTERNAL = {"__main__", "errors", "random_streams", "version", "virtual_time"}
 """Modules beside `simfl/__init__.py` that are not for users."""
 
 SHOWN_DUNDERS = ("_repr_html_",)
@@ -69,7 +67,7 @@ def markdown() -> str:
     """Return the whole page."""
     parts = [HEAD.rstrip(), "## For everybody"]
     for name, thing in public().items():
-        if name == "simfl.connect.trackers.Tracker":
+        if name == "simfl.runs.callbacks.Tracker":
             parts += ["## For trackers of experiments", TRACKERS]
         if name == "simfl.protocols.protocol.Protocol":
             parts += ["## For authors of protocols", AUTHORS]

@@ -19,7 +19,7 @@ FIELD_WORDS = {
     "MDS cod": "crypto/mds.py",
     "fair-share link": "engine/fair_link.py",
     "random streams": "random_streams.py",
-    "dropout": "population/dropout.py",
+    "dropout": "world/dropout.py",
     "staleness": "protocols/staleness.py",
     "round's state machine": "protocols/server.py",
     "state machines": "protocols/machine.py",

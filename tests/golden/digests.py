@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from hashlib import sha256
 
-from simfl.folder.result import Result
-from simfl.results import trace as rows
+from simfl.runs.folder.result import Result
+from simfl.trace import rows
 
 CONTENT = {"accuracy", "loss", "final_accuracy", "aggregate_exact", "updates_clipped", "wrapped", "clipped"}
 """Keys of the summary's rounds that depend on what was computed, and so on the machine."""

@@ -98,7 +98,7 @@ def test_profiles_are_those_of_the_values_that_were_fitted() -> None:
     for model in fit_table4.SHAPES:
         name = fit_table4.name_of(model)
         values[f"training {model}"] = profiles.load(name).training[0].start
-        text = (ROOT / "simfl" / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
+        text = (ROOT / "simfl" / "world" / "profiles" / f"{name}.yaml").read_text(encoding="utf-8")
         assert profiles.text(fit_table4.profile(values, model)) == text
 
 

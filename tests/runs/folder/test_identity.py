@@ -65,7 +65,7 @@ def test_so_does_a_profile_and_a_recording(tmp_path: Path) -> None:
 
 def test_the_codes_version_changes_with_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of a copy: one byte more anywhere, or the same bytes under another name."""
-    at = tmp_path / "simfl" / "results" / "identity.py"
+    at = tmp_path / "simfl" / "runs" / "folder" / "identity.py"
     at.parent.mkdir(parents=True)
     at.write_text("a")
     other = tmp_path / "simfl" / "engine.py"

@@ -44,8 +44,11 @@ def test_every_pattern_of_few_users_keeps_every_law(protocol: str, users: int, u
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", SYNC)
-def test_every_pattern_of_five_users_keeps_every_law(protocol: str) -> None:
-    assert explore(make_cohort(protocol, 5)).violation is None
+def test_five_users_of_whom_three_are_lost_keep_every_law(protocol: str) -> None:
+    """11,602 patterns, and 2,000 random ones of all 118,098: these took an hour of five protocols."""
+    cohort = make_cohort(protocol, 5)
+    assert explore(cohort, unlucky=3).violation is None
+    assert sample(cohort, examples(2000)).violation is None
 
 
 @pytest.mark.slow
