@@ -62,8 +62,6 @@ WORDS: dict[Any, str] = {
     bool: "true or false",
     Any: "value",
 }
-HEADINGS: tuple[columns.Place, ...] = ("headline", "time", "rates", "path", "run", "seeds", "sweep")
-"""Where a column's name is taken from: the first that shows it."""
 UNITS = {"_s": "s", "_ns": "ns", "_mbps": "Mbit/s"}
 
 
@@ -140,8 +138,7 @@ def _measures() -> Iterator[str]:
     shown: dict[str, str] = {}
     for c in (column for column in columns.COLUMNS if "unswept" not in column.traits):
         found.setdefault(c.key, []).extend([c.phase] * bool(c.phase))
-        headings = (c.headings[place] for place in HEADINGS if place in c.headings)
-        shown.setdefault(c.key, next(headings, "").replace(" | ", ": "))
+        shown.setdefault(c.key, c.name if c.headings else "")
     rows = ((f"`{key}`", ", ".join(phases), _unit(key), shown[key]) for key, phases in found.items())
     yield "Measures; tables show them under the heading on the right:"
     yield _lines(("measure", "phases", "unit", "heading"), rows)

@@ -83,6 +83,11 @@ class Column:
     def measure(self) -> Measure:
         return self.key, self.phase
 
+    @property
+    def name(self) -> str:
+        """Its first heading, or its key where no table shows it."""
+        return next(iter(self.headings.values()), self.key).replace(" | ", " ").replace("_", " ").strip()
+
     def number(self, protocol: ProtocolSummary) -> float | None:
         """Return what a sweep takes the mean of over seeds; None of no values."""
         values = self.read(protocol)

@@ -7,12 +7,10 @@ from typing import Any
 
 from simfl.reports import chart
 from simfl.reports.page import environment
-from simfl.runs.results.columns import Column, Place
+from simfl.runs.results.columns import Column
 from simfl.studies.sweep.picture import Entry, Picture, best, by_circumstances, front, widest
 
 MAX_FRONT = 40  # entries of the front that are listed
-NAMED_BY: tuple[Place, ...] = ("rates", "time", "run", "seeds")
-"""Where a measure's name is taken from: the first that shows it."""
 
 
 def page(found: Picture) -> str:
@@ -40,10 +38,7 @@ def heading(column: Column) -> str:
     >>> heading(COLUMNS[0])
     'per aggregate, s'
     """
-    named = (column.headings[place].strip() for place in NAMED_BY if place in column.headings)
-    name = next(named, column.key.replace("_", " "))
-    if column.phase:
-        name = {"span_s": "span", "critical_s": "critical path"}.get(column.key, name) + f" of {column.phase}"
+    name = f"span of {column.phase}" if column.key == "span_s" else column.name
     return name + (", s" if column.key.endswith("_s") else "")
 
 
