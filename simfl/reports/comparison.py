@@ -7,7 +7,7 @@ from typing import Any
 
 from simfl.errors import counted, cut
 from simfl.reports.model import Report, Sentence, different_rounds
-from simfl.runs.results.breakdown import DIFFERENT, Cell, Row, Table
+from simfl.runs.results.breakdown import DIFFERENT, ReportTable, TableCell, TableRow
 from simfl.runs.results.compare import HEADLINE, Case, Comparison, Key, Match, Verdict
 from simfl.runs.results.units import listed
 
@@ -25,7 +25,7 @@ def comparison_report(comparison: Comparison) -> Report:
     return Report(list(_parts(comparison)))
 
 
-def _parts(comparison: Comparison) -> Iterator[Sentence | Table]:
+def _parts(comparison: Comparison) -> Iterator[Sentence | ReportTable]:
     labels = [side.label for side in comparison.sides]
     first, *others = (f"{side.label}{' (interrupted)' * side.interrupted}" for side in comparison.sides)
     against = f"{', '.join(others)} against {first}"
@@ -79,7 +79,7 @@ def in_words(key: Key) -> str:
     return f"{entry} at {point}" if point else entry
 
 
-def _entry(match: Match, labels: Sequence[str]) -> Iterator[Sentence | Table]:
+def _entry(match: Match, labels: Sequence[str]) -> Iterator[Sentence | ReportTable]:
     missing = [label for label, case in zip(labels, match.cases, strict=True) if not case]
     no_verdict = ", so no verdict" if match.cases[0] is None else ""
     yield Sentence("entry", in_words(match.key))
@@ -89,22 +89,22 @@ def _entry(match: Match, labels: Sequence[str]) -> Iterator[Sentence | Table]:
     yield Sentence("gap", "")
 
 
-def _points(matches: Sequence[Match], labels: Sequence[str]) -> Iterator[Sentence | Table]:
+def _points(matches: Sequence[Match], labels: Sequence[str]) -> Iterator[Sentence | ReportTable]:
     """Yield the time per aggregate of each point and entry, with its verdict, as one table."""
     points = [(point, list(of)) for point, of in groupby(matches, lambda match: match.key[0])]
-    sections = [[Row(point)] * bool(point) + [_headline(match) for match in of] for point, of in points]
-    yield Table(labels, sections[:MAX_POINTS])
+    sections = [[TableRow(point)] * bool(point) + [_headline(match) for match in of] for point, of in points]
+    yield ReportTable(labels, sections[:MAX_POINTS])
     if (more := len(points) - MAX_POINTS) > 0:
         yield Sentence("text", f"... and {more} of {len(points)} points more (--out FILE has all)")
 
 
-def _headline(match: Match) -> Row:
-    def cell(case: Case | None, verdict: Verdict | None) -> Cell:
+def _headline(match: Match) -> TableRow:
+    def cell(case: Case | None, verdict: Verdict | None) -> TableCell:
         text = case.texts.get(HEADLINE, "") if case else ""
-        return Cell(f"{text}, {verdict.text}" if verdict else text)
+        return TableCell(f"{text}, {verdict.text}" if verdict else text)
 
     cells = [cell(case, verdict) for case, verdict in zip(match.cases, match.verdicts, strict=True)]
-    return Row(f"  {match.key[1]}{'' if match.same_rounds else f' {DIFFERENT}'}", cells)
+    return TableRow(f"  {match.key[1]}{'' if match.same_rounds else f' {DIFFERENT}'}", cells)
 
 
 def _legend(comparison: Comparison) -> Iterator[str]:

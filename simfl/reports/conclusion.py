@@ -13,7 +13,7 @@ from simfl.runs.results.summary import ProtocolSummary
 from simfl.runs.results.units import listed, three_figures
 from simfl.trace.rows import unit
 
-Cell = tuple[Column, str, Sequence[int], Sequence[float]]
+Mean = tuple[Column, str, Sequence[int], Sequence[float]]
 """A column, its label, and its values with the number of the round or repeat that each is of."""
 
 MAX_LABELS = 3  # rows of the table, that one sentence names
@@ -101,7 +101,7 @@ def wide_intervals(runs: Runs) -> Iterator[str]:
             yield f"{name}: {what} {number} stands out and widens {labelled}: simfl report {option}"
 
 
-def _over_rounds(p: ProtocolSummary) -> Iterator[Cell]:
+def _over_rounds(p: ProtocolSummary) -> Iterator[Mean]:
     """Yield the cells that are means over the rounds of a run, of all rounds and of each drop-out rate."""
     for part in [p, *map(p.at, rates([p]))]:
         completed = [r.index for r in part.completed]
@@ -113,7 +113,7 @@ def _over_rounds(p: ProtocolSummary) -> Iterator[Cell]:
                     yield shown, shown.headings[table], completed if table == "rates" else longest, values
 
 
-def _over_runs(entries: Sequence[ProtocolSummary]) -> Iterator[Cell]:
+def _over_runs(entries: Sequence[ProtocolSummary]) -> Iterator[Mean]:
     """Yield the cells that are means over the repeats of a run."""
     for table in BREAKDOWN:
         for shown in at(table, entries):

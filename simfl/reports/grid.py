@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from simfl.runs.results.breakdown import Row, Table
+from simfl.runs.results.breakdown import ReportTable, TableRow
 from simfl.trace.text import printable
 
 NO_VALUE = "-"
@@ -47,7 +47,7 @@ def _broken(name: str) -> str:
     return "\n".join(lines)
 
 
-def print_lines(console: Console, table: Table) -> None:
+def print_lines(console: Console, table: ReportTable) -> None:
     """Print a table with a line an entry, or where its columns do not fit, a paragraph an entry."""
     cells = [[row.cells[k].text or NO_VALUE for row in table.rows] for k in range(len(table.names))]
     named = ([name, *texts] for name, texts in zip(table.names, cells, strict=True))
@@ -63,7 +63,7 @@ def print_lines(console: Console, table: Table) -> None:
         say(console, f"{name}: {', '.join(facts)}", "")
 
 
-def print_grid(console: Console, table: Table) -> None:
+def print_grid(console: Console, table: ReportTable) -> None:
     """Print a table with as many entries side by side as the width holds; as lines where it holds none."""
     listed, names = [section for section in table.sections if section], table.names
     labels = max((len(row.label) for row in table.rows), default=0)
@@ -92,14 +92,14 @@ def print_grid(console: Console, table: Table) -> None:
         console.print(grid)
 
 
-def _cell(row: Row, place: int) -> Text:
+def _cell(row: TableRow, place: int) -> Text:
     if not row.cells:
         return Text("")
     text, is_fault = row.cells[place]
     return Text(text or NO_VALUE, style="red" if is_fault else "")
 
 
-def _width(heading: str, place: int, table: Table) -> int:
+def _width(heading: str, place: int, table: ReportTable) -> int:
     cells = (len(_cell(row, place)) for row in table.rows)
     return 3 + max(MIN_WIDTH, *map(len, heading.splitlines()), *cells)
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from simfl.reports.conclusion import conclusion, wide_intervals
 from simfl.runs.results import drift
-from simfl.runs.results.breakdown import DIFFERENT, OVERLAP, Cell, Row, Runs, Table, breakdown
+from simfl.runs.results.breakdown import DIFFERENT, OVERLAP, ReportTable, Runs, TableCell, TableRow, breakdown
 from simfl.runs.results.columns import at
 from simfl.runs.results.summary import Summary
 from simfl.runs.results.units import whole
@@ -46,7 +46,7 @@ class Sentence(NamedTuple):
 class Report:
     """Tables and sentences."""
 
-    parts: Sequence[Sentence | Table]
+    parts: Sequence[Sentence | ReportTable]
     """In the order in which they are read."""
 
     def on(self, topic: Topic) -> list[str]:
@@ -70,7 +70,7 @@ def run_report(
 
 def _parts(
     summaries: Sequence[Summary], profile: str, time: str, notes: Iterable[str]
-) -> Iterator[Sentence | Table]:
+) -> Iterator[Sentence | ReportTable]:
     first, several = summaries[0], len(summaries) > 1
     runs = {name: [s.protocols[name] for s in summaries] for name in first.protocols}
     overlaps = any(p.buffered for p in first.protocols.values())
@@ -119,7 +119,7 @@ def _parts(
     yield from (Sentence("conclusion", text) for text in conclusion(runs, noisy))
 
 
-def participation(runs: Runs) -> Iterator[Sentence | Table]:
+def participation(runs: Runs) -> Iterator[Sentence | ReportTable]:
     """Yield who took part (Multi-RoundSecAgg section 3.2), of entries with one or several seeds.
 
     T weak: the least number of users that some combination of the aggregates singles out (Remark 1); T
@@ -128,8 +128,11 @@ def participation(runs: Runs) -> Iterator[Sentence | Table]:
     over = ", mean ± sd over seeds" * any(len(seeds) > 1 for seeds in runs.values())
     yield Sentence("title", f"Who took part: after the last round{over}")
     columns = at("seeds", [p for seeds in runs.values() for p in seeds])
-    rows = [Row(c.headings["seeds"], [Cell(c.over_seeds(seeds)) for seeds in runs.values()]) for c in columns]
-    yield Table(list(runs), [rows], across=True)
+    rows = [
+        TableRow(c.headings["seeds"], [TableCell(c.over_seeds(seeds)) for seeds in runs.values()])
+        for c in columns
+    ]
+    yield ReportTable(list(runs), [rows], across=True)
 
 
 def different_rounds(unit: str) -> str:

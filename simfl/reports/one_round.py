@@ -18,11 +18,14 @@ MAX_NAMED = 4  # users who are waited for until a deadline
 
 @dataclass(frozen=True)
 class Focus:
-    """A round to look at, in `protocol` first, and one of its users unless None."""
+    """A round to look at."""
 
     round: int
+    """Its number."""
     user: int | None
+    """One of its users to look at."""
     protocol: str
+    """The protocol that is shown first."""
 
 
 def focus(run: Run, index: int, user: int | None) -> Focus:

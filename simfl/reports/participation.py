@@ -5,12 +5,12 @@ from typing import Any
 
 from simfl.reports.folder import Run
 from simfl.reports.model import Report
-from simfl.runs.results.breakdown import Table
+from simfl.runs.results.breakdown import ReportTable
 
 
 def participation(run: Run, report: Report) -> dict[str, Any] | None:
     """Return the report's table of the protocols with a selection, and T over their rounds; None without."""
-    table = next((part for part in report.parts if isinstance(part, Table) and part.across), None)
+    table = next((part for part in report.parts if isinstance(part, ReportTable) and part.across), None)
     if table is None:
         return None
     shares = [found for p in run.summary.protocols.values() if (found := p.chosen)]

@@ -10,7 +10,7 @@ from typing import Any
 from simfl.reports.folder import Run
 from simfl.reports.model import different_rounds
 from simfl.runs.folder.disk import atomic
-from simfl.runs.results.breakdown import Row, rates, rows
+from simfl.runs.results.breakdown import TableRow, rates, rows
 from simfl.runs.results.columns import Measure, Place, at
 from simfl.runs.results.round_summary import RoundSummary
 from simfl.runs.results.statistics import Estimate
@@ -111,7 +111,7 @@ def latex(run: Run) -> str:
     return "\n".join([*lines, "\\end{tabular}", ""])
 
 
-def _latex_units(columns: Sequence[Row], run: Run, place: int) -> tuple[str, str]:
+def _latex_units(columns: Sequence[TableRow], run: Run, place: int) -> tuple[str, str]:
     """The line of units above the headings and the rules under it; `place` columns come before."""
     cells, rules = [""] * place, []
     for name, below in groupby(columns, lambda row: row.group):

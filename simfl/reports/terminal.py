@@ -13,7 +13,7 @@ from rich.text import Text
 
 from simfl.reports.grid import print_grid, print_lines, say
 from simfl.reports.model import Report, Topic
-from simfl.runs.results.breakdown import Table
+from simfl.runs.results.breakdown import ReportTable
 from simfl.runs.simulation import Progress as Where
 from simfl.trace.text import printable
 
@@ -91,7 +91,7 @@ STYLES: dict[Topic, str] = {
 def show(console: Console, report: Report) -> None:
     """Print a report."""
     for part in report.parts:
-        if isinstance(part, Table):
+        if isinstance(part, ReportTable):
             (print_lines if part.across else print_grid)(console, part)
         elif part.topic == "gap":
             console.print()

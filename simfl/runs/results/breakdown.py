@@ -23,7 +23,7 @@ Runs = Mapping[str, Sequence[ProtocolSummary]]
 """By entry, its summary in one run, or in each repeat."""
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """What is shown of a figure."""
 
     text: str
@@ -33,12 +33,12 @@ class Cell(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A figure of all entries, or the title of the rows below it."""
 
     label: str
     """The name of the figure."""
-    cells: Sequence[Cell] = ()
+    cells: Sequence[TableCell] = ()
     """One of each entry; none of a title."""
     group: str = ""
     """What stands above this and the neighbours of the same group."""
@@ -53,25 +53,25 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Table:
+class ReportTable:
     """Figures of entries."""
 
     names: Sequence[str]
     """The entries."""
-    sections: Sequence[Sequence[Row]]
+    sections: Sequence[Sequence[TableRow]]
     """Rows, in parts that a line sets apart."""
     across: bool = False
     """An entry is a line, so that rows are columns."""
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TableRow]:
         """The rows of all sections."""
         return [row for section in self.sections for row in section]
 
 
 def rows(
     place: Place, entries: Sequence[Sequence[ProtocolSummary]], noisy: bool, mark: str = ""
-) -> list[Row]:
+) -> list[TableRow]:
     """Return the figures that a place shows.
 
     Args:
@@ -83,9 +83,9 @@ def rows(
     every = [p for group in entries for p in group]
     overlap = f" {OVERLAP}" * (place == "rates" and any(p.buffered for p in every))
     return [
-        Row(
+        TableRow(
             label=label + mark + overlap * (column.key == "span_s"),
-            cells=[Cell(column.over_runs(g, noisy), any(map(column.wrong, g))) for g in entries],
+            cells=[TableCell(column.over_runs(g, noisy), any(map(column.wrong, g))) for g in entries],
             group=group,
             is_key=column.key == "per_aggregate_s",
             of_run="whole_run" in column.traits,
@@ -101,7 +101,7 @@ def rates(protocols: Sequence[ProtocolSummary]) -> list[float | None]:
     return sorted({r.dropout_rate for p in protocols for r in p.rounds}, key=lambda rate: rate or 0)
 
 
-def breakdown(runs: Runs, noisy: bool, same_rounds: bool) -> Table:
+def breakdown(runs: Runs, noisy: bool, same_rounds: bool) -> ReportTable:
     """Return the figures of all entries: of the run, at each drop-out rate, of each class of users.
 
     Args:
@@ -115,14 +115,14 @@ def breakdown(runs: Runs, noisy: bool, same_rounds: bool) -> Table:
     sections = [rows("time", entries, noisy)]
     for rate in listed:
         parts = entries if len(listed) == 1 else [[p.at(rate) for p in group] for group in entries]
-        title = [Row(f"drop-out {rate:.0%}"), *rows("time", parts, noisy)] if len(listed) > 1 else []
+        title = [TableRow(f"drop-out {rate:.0%}"), *rows("time", parts, noisy)] if len(listed) > 1 else []
         completed = rows("rates", parts, noisy, "" if same_rounds else f" {DIFFERENT}")
         sections.append(title + completed)
     sections += [rows("path", entries, noisy), *class_sections(runs), rows("run", entries, noisy)]
-    return Table(list(runs), sections)
+    return ReportTable(list(runs), sections)
 
 
-def class_sections(runs: Runs) -> Iterator[list[Row]]:
+def class_sections(runs: Runs) -> Iterator[list[TableRow]]:
     """Yield the rows of each class. Shares and joules are of those who were invited, each time; of the
     critical path, the seconds per aggregate that users of the class took."""
     every = [p for group in runs.values() for p in group]
@@ -134,13 +134,13 @@ def class_sections(runs: Runs) -> Iterator[list[Row]]:
         ]
         sizes = [c.users for group in of_class for c, _ in group]
         from_ = "" if min(sizes) == max(sizes) else f"{min(sizes)} to "
-        title = Row(f"{name} ({from_}{counted(max(sizes), 'user')})")
+        title = TableRow(f"{name} ({from_}{counted(max(sizes), 'user')})")
         yield [
             title,
             *(
-                Row(f"  {figure.label}", [Cell(figure.text(group)) for group in of_class])
+                TableRow(f"  {figure.label}", [TableCell(figure.text(group)) for group in of_class])
                 for figure in (*class_figures(every), PATH)
             ),
         ]
     if len(classes) > MAX_CLASSES:
-        yield [Row(f"and {len(classes) - MAX_CLASSES} more classes")]
+        yield [TableRow(f"and {len(classes) - MAX_CLASSES} more classes")]

@@ -9,7 +9,7 @@ from simfl.runs.results.units import percent
 
 
 @dataclass(frozen=True)
-class Figure:
+class ClassFigure:
     """A figure of a class: a part of a whole."""
 
     label: str
@@ -30,19 +30,19 @@ class Figure:
         return percent(part, whole) if self.digits is None else f"{part / whole:.{self.digits}f}"
 
 
-PATH = Figure(
+PATH = ClassFigure(
     "s on the path", lambda c, aggregates: (sum(c.waited_s.values()), max(1, aggregates)), 3, rare=False
 )
 FIGURES = (
-    Figure("in aggregates", lambda c, _: (c.aggregated, c.invited), rare=False),
-    Figure("cut short", lambda c, _: (c.partial, c.aggregated)),
-    Figure("lost", lambda c, _: (sum(c.lost.values()), c.invited), rare=False),
-    Figure("surplus", lambda c, _: (c.surplus, c.invited)),
-    Figure("J/user", lambda c, _: (c.energy.users_j, c.invited) if c.energy else (0, 0), 3),
+    ClassFigure("in aggregates", lambda c, _: (c.aggregated, c.invited), rare=False),
+    ClassFigure("cut short", lambda c, _: (c.partial, c.aggregated)),
+    ClassFigure("lost", lambda c, _: (sum(c.lost.values()), c.invited), rare=False),
+    ClassFigure("surplus", lambda c, _: (c.surplus, c.invited)),
+    ClassFigure("J/user", lambda c, _: (c.energy.users_j, c.invited) if c.energy else (0, 0), 3),
 )
 
 
-def class_figures(protocols: Iterable[ProtocolSummary]) -> list[Figure]:
+def class_figures(protocols: Iterable[ProtocolSummary]) -> list[ClassFigure]:
     """Return the figures that any class has something of."""
     every = [c for p in protocols for c in (p.classes or {}).values()]
     return [f for f in FIGURES if not f.rare or any(f.read(c, 0)[0] for c in every)]

@@ -37,7 +37,7 @@ Headings = Mapping[Place, str]
 Measure = tuple[str, str]  # a key, and the phase if it is of one
 
 
-class Form(NamedTuple):
+class NumberForm(NamedTuple):
     """How a number is written."""
 
     digits: int = 3
@@ -46,7 +46,7 @@ class Form(NamedTuple):
     """A value is divided by it."""
 
 
-PLAIN, MB, KB = Form(), Form(scale=1e6), Form(1, 1e3)
+PLAIN, MB, KB = NumberForm(), NumberForm(scale=1e6), NumberForm(1, 1e3)
 UNSWEPT: Final = frozenset[Trait]({"unswept"})
 RARE: Final = frozenset[Trait]({"rare"})
 FAULT: Final = frozenset[Trait]({"fault"})
@@ -70,7 +70,7 @@ class Column:
     and {time} are the run's words for a round and for its time."""
     phase: str = ""
     """The phase, of a column that there is for each of them."""
-    form: Form = PLAIN
+    form: NumberForm = PLAIN
     """How its numbers are written."""
     of: Of = ""
     """Tables of protocols without it leave the column out."""
@@ -254,7 +254,7 @@ def _to_target(what: str, of: Of) -> Iterator[Column]:
     def until(get: Callable[[Reached], float]) -> Read:
         return lambda p: () if (t := getattr(p, of)) is None or t.reached is None else (get(t.reached),)
 
-    def taken(end: str, unit: str, get: Callable[[Reached], float], form: Form) -> Column:
+    def taken(end: str, unit: str, get: Callable[[Reached], float], form: NumberForm) -> Column:
         label = f"{unit} to {what}"
         headings: Headings = {"run": label, "headline": f"To {what} | {unit}", "latex": label}
         traits = OF_RUN | TARGET
@@ -262,7 +262,7 @@ def _to_target(what: str, of: Of) -> Iterator[Column]:
 
     yield Column(f"{what}_reached", "flag", is_reached, {}, of=of, traits=OF_RUN)
     yield taken("s", "s", lambda r: r.after_s, PLAIN)
-    yield taken("rounds", "rounds", lambda r: r.rounds, Form(0))
+    yield taken("rounds", "rounds", lambda r: r.rounds, NumberForm(0))
     yield taken("bytes", "MB", lambda r: r.bytes_up + r.bytes_down, MB)
     headings: Headings = {"run": f"{what} kept", "headline": f"To {what} | kept"}
     yield Column(f"{what}_kept", "flag", until(lambda r: r.kept), headings, of=of, traits=OF_RUN)
@@ -309,7 +309,7 @@ COLUMNS: tuple[Column, ...] = (
            {"run": "values wrapped", "losses": "Wrapped"}, traits=FAULT | RARE | UNSWEPT),
     Column("partial", "sum", _each(lambda r: r.partial), {"run": "updates cut short"}, of="partial"),
     Column("steps_share", "mean", _done(lambda r: r.steps_share), {"run": "share of steps done"},
-           form=Form(2), of="partial"),
+           form=NumberForm(2), of="partial"),
     Column("updates_clipped", "sum", _each(lambda r: r.updates_clipped), {"run": "updates clipped"},
            traits=RARE | UNSWEPT),
     Column("reliable", "share", _each(lambda r: r.reliable), {"run": "reliable"}, traits=RARE | UNSWEPT),
@@ -322,12 +322,12 @@ COLUMNS: tuple[Column, ...] = (
     Column("surplus", "sum", _each(lambda r: r.surplus), {"run": "users surplus", "losses": "Surplus"},
            of="over_selected"),
     Column("staleness", "mean", _once(lambda p: p.mean_staleness),
-           {"run": "mean staleness", "headline": "Staleness"}, form=Form(2), of="buffered"),
+           {"run": "mean staleness", "headline": "Staleness"}, form=NumberForm(2), of="buffered"),
     Column("discarded_stale", "sum", _each(lambda r: r.discarded_stale),
            {"run": "discarded as stale", "losses": "Stale"}, of="buffered"),
     Column("accuracy", "mean", _once(lambda p: p.final_accuracy),
            {"run": "test accuracy", "headline": "Accuracy", "latex": "Final accuracy", "sweep": "accuracy"},
-           form=Form(4), traits=OF_RUN),
+           form=NumberForm(4), traits=OF_RUN),
     # with three digits there is room for the spread over seeds
     Column("accuracy_over_seeds", "mean", _once(lambda p: p.final_accuracy), {"seeds": "accuracy"},
            traits=UNSWEPT),
@@ -335,13 +335,13 @@ COLUMNS: tuple[Column, ...] = (
            of="participation"),
     Column("T_weak_bounds", "range", _weak_bounds, {"seeds": "T weak"}, of="participation", traits=UNSWEPT),
     Column("T_strong", "range", _last(lambda s: s.T_strong[-1]), {"seeds": "T strong"}, of="participation"),
-    Column("F", "mean", _last(lambda s: s.F[-1]), {"seeds": "F"}, form=Form(2), of="participation"),
-    Column("C", "mean", _last(lambda s: s.C[-1]), {"seeds": "C"}, form=Form(2), of="participation"),
+    Column("F", "mean", _last(lambda s: s.F[-1]), {"seeds": "F"}, form=NumberForm(2), of="participation"),
+    Column("C", "mean", _last(lambda s: s.C[-1]), {"seeds": "C"}, form=NumberForm(2), of="participation"),
     Column("skipped", "sum", _each(lambda r: not r.selected), {"seeds": "skipped"},
-           form=Form(0), traits=UNSWEPT),
+           form=NumberForm(0), traits=UNSWEPT),
     *_to_target("accuracy", "accuracy_target"),
     *_to_target("loss", "loss_target"),
-    Column("updates_per_hour", "mean", _once(_per_hour), {}, form=Form(1)),
+    Column("updates_per_hour", "mean", _once(_per_hour), {}, form=NumberForm(1)),
 )  # fmt: skip
 
 _SWEPT = ("per_aggregate_s", "failed_s", "total_s", "span_s", "critical_s", "accuracy", "exact", "rounds",

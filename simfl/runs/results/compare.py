@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from simfl.runs.results.breakdown import DIFFERENT, Cell, Row, Table, class_sections
+from simfl.runs.results.breakdown import DIFFERENT, ReportTable, TableCell, TableRow, class_sections
 from simfl.runs.results.columns import BREAKDOWN, Column, Measure, Place, at
 from simfl.runs.results.drift import Drift, warning
 from simfl.runs.results.statistics import MOST_DIGITS, Estimate
@@ -58,16 +58,16 @@ def verdict(found: Estimate, reference: Estimate) -> Verdict:
 
 @dataclass(frozen=True)
 class Case:
-    """An entry of a run, of repeats of one, or of a sweep at a point.
-
-    rounds: equal where the same rounds were completed, None where that is not known. protocols: a summary of
-    each run; none of a sweep.
-    """
+    """An entry of a run, of repeats of one, or of a sweep at a point."""
 
     estimates: Mapping[Measure, Estimate | None]
+    """Its means by measure, None of no value."""
     texts: Mapping[Measure, str]
+    """What a table shows of each measure."""
     rounds: object
+    """Equal where the same rounds were completed, None where that is not known."""
     protocols: Sequence[ProtocolSummary] = ()
+    """Its summary in each run; none of a sweep."""
 
     @classmethod
     def of_runs(cls, protocols: Sequence[ProtocolSummary], noisy: bool) -> "Case":
@@ -111,19 +111,28 @@ def _mean_text(column: Column, mean: Estimate) -> str:
 
 @dataclass(frozen=True)
 class Side:
-    """A run, repeats of one, or a sweep. over: the things that its intervals are over, "" without any.
-    time: real or virtual. drifts: of the machine's speed, one of each run or cell."""
+    """A run, repeats of one, or a sweep."""
 
     label: str
+    """Its name in the comparison."""
     folder: str
+    """Where it was read."""
     kind: Literal["run", "sweep"]
+    """Repeats are a run."""
     over: Literal["", "rounds", "runs", "seeds"]
+    """What its intervals are over; "" without any."""
     settings: Mapping[str, Any]
+    """The resolved scenario, and versions."""
     cases: Mapping[Key, Case]
+    """Its entries."""
     clock: str = ""
+    """Kind of its clock; "" of a sweep."""
     time: str = "virtual"
+    """`virtual` or `real`."""
     interrupted: bool = False
+    """Rounds are missing because a run was stopped."""
     drifts: Sequence[Drift | None] = ()
+    """Of the machine's speed, one of each run or cell."""
     summaries: Sequence[tuple[str, Mapping[str, ProtocolSummary]]] = ()
     """Of each run or cell: its label, and its protocols by entry."""
 
@@ -155,23 +164,23 @@ class Match(NamedTuple):
         """Return the cases that are there, each with the label of its side."""
         return [(label, case) for label, case in zip(labels, self.cases, strict=True) if case]
 
-    def table(self, labels: Sequence[str]) -> Table:
+    def table(self, labels: Sequence[str]) -> ReportTable:
         """Return the breakdown of the entry, with the sides that have it beside each other."""
         known = self.by_label(labels)
         mark = "" if self.same_rounds else f" {DIFFERENT}"
         sections = [self._rows(place, mark if place == "rates" else "") for place in BREAKDOWN]
-        sections[0].append(Row("verdict", list(map(Cell, self.verdict_texts)), is_key=True))
+        sections[0].append(TableRow("verdict", list(map(TableCell, self.verdict_texts)), is_key=True))
         *first, of_run = sections
         classes = class_sections({label: case.protocols for label, case in known})
-        return Table([label for label, _ in known], [*first, *classes, of_run])
+        return ReportTable([label for label, _ in known], [*first, *classes, of_run])
 
-    def _rows(self, place: Place, mark: str) -> list[Row]:
+    def _rows(self, place: Place, mark: str) -> list[TableRow]:
         cases = [case for case in self.cases if case]
         return [
-            Row(
+            TableRow(
                 column.headings[place] + mark,
                 [
-                    Cell(case.texts.get(column.measure, ""), any(map(column.wrong, case.protocols)))
+                    TableCell(case.texts.get(column.measure, ""), any(map(column.wrong, case.protocols)))
                     for case in cases
                 ],
                 is_key=column.measure == HEADLINE,

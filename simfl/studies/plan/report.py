@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simfl.reports.model import Report, Sentence
-from simfl.runs.results.breakdown import Cell, Row, Table
+from simfl.runs.results.breakdown import ReportTable, TableCell, TableRow
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.search import Answer, Candidate
 from simfl.studies.plan.sensitivity import FURTHEST, Flip, is_tried
@@ -18,7 +18,7 @@ def plan_report(answer: Answer, changes: Sequence[Flip]) -> Report:
     return Report(list(_parts(answer, changes)))
 
 
-def _parts(answer: Answer, changes: Sequence[Flip]) -> Iterator[Sentence | Table]:
+def _parts(answer: Answer, changes: Sequence[Flip]) -> Iterator[Sentence | ReportTable]:
     fleet, best = answer.fleet, answer.best
     hiding = "nothing to hide" if fleet.colluders is None else f"{fleet.colluders} may collude"
     wanted = "all" if fleet.updates is None else str(fleet.updates)
@@ -31,8 +31,11 @@ def _parts(answer: Answer, changes: Sequence[Flip]) -> Iterator[Sentence | Table
     yield Sentence("gap", "")
     shown = [*answer.candidates, *([answer.plain] if answer.plain else [])]
     cells = zip(*map(_cells, shown), strict=True)
-    rows = [Row(heading, list(map(Cell, column))) for heading, column in zip(HEADINGS, cells, strict=True)]
-    yield Table([c.name for c in shown], [rows], across=True)
+    rows = [
+        TableRow(heading, list(map(TableCell, column)))
+        for heading, column in zip(HEADINGS, cells, strict=True)
+    ]
+    yield ReportTable([c.name for c in shown], [rows], across=True)
     if answer.plain is not None:
         yield Sentence("note", f"{answer.plain.name} hides nothing: the floor that protection is held to")
     if not is_tried(answer):
