@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from simfl.cli import outputs
+from docs.tools import outputs
 from simfl.reports import compare_page
 from simfl.reports.comparison import comparison_report
 from simfl.reports.model import run_report
