@@ -45,9 +45,9 @@ def compare(
         print(json.dumps(comparison.dump(), indent=2, allow_nan=False))
     else:
         from simfl.reports import terminal
-        from simfl.reports.compare_terminal import show_comparison
+        from simfl.reports.comparison import comparison_report
 
-        show_comparison(terminal.console(), comparison)
+        terminal.show(terminal.console(), comparison_report(comparison))
         if out is not None:
             tell(f"Written to {out}")
     if warn_inexact(summaries):

@@ -97,6 +97,7 @@ def run_command(
         raise typer.BadParameter(message, param_hint="--repeat")
 
     from simfl.reports import terminal
+    from simfl.reports.model import run_report
 
     if parquet:
         need("--parquet", "pyarrow.parquet")
@@ -118,12 +119,8 @@ def run_command(
         dumped = [summary.dump() for summary in summaries.values()]
         print(json.dumps(dumped[0] if repeat is None else dumped, indent=2))
     else:
-        if repeat is None:
-            terminal.show(terminal.console(), summaries[folder], loaded.profile, notes=pressing)
-        else:
-            terminal.show_repeats(
-                terminal.console(), list(summaries.values()), loaded.profile, notes=pressing
-            )
+        report = run_report(list(summaries.values()), loaded.profile, notes=pressing)
+        terminal.show(terminal.console(), report)
         tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
     inexact = warn_inexact(
         ("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from simfl.config.python_files import blamed
 from simfl.errors import BadInput, counted
 from simfl.reports.assumptions import before
-from simfl.reports.units import listed
 from simfl.runs import assumptions
 from simfl.runs.build import Experiment, build, make_clocks
+from simfl.runs.results.units import listed
 from simfl.scenario.load import filled_yaml, load
 from simfl.scenario.schema import Scenario
 from simfl.trace.rows import unit
