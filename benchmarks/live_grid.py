@@ -179,7 +179,7 @@ def _seconds(ns: int) -> float:
 
 
 # -- the ping
-PING = {
+PING: dict[str, Any] = {
     "rounds": 2,
     "dropout.rate": 0.0,
     "learning.dataset": "digits",

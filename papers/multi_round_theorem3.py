@@ -10,9 +10,9 @@ from math import sqrt
 
 import numpy as np
 
+from papers.bounds import rank_bound
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.selected import participation
-from simfl.privacy.theory import rank_bound
 from simfl.random_streams import Streams
 from simfl.runs.multi_round_privacy.modular import PRIMES, rank
 from simfl.world.selection import Bernoulli, Random, Selection

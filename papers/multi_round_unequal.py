@@ -11,10 +11,10 @@ from math import ceil, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.bounds import cardinality_of
 from papers.entry import Cell, Entry, Evidence, Place
 from papers.multi_round_theorem1 import worth
 from papers.selected import participation
-from simfl.privacy.theory import cardinality_of
 from simfl.random_streams import Streams
 from simfl.world.selection import MultiRound
 

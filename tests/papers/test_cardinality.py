@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from simfl.privacy.theory import cardinality_of, rank_bound
+from papers.bounds import cardinality_of, rank_bound
 from simfl.runs.multi_round_privacy.metrics import cardinality
 
 
