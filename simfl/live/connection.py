@@ -48,7 +48,7 @@ def unbounded(now: int) -> float:
 
 @dataclass(frozen=True)
 class Sockets:
-    """Where a live run's sockets are, and what its processes do for links: by default all, on the loopback.
+    """The place of a live run's sockets, and its processes' work for links: by default all, on the loopback.
 
     Attributes:
         has_links: There are rates and latencies, as the scenario states them.

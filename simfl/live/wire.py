@@ -194,7 +194,7 @@ class Codec:
 
     @cached_property
     def _decoders(self) -> dict[str, tuple[json.Decoder[Any], list[Callable[[Any], Any]]]]:
-        """What decodes the fields of a message of a kind, and what converts each."""
+        """By kind of message, the decoder of its fields and a conversion of each."""
         types = {kind: field_types(message, self.users) for kind, message in self.kinds.items()}
         return {
             kind: (json.Decoder(tuple[tuple(t.wire for t in own)]), [t.convert for t in own])  # type: ignore[misc]
