@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_CONFIG = "blocks descriptions digests kinds python_files quantities texts unpacking"
+_CONFIG = "blocks digests kinds python_files quantities texts unpacking"
 MOVED = {
     **{name: f"config.{name}" for name in _CONFIG.split()},
     "cluster": "connect",
