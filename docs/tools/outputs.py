@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from simfl.config.descriptions import descriptions
+from simfl.config.blocks import descriptions
 from simfl.runs.folder.columns import BREAKDOWN, ENERGY, MEASURED, METRICS, PARTICIPATION, UPDATES
 from simfl.runs.results import columns
 from simfl.runs.results.block import Block, ByPhase, Extended, Share
