@@ -79,6 +79,7 @@ FLOORS = 10
 
 HOMES = {
     "simpy": ("engine", "live"),
+    "msgspec": ("live",),
     "torch": ("learning",),
     "sklearn": (),
     "cryptography": ("crypto",),

@@ -149,7 +149,7 @@ class Result:
         >>> "<table" in simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})._repr_html_()
         True
         """
-        return html.breakdown(self.summarised())
+        return html.table(self.summarised())
 
     def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
         """Return the content of `summary.json` with typed attributes. finished: the `rounds`, if at hand.
