@@ -39,7 +39,7 @@ def life(env: Environment, waits: int) -> None:
 def callbacks(env: Environment, waits: int) -> None:
     def call(k: int) -> None:
         if k < waits:
-            env.at(env.now + 1000 + k, partial(call, k + 1))
+            env.call_at(env.now + 1000 + k, partial(call, k + 1))
 
     call(0)
 
@@ -50,7 +50,7 @@ def cost_us(begin: Callable[[Environment, int], None], users: int, waits: int) -
     env, start = Environment(), time.process_time()
     for _ in range(users):
         begin(env, waits)
-    while env.steps(100_000):
+    while env.run_slice(100_000):
         pass
     return (time.process_time() - start) / users * 1e6
 

@@ -108,7 +108,7 @@ def stopped(n: int, count: int) -> Callable[[], object]:
         place = rng.randrange(n)
         link.stop(flows[place])
         flows[place] = link.start(1000 * size(), CAP_BPS, lambda: None)
-        env.at(env.now + 1000, exchange)
+        env.call_at(env.now + 1000, exchange)
 
     exchange()
     return until(env, lambda: stops >= count)

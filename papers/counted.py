@@ -106,9 +106,9 @@ def _counting(machine: Any, party: int, ops: Ops, out: Round, before: Callable[[
                 held = (v for v in vars(machine).values() if isinstance(v, Handle))
                 out.stored[party] = sum(handle.size_bytes for handle in held)
             before()
-            ops.begin((), phase(*arguments))
+            ops.begin_step((), phase(*arguments))
             effects = call(*arguments)
-            for segment in ops.end():
+            for segment in ops.end_step():
                 out.work[party, segment.phase].update(segment.work)
                 taken = party, arguments[1].kind if name == "receive" else name
                 out.cpu_ns[taken] += segment.taken_ns

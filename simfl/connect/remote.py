@@ -15,7 +15,7 @@ import numpy as np
 from simfl.connect import dask_engine, ray_engine, worker
 from simfl.connect.engine import Engine
 from simfl.connect.worker import Order
-from simfl.dataplane.remote import Place, Values
+from simfl.dataplane.remote import Placement, Values
 from simfl.errors import BadInput, ClusterFailed, reason
 from simfl.learning.trainer import Trainer
 from simfl.runs.clusters import OPTION
@@ -49,7 +49,7 @@ class Cluster:
             ways[name] = "; ".join(way for way, _ in each), max(chunk for _, chunk in each)
         return ways
 
-    def places(self, entry: str, trainer: Trainer) -> list[Place]:
+    def places(self, entry: str, trainer: Trainer) -> list[Placement]:
         """Return the kernels of an entry that are done on the cluster."""
         return [
             (trainer.training, Trainings(self, entry, trainer)),
@@ -86,7 +86,7 @@ class Trainings:
         return self.cluster.ways[self.entry][1]
 
     @property
-    def hands(self) -> int:
+    def parallel_units(self) -> int:
         return self.cluster.workers
 
     def send(self, calls: Sequence[tuple[Any, ...]], done: Done) -> None:
@@ -111,7 +111,7 @@ class Evaluations:
     cluster: Cluster
     entry: str
     chunk = 1
-    hands = 1
+    parallel_units = 1
 
     def send(self, calls: Sequence[tuple[Any, ...]], done: Done) -> None:
         [(weights,)] = calls

@@ -32,7 +32,7 @@ def _times(x: np.uint32, w: np.uint32, v: np.uint32, q: np.uint32) -> np.uint32:
 
 
 @compiled(types.void(_ROW, _ROW, WORD))
-def _halve(a: A32, b: A32, q: np.uint32) -> None:
+def _radix2(a: A32, b: A32, q: np.uint32) -> None:
     """(a, b) = (a + b, a - b), for a, b < q: modulo x^h - 1 and x^h + 1."""
     for j in range(a.size):
         x, y = a[j], b[j]
@@ -41,8 +41,8 @@ def _halve(a: A32, b: A32, q: np.uint32) -> None:
 
 
 @compiled(types.void(_ROW, _ROW, _ROW, _ROW, read(WORD), WORD))
-def _quarter(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) -> None:
-    """`_split` with r = 1, for a, b, c, d < q."""
+def _first_radix4(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) -> None:
+    """`_radix4` with r = 1, for a, b, c, d < q."""
     i, iv = factors[6], factors[7]
     for j in range(a.size):
         w, x, y, z = a[j], b[j], c[j], d[j]
@@ -57,7 +57,7 @@ def _quarter(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) -> None
 
 
 @compiled(types.void(_ROW, _ROW, _ROW, _ROW, read(WORD), WORD, BOOL))
-def _split(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bool) -> None:
+def _radix4(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bool) -> None:
     """a + b x^h + c x^2h + d x^3h modulo x^h - r, x^h + r, x^h - i r and x^h + i r: x^h is replaced.
     factors: r, r^2, r^3 and i = sqrt(-1), each followed by its floor(2^32 . / q); the `last` pass leaves
     residues below q."""
@@ -81,11 +81,11 @@ def _split(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: boo
 
 
 @compiled(types.void(read(WORD, 2), read(WORD, 2), read(INT), read(INT), written(WORD, 2), WORD))
-def transform(Z: A32, factors: A32, wanted: I64, rows: I64, out: A32, q: np.uint32) -> None:
+def transform(Z: A32, factors: A32, rows_below: I64, rows: I64, out: A32, q: np.uint32) -> None:
     """out[j] = sum_k Z[k] alpha^k with alpha the point of user rows[j], in ntt.py's order of points.
-    factors [n / 4, 8]: row m for `_split` with r = alpha_4m; wanted [n + 1]: how many of the rows are
+    factors [n / 4, 8]: row m for `_radix4` with r = alpha_4m; rows_below [n + 1]: how many of the rows are
     below each user. A part of the tree without a wanted row is left out."""
-    n, (size, columns), odd = wanted.size - 1, Z.shape, wanted.size - 1
+    n, (size, columns), odd = rows_below.size - 1, Z.shape, rows_below.size - 1
     while odd > 2:
         odd //= 4  # ends with 2 where log2 n is odd
     width = max(_LEAST_COLUMNS, _BLOCK_WORDS // n)
@@ -99,21 +99,21 @@ def transform(Z: A32, factors: A32, wanted: I64, rows: I64, out: A32, q: np.uint
         if odd == 2:
             length //= 2
             for k in range(length):
-                _halve(block[k, :w], block[k + length, :w], q)
+                _radix2(block[k, :w], block[k + length, :w], q)
         elif n > 4:  # and so another pass follows
             length //= 4
             for k in range(length):
                 a, b = block[k, :w], block[k + length, :w]
-                _quarter(a, b, block[k + 2 * length, :w], block[k + 3 * length, :w], factors[0], q)
+                _first_radix4(a, b, block[k + 2 * length, :w], block[k + 3 * length, :w], factors[0], q)
         while length > 1:
             h = length // 4
             for m in range(n // length):
                 first = m * length
-                if wanted[first] == wanted[first + length]:
+                if rows_below[first] == rows_below[first + length]:
                     continue
                 for k in range(first, first + h):
                     a, b = block[k, :w], block[k + h, :w]
-                    _split(a, b, block[k + 2 * h, :w], block[k + 3 * h, :w], factors[m], q, h == 1)
+                    _radix4(a, b, block[k + 2 * h, :w], block[k + 3 * h, :w], factors[m], q, h == 1)
             length = h
         for k in range(rows.size):
             out[k, start : start + w] = block[rows[k], :w]

@@ -125,7 +125,7 @@ def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64
 
 
 @compiled(INT(written(WORD), INT, WORD, WORD, written(INT)))
-def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
+def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
     """words &= kept, then places = first + flatnonzero(words >= q); how many there are."""
     found = 0
     for start in range(0, words.size, _GROUP):
@@ -148,7 +148,8 @@ def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> i
 def accumulate(
     total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
-    """total += words & kept mod q, or -= if minus, where those are below q; places, result as for `cut`."""
+    """total += words & kept mod q, or -= if minus, where those are below q.
+    places and the result are as for `mask_and_find`."""
     found = 0
     for start in range(0, total.size, _GROUP):
         sums, group = total[start : start + _GROUP], words[start : start + _GROUP]

@@ -79,12 +79,12 @@ def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A
 def code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
     """Return W times rows [U, m], by a transform where that is possible and expected to be faster."""
     how = ntt.plan(tuple(points), U, q)
-    if how is not None and pays(how, U):
+    if how is not None and transform_is_faster(how, U):
         return ntt.evaluate(rows, how, q)
     return matmul(matrix(tuple(points), U, q), rows, q)
 
 
-def pays(how: ntt.Plan, U: int) -> bool:
+def transform_is_faster(how: ntt.Plan, U: int) -> bool:
     """Return True if a transform is expected to take less time than the product with W [n, U]."""
     # By the sizes alone, so that every machine does the same work: in a product a row of W takes about as
     # long as 7 + U / 10 of the rows that a transform goes over (docs/performance.md).

@@ -34,7 +34,7 @@ class Plan(NamedTuple):
     """The arguments of butterflies.transform. `work`: the rows of all parts of the tree with a wanted one."""
 
     factors: A32
-    wanted: I64
+    rows_below: I64
     rows: I64
     work: int
 
@@ -99,12 +99,12 @@ def plan(points: tuple[int, ...], U: int, q: int) -> Plan | None:
     table = roots(n, q)
     users = np.argsort(table)
     rows = users[np.searchsorted(table, x, sorter=users)]
-    wanted = np.zeros(n + 1, np.int64)
-    np.add.at(wanted, rows + 1, 1)
-    if wanted.max() > 1:
+    rows_below = np.zeros(n + 1, np.int64)
+    np.add.at(rows_below, rows + 1, 1)
+    if rows_below.max() > 1:
         return None
-    wanted = wanted.cumsum()
-    return Plan(_factors(n, q), wanted, rows, _work(wanted))
+    rows_below = rows_below.cumsum()
+    return Plan(_factors(n, q), rows_below, rows, _work(rows_below))
 
 
 @lru_cache(maxsize=8)
@@ -118,10 +118,10 @@ def _factors(n: int, q: int) -> A32:
     return out
 
 
-def _work(wanted: I64) -> int:
-    length, total = wanted.size - 1, 0
+def _work(rows_below: I64) -> int:
+    length, total = rows_below.size - 1, 0
     while length > 1:
-        total += int(np.count_nonzero(np.diff(wanted[::length]))) * length
+        total += int(np.count_nonzero(np.diff(rows_below[::length]))) * length
         length = length // 2 if length.bit_length() % 2 == 0 else length // 4
     return total
 
@@ -132,5 +132,5 @@ def evaluate(Z: A32, how: Plan, q: int) -> A32:
 
     out = np.empty((how.rows.size, Z.shape[1]), np.uint32)
     Z = np.require(Z, np.uint32, ["C", "A"])
-    butterflies.transform(Z, how.factors, how.wanted, how.rows, out, np.uint32(q))
+    butterflies.transform(Z, how.factors, how.rows_below, how.rows, out, np.uint32(q))
     return out

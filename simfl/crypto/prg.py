@@ -60,7 +60,7 @@ def expand(seed: A8, length: int, q: int) -> A32:
         stream.update_into(_ZEROS[: block.nbytes], keystream.data[4 * i : 4 * i + block.nbytes + _SLACK])
         if sys.byteorder == "big":
             block.byteswap(inplace=True)
-        found = loops.cut(block, i, kept, np.uint32(q), places)  # while the block is in the cache
+        found = loops.mask_and_find(block, i, kept, np.uint32(q), places)  # while the block is in the cache
         rejected.append(places[:found].copy())
     missing = np.concatenate([places[:0], *rejected])
     out[missing] = _replacements(stream, missing.size, kept, q)

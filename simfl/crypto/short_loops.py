@@ -71,7 +71,7 @@ def residues(total: F64, q: float, out: A32) -> None:
     out[:] = total.astype(np.int64) % int(q)
 
 
-def cut(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
+def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
     words &= kept
     found = np.flatnonzero(words >= q)
     places[: found.size] = found + first

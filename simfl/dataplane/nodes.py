@@ -23,7 +23,7 @@ class Node:
     small: bool = False
     value: Any = None
     done: bool = False
-    waiting: int | None = None
+    missing_inputs: int | None = None
     consumers: list["Node"] = field(default_factory=list)
 
     @property
@@ -87,8 +87,8 @@ class Queues:
             return []
         kernel: Any = self._batchable[0].kernel
         alike = [node for node in self._batchable if node.kernel is kernel]
-        hands = 1 if alike[0].small else workers
-        unit = alike[: min(kernel.chunk, -(-len(alike) // hands))]
+        parallel_units = 1 if alike[0].small else workers
+        unit = alike[: min(kernel.chunk, -(-len(alike) // parallel_units))]
         for node in unit:
             self._batchable.remove(node)
         return unit

@@ -64,7 +64,7 @@ class Ops(Ledger, ABC):
     """
 
     pending_bytes = 0
-    steps_at_once = 100  # events between two looks at what is pending
+    events_per_slice = 100  # events between two looks at what is pending
     rounds_ahead = 0  # that the timeline is to be ahead of the round whose outcome is asked for
     executes = True  # there is content
     deferring = False  # a resumed run is in its finished rounds: operations are done if later ones need them
@@ -165,16 +165,16 @@ class Ops(Ledger, ABC):
         """Return the Ed25519 public key, 1 x 32: it takes as long as one of X25519."""
         return self._op(signatures.public, (1, 32, U8), {"x25519": 1}, secret)
 
-    def sign(self, secret: Handle, said: bytes, rows: Handle | None = None) -> Handle:
-        """Return the Ed25519 signature of what is said, and of rows behind it, 1 x 64."""
-        out = self._op(signatures.sign, (1, 64, U8), {"sign": 1}, secret, said, rows)
+    def sign(self, secret: Handle, message: bytes, rows: Handle | None = None) -> Handle:
+        """Return the Ed25519 signature of what is message, and of rows behind it, 1 x 64."""
+        out = self._op(signatures.sign, (1, 64, U8), {"sign": 1}, secret, message, rows)
         return _forged(out, [0] if rows is not None and rows.forged else [])
 
     def verify(
         self,
         publics: Handle,
         signed: Handle,
-        said: Octets,
+        message: Octets,
         signers: Sequence[int],
         rows: Handle | None = None,
     ) -> Handle:
@@ -186,7 +186,7 @@ class Ops(Ledger, ABC):
             if forged := publics.forged | signed.forged | behind:
                 self._charge(work)
                 raise keys.Forged(min(forged), "does not verify")
-            return self._op(signatures.verify, (n, 32, U8), work, publics, signed, said, rows)
+            return self._op(signatures.verify, (n, 32, U8), work, publics, signed, message, rows)
         except keys.Forged as fault:
             raise PeerFault(signers[fault.row], fault.why) from None
 

@@ -39,14 +39,14 @@ class Promise(Handle):
     pool: "PooledOps"
 
     def __del__(self) -> None:
-        self.pool.unheld(self.content)
+        self.pool.on_handle_dropped(self.content)
 
 
 class PooledOps(EagerOps):
     """Hands operations to `workers` threads; `budget_bytes` bounds the pending output. streaming: coded
     shares are not held but made, sealed, opened and summed one sender after the other."""
 
-    steps_at_once = 1  # any of them may go beyond the budget
+    events_per_slice = 1  # any of them may go beyond the budget
 
     def __init__(
         self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
@@ -113,7 +113,7 @@ class PooledOps(EagerOps):
         promise.pool = self
         return promise
 
-    def unheld(self, node: Node) -> None:
+    def on_handle_dropped(self, node: Node) -> None:
         """Take a node out of the budget whose handle nobody holds any more; others may need its value."""
         with self._lock:
             if not node.done:
@@ -121,29 +121,29 @@ class PooledOps(EagerOps):
             node.size = 0
 
     # -- what is wanted
-    def _want(self, targets: Iterable[Node]) -> None:  # under the lock
+    def _schedule(self, targets: Iterable[Node]) -> None:  # under the lock
         """Let these run, and before them what they need, in the order in which they need it."""
         wanted = list(targets)
         for target in wanted:
-            path = [self._enter(target, wanted)] if target.waiting is None and not target.done else []
+            path = [self._enter(target, wanted)] if target.missing_inputs is None and not target.done else []
             while path:
                 node, needs = path[-1]
                 for need in needs:
                     if need.done:
                         continue
                     need.consumers.append(node)
-                    node.waiting = (node.waiting or 0) + 1
-                    if need.waiting is None:
+                    node.missing_inputs = (node.missing_inputs or 0) + 1
+                    if need.missing_inputs is None:
                         path.append(self._enter(need, wanted))
                         break
                 else:
                     path.pop()
-                    if not node.waiting:
+                    if not node.missing_inputs:
                         self._queue(node)
         self._start_workers()
 
     def _enter(self, node: Node, wanted: list[Node]) -> tuple[Node, Iterator[Node]]:
-        node.waiting = 0
+        node.missing_inputs = 0
         # Where one row that a step picks or relays is wanted, all of them are: then nothing holds a sender's
         # rows together any more, and each is freed when its receiver has opened it.
         if node.routes:
@@ -159,7 +159,7 @@ class PooledOps(EagerOps):
     def _want_everything(self) -> None:
         with self._lock:
             self._open |= dict.fromkeys(self._streams.rest() if self._streams is not None else [])
-            self._want(self._open)
+            self._schedule(self._open)
 
     # -- workers
     @property
@@ -205,9 +205,9 @@ class PooledOps(EagerOps):
                 self.executed += self._open.pop(node, 0) is None
                 self.pending_bytes -= node.size
                 for consumer in reversed(node.finish(content)):
-                    assert consumer.waiting is not None
-                    consumer.waiting -= 1
-                    if not consumer.waiting:
+                    assert consumer.missing_inputs is not None
+                    consumer.missing_inputs -= 1
+                    if not consumer.missing_inputs:
                         self._queue(consumer, follows=True)
             if self._diverged:
                 self._blame()
@@ -227,7 +227,7 @@ class PooledOps(EagerOps):
             if node.kernel is first.kernel:
                 before.append(node)
         if before and first in self._open:
-            self._want(before)
+            self._schedule(before)
         else:
             self._error = self._error or (first, self._diverged[first])
 
@@ -265,7 +265,7 @@ class PooledOps(EagerOps):
         if self._in_line or not isinstance(node, Node):
             return await super().get(handle)
         with self._lock:
-            self._want([node])
+            self._schedule([node])
         await self._until(lambda: node.done)
         return node.value
 
@@ -281,7 +281,7 @@ class PooledOps(EagerOps):
         self._want_everything()
         await self._until(lambda: not self._open)
         with self._lock:
-            self._want([Node(value, (recipe,), ()) for recipe in self._unused])
+            self._schedule([Node(value, (recipe,), ()) for recipe in self._unused])
         await self._until(lambda: not self._unused)
 
     def close(self) -> None:

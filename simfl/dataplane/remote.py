@@ -19,19 +19,25 @@ Values = list[Any]
 ROUNDS_AHEAD = 4
 
 
-class Elsewhere(Protocol):
-    """A kernel's place. chunk: the calls that gain by being done together; hands: the units at a time."""
+class RemoteKernel(Protocol):
+    """A kernel that is executed by other processes."""
 
     @property
-    def chunk(self) -> int: ...
+    def chunk(self) -> int:
+        """Calls that gain by being done together: a unit."""
+        ...
+
     @property
-    def hands(self) -> int: ...
+    def parallel_units(self) -> int:
+        """Units that are executed at a time."""
+        ...
+
     def send(
         self, calls: Sequence[tuple[Any, ...]], done: Callable[[Values | BaseException], None]
     ) -> None: ...
 
 
-Place = tuple[Kernel, Elsewhere]
+Placement = tuple[Kernel, RemoteKernel]
 
 
 class RemoteOps(PooledOps):
@@ -44,7 +50,7 @@ class RemoteOps(PooledOps):
         budget_bytes: int,
         streaming: bool,
         oracle: Oracle | None,
-        places: Sequence[Place],
+        places: Sequence[Placement],
     ) -> None:
         super().__init__(q, workers, budget_bytes, streaming, oracle)
         self.rounds_ahead = ROUNDS_AHEAD
@@ -57,7 +63,7 @@ class RemoteOps(PooledOps):
         # Sending takes long (weights go to all workers), and the timeline must not wait for it.
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="simfl-sender")
 
-    def _place(self, kernel: Kernel) -> Elsewhere | None:
+    def _place(self, kernel: Kernel) -> RemoteKernel | None:
         return next((place for known, place in self._places if known == kernel), None)
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
@@ -87,12 +93,12 @@ class RemoteOps(PooledOps):
             assert place is not None
             alike = [node for node in self._leaving if node.kernel == kernel]
             self._leaving = [node for node in self._leaving if node.kernel != kernel]
-            size = min(place.chunk, -(-len(alike) // place.hands))
+            size = min(place.chunk, -(-len(alike) // place.parallel_units))
             for first in range(0, len(alike), size):
                 self._away += 1
                 self._sender.submit(self._send, place, alike[first : first + size])
 
-    def _send(self, place: Elsewhere, unit: list[Node]) -> None:
+    def _send(self, place: RemoteKernel, unit: list[Node]) -> None:
         try:
             place.send([tuple(map(value, node.args)) for node in unit], partial(self._returned, unit))
         except BaseException as error:
@@ -115,7 +121,7 @@ class RemoteOps(PooledOps):
     async def get(self, handle: Handle) -> Any:
         with self._lock:
             asked, self._asked = self._asked, []
-            self._want(asked)
+            self._schedule(asked)
         return await super().get(handle)
 
     def close(self) -> None:

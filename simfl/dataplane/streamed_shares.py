@@ -37,12 +37,12 @@ class Share:
 
 
 class Sender:
-    """One mask's coded shares; `left` are those to which something is still to be done."""
+    """One mask's coded shares; `pending` are those to which something is still to be done."""
 
     def __init__(self, args: tuple[Any, ...], where: tuple[Any, ...]) -> None:
         self.args, self.where = args, where
         self.shares = [Share(self, row) for row in range(len(args[2]))]
-        self.left: dict[Share, None] = {}
+        self.pending: dict[Share, None] = {}
 
 
 class Total(Node):
@@ -90,8 +90,8 @@ class ShareStreams:
         if kernel in (keys.seal, keys.open_) and are_shares(args[1]):
             shares: list[Share] = args[1]
             for k, share in enumerate(shares):
-                lock = (args[0], args[2], args[3], k)
-                setattr(share, "sealing" if kernel is keys.seal else "opening", lock)
+                seal_args = (args[0], args[2], args[3], k)
+                setattr(share, "sealing" if kernel is keys.seal else "opening", seal_args)
             self._touch(shares)
             return shares
         return None
@@ -110,7 +110,7 @@ class ShareStreams:
 
     def _touch(self, shares: Iterable[Share]) -> None:
         for share in shares:
-            share.sender.left[share] = None
+            share.sender.pending[share] = None
             self._senders[share.sender] = None
 
     def prepare(self, node: Node) -> None:
@@ -126,13 +126,13 @@ class ShareStreams:
 
     def _begin(self, sender: Sender) -> Node:
         kernel = StreamKernel(sender, self._call)
-        secrets = [[lock and lock[0] for lock in pair] for pair in kernel.locks]
+        secrets = [[args and args[0] for args in pair] for pair in kernel.seal_args]
         node = Node(kernel, (*sender.args[:2], secrets), sender.where)
         for total in dict.fromkeys(filter(None, kernel.totals)):
             total.args[0].append(node)
-        for share in sender.left:
+        for share in sender.pending:
             share.total = None
-        sender.left = {}
+        sender.pending = {}
         del self._senders[sender]
         return node
 
@@ -144,9 +144,9 @@ class StreamKernel:
 
     def __init__(self, sender: Sender, call: Call) -> None:
         _, _, points, *self.code = sender.args
-        self.points = [points[share.row] for share in sender.left]
-        self.locks = [(share.sealing, share.opening) for share in sender.left]
-        self.totals = [share.total for share in sender.left]
+        self.points = [points[share.row] for share in sender.pending]
+        self.seal_args = [(share.sealing, share.opening) for share in sender.pending]
+        self.totals = [share.total for share in sender.pending]
         self.call = call
 
     def __call__(self, z: A32, seed: Any, secrets: list[list[Any]]) -> None:
@@ -155,9 +155,9 @@ class StreamKernel:
         U, T, q = self.code
         m = mds.share_length(z.shape[1], U, T)
         pipes = []
-        for (sealing, opening), (sealed_under, opened_under) in zip(self.locks, secrets, strict=True):
-            lock = _lock(sealing, sealed_under)
-            pipes.append(lock and keys.SealedPipe(lock, _lock(opening, opened_under)))
+        for (sealing, opening), (sealed_under, opened_under) in zip(self.seal_args, secrets, strict=True):
+            seal_key = _seal_key(sealing, sealed_under)
+            pipes.append(seal_key and keys.SealedPipe(seal_key, _seal_key(opening, opened_under)))
         rows = mds.uncoded(z, seed, U, T, q)
         for start in range(0, m, BLOCK_COLUMNS):
             block = self.call(mds.code, (rows[:, start : start + BLOCK_COLUMNS], self.points, U, q))
@@ -170,7 +170,7 @@ class StreamKernel:
                 pipe.close()
 
 
-def _lock(args: SealArgs | None, secrets: Any) -> keys.SealKey | None:
+def _seal_key(args: SealArgs | None, secrets: Any) -> keys.SealKey | None:
     if args is None:
         return None
     _, nonces, aads, k = args

@@ -2,7 +2,7 @@
 
 Invariant: a twin says of its kernel's result all that a party with unbounded time could tell of it, given
 ideal primitives. The linear kernels (masks, sums, the MDS code, Shamir's shares) use the coefficients of the
-real ones. A kernel without a twin raises `NoTwin`: nothing is passed over in silence.
+real ones. A kernel without a twin raises `NoSymbolicKernel`: nothing is passed over in silence.
 
     TWINS[my_kernel] = my_twin          # for a protocol with a kernel of its own
 """
@@ -58,7 +58,7 @@ PURPOSES: dict[Any, tuple[int, str]] = {
 """Kernels that use a secret or expand a seed: which argument, and what for."""
 
 
-class NoTwin(BadInput):
+class NoSymbolicKernel(BadInput):
     """A kernel whose meaning on terms nobody has stated."""
 
     def __init__(self, kernel: Kernel) -> None:
@@ -90,7 +90,7 @@ class SymbolicOps(EagerOps):
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         twin = TWINS.get(kernel)
         if twin is None:
-            raise NoTwin(kernel)
+            raise NoSymbolicKernel(kernel)
         self.kernels.add(kernel)
         contents = [self._content(argument) for argument in args]
         if self.longest is not None:

@@ -129,7 +129,7 @@ class Ledger:
         # Of a session with a trainer on a device, it counts the time of the device's kernels too.
         self.now_ns: Callable[[], int] = time.thread_time_ns
 
-    def begin(self, where: tuple[Any, ...], phase: str) -> None:
+    def begin_step(self, where: tuple[Any, ...], phase: str) -> None:
         """Open a step's ledger; `where` names the step if its work fails later."""
         self.where = where
         self._counted = [("step", 1)]
@@ -144,7 +144,7 @@ class Ledger:
             self._counted = []
             self._segments.append(Segment(name, self._counted))
 
-    def end(self) -> list[Segment]:
+    def end_step(self) -> list[Segment]:
         """Close the ledger and return its segments."""
         self._mark()
         segments, self._segments, self._counted = self._segments, [], None
@@ -160,12 +160,12 @@ class Ledger:
         self._counted = counted
         self._mark_ns = self.now_ns()
 
-    def with_more(self, work: dict[str, int]) -> Segment:
+    def segment_with(self, work: dict[str, int]) -> Segment:
         """Return the segment in progress as it would be with one more operation, which is not charged."""
         segment = self._segments[-1]
         return Segment(segment.phase, [*segment.counted, ("call", 1), *work.items()])
 
-    def code(self, nbytes: int) -> None:
+    def charge_codec(self, nbytes: int) -> None:
         """Charge the encoding or decoding of a message."""
         self._charge({CODEC: nbytes})
 

@@ -111,7 +111,7 @@ class Batteries:
         self._account = account
         self._empty: set[int] = set()  # whose devices were turned off
 
-    def look(self, user: int) -> State:
+    def state_of(self, user: int) -> State:
         """Return True while a user's battery is not empty, and until when it surely stays as it is."""
         account = self._account(user)
         if account is None or account.battery is None:
@@ -170,9 +170,9 @@ class Batteries:
         if on:
             self._empty.discard(user)
             device.power(on)
-            presence.charged(user)
+            presence.on_recharged(user)
         else:
             self._empty.add(user)
             account.tail_until = account.then
-            presence.leave(user, BATTERY)  # first, as the loss names the training that it breaks off
+            presence.add_reason(user, BATTERY)  # first, as the loss names the training that it breaks off
             device.power(on)

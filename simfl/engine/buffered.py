@@ -123,7 +123,7 @@ class Buffer(ServerSide):
                 self.waking = min([self.waking, *(until for until, _ in asleep[:1])])
                 return
             user = self.idle.draw(self.rng)
-            online, until = self.users.presence.look(user)
+            online, until = self.users.presence.state_of(user)
             if not online:
                 if (
                     self.runtime.setup.kind.connected
@@ -145,7 +145,7 @@ class Buffer(ServerSide):
 
     def _begin(self, user: int, cause: int) -> None:
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
-        behind = 0 if self.config.behind is None else self.config.behind(user, cycle)
+        model_lag = 0 if self.config.model_lag is None else self.config.model_lag(user, cycle)
         update, machine, setup = UpdateId(user, cycle), self.machine, self.runtime.setup
         plan = setup.losses.in_cycle(user, cycle)
         self.pending.add(user)
@@ -155,7 +155,7 @@ class Buffer(ServerSide):
 
         def run() -> Effects:
             self.pending.discard(user)
-            return self.host.open_cycle(machine, task, behind)
+            return self.host.open_cycle(machine, task, model_lag)
 
         self.call(machine, "begin", None, cause, setup.first_phase, subject=update, task=task, run=run)
 
@@ -186,7 +186,7 @@ class Buffer(ServerSide):
 
     def _on_processed(self, task: UserRound, step: int) -> None:
         if task.id in self.tasks:  # the server took it
-            self.runtime.progress.made()
+            self.runtime.progress.reset()
         if self.current.get(task.user) is task:
             del self.current[task.user]
             self.users.forget(task)
@@ -236,7 +236,7 @@ class Buffer(ServerSide):
             self.disconnections.report(user, None, self.machine, "training", row)
 
     def online(self, user: int, row: int) -> None:
-        self.disconnections.tell(user)
+        self.disconnections.notify(user)
         self.call(self.machine, "back", user, row, "recovery")
         self.rest(user)
         self.pick(row)

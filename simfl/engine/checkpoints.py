@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from simfl.dataplane.handles import Handle
 from simfl.engine.clocks import Key, Spans
-from simfl.engine.setup import Standing
+from simfl.engine.setup import RoundCheckpoint
 
 if TYPE_CHECKING:
     from simfl.engine.server_side import ServerSide
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Past:
     """The finished rounds of a session that is resumed.
 
-    rounds: how many. models: version -> global model [1, d], as of `Standing`. moments: [2, d] if any.
+    rounds: how many. models: version -> global model [1, d], as of `RoundCheckpoint`. moments: [2, d] if any.
     """
 
     rounds: int = 0
@@ -55,7 +55,7 @@ class Checkpoints:
             if host.moments is not None:
                 ops.replace(host.moments, past.moments if host.version == max(past.models) else None)
 
-    def standing(self) -> Standing:
+    def take_checkpoint(self) -> RoundCheckpoint:
         """Note the state of the session at the end of a round."""
         server, runtime = self.server, self.server.runtime
         ops, host = runtime.ops, server.host
@@ -64,9 +64,9 @@ class Checkpoints:
             self.models = {version: model for version, model in self.models.items() if id(model) in used}
         if server.round == self.past.rounds:
             ops.deferring = False
-        running = tuple(self._running()) if runtime.clock.timing else ()
+        running = tuple(self._running()) if runtime.clock.measures else ()
         models, moments = (self.models, host.moments) if ops.executes else ({}, None)
-        return Standing(len(server.trace), models, moments, running)
+        return RoundCheckpoint(len(server.trace), models, moments, running)
 
     def _running(self) -> Iterator[tuple[Key, Spans]]:
         """Yield the steps in progress, which the trace does not have yet."""

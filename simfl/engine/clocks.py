@@ -36,18 +36,18 @@ MAX_REMEMBERED = 64  # pieces of work of which a segment's sum is remembered
 
 Key = tuple[int, int, str, str, str]
 """(round, party, lane, call, what) of a step."""
-Place = tuple[int, int, str]
+LaneKey = tuple[int, int, str]
 """(round, party, lane) of a step."""
 
 
 class Clock(ABC):
-    """Gives a step's segments their nanoseconds. timing: while they are done, nothing else may be.
+    """Gives a step's segments their nanoseconds. measures: while they are done, nothing else may be.
     timed_by: where they were taken on a machine, its devices and how each was timed."""
 
-    timing = False
+    measures = False
     timed_by: str | None = None
 
-    def ready(self) -> None:
+    def prepare(self) -> None:
         """Make the machine ready for a step, before its time begins."""
 
     @abstractmethod
@@ -73,13 +73,13 @@ class Clock(ABC):
         return (span, *[(s.phase, self.work_ns(s, slowdown) // part) for s in segments[1:]])
 
     def steps(
-        self, place: Place, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+        self, lane_key: LaneKey, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
     ) -> int | None:
         """Return how many of `whole` minibatches a training has the time for, at least one; None where only
         the work itself can tell.
 
         Args:
-            place: of the training's step, the next one there.
+            lane_key: of the training's step, the next one there.
             whole: minibatches, one or more.
             of: the segment of a training of so many.
             slowdown: of the device.
@@ -94,23 +94,23 @@ class Clock(ABC):
         return max(1, bisect_right(range(1, whole), within_ns, key=ns))
 
 
-class Measured(Clock):
+class MeasuredClock(Clock):
     """The time of the step's work on this machine. cold: after a pause and with other data in the caches;
     for a simulation does one step after another, where a device waits in between."""
 
-    timing = True
+    measures = True
 
     def __init__(self, timed_by: str, cold: bool = False) -> None:
         self.timed_by = f"{timed_by} with cold caches" if cold else timed_by
         self._other_data = np.zeros(COLD_BYTES, np.uint8) if cold else None
 
-    def ready(self) -> None:
+    def prepare(self) -> None:
         if self._other_data is not None:
             time.sleep(PAUSE_S)
             self._other_data[::CACHE_LINE].sum()
 
     def steps(
-        self, place: Place, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+        self, lane_key: LaneKey, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
     ) -> None:
         return None
 
@@ -125,7 +125,7 @@ class ConstantClock(Clock):
         return 10**6
 
 
-class Modelled(Clock):
+class ModelledClock(Clock):
     """Counted work by a device profile, in seconds per operation."""
 
     def __init__(self, seconds: Mapping[str, float]) -> None:
@@ -158,7 +158,7 @@ class Recording:
     """
 
     def __init__(self, trace: Iterable[Row], running: Iterable[tuple[Key, Spans]] = ()) -> None:
-        self._steps: dict[Place, deque[tuple[tuple[str, str], Spans]]] = {}
+        self._steps: dict[LaneKey, deque[tuple[tuple[str, str], Spans]]] = {}
         for row in trace:
             if isinstance(row, Step):
                 *first, (phase, ns) = row.segments
@@ -170,9 +170,9 @@ class Recording:
     def _note(self, key: Key, spans: Spans) -> None:
         self._steps.setdefault(key[:3], deque()).append((key[3:], spans))
 
-    def what(self, place: Place) -> str | None:
+    def what(self, lane_key: LaneKey) -> str | None:
         """Return `what` of the next step there; None if there are no more."""
-        steps = self._steps.get(place)
+        steps = self._steps.get(lane_key)
         return steps[0][0][1] if steps else None
 
     def next(self, key: Key) -> Spans | None:
@@ -192,15 +192,15 @@ class Recording:
 
 
 class Recorded(Clock):
-    """Durations of the steps of an earlier run's trace; behind its end, those of `then`, if that is given."""
+    """Durations of the steps of an earlier run's trace; after its end, those of `fallback`, if given."""
 
-    def __init__(self, recording: Recording, timed_by: str | None, then: Clock | None = None) -> None:
-        self._recording, self._then, self.timed_by = recording, then, timed_by
-        self.timing = then is not None and then.timing
+    def __init__(self, recording: Recording, timed_by: str | None, fallback: Clock | None = None) -> None:
+        self._recording, self._fallback, self.timed_by = recording, fallback, timed_by
+        self.measures = fallback is not None and fallback.measures
 
-    def ready(self) -> None:
-        if self._then is not None:
-            self._then.ready()
+    def prepare(self) -> None:
+        if self._fallback is not None:
+            self._fallback.prepare()
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
         raise TypeError("a recording knows steps, not work")  # pragma: no cover
@@ -211,16 +211,16 @@ class Recorded(Clock):
         spans = self._recording.next(key)
         if spans is not None:
             return spans
-        if self._then is None:
+        if self._fallback is None:
             raise ReplayError(f"{_named(key)}, which the recording does not have")
-        return self._then.spans(key, segments, slowdown, overhead_ns, cut)
+        return self._fallback.spans(key, segments, slowdown, overhead_ns, cut)
 
     def steps(
-        self, place: Place, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+        self, lane_key: LaneKey, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
     ) -> int | None:
-        what = self._recording.what(place)
-        if what is None and self._then is not None:
-            return self._then.steps(place, whole, of, slowdown, within_ns)
+        what = self._recording.what(lane_key)
+        if what is None and self._fallback is not None:
+            return self._fallback.steps(lane_key, whole, of, slowdown, within_ns)
         done = StepsDone.read(what or "")
         # Where that cannot be, the step gets another `what` than the recorded one, and `spans` refuses it.
         return whole if done is None else min(done.steps, whole)

@@ -22,7 +22,7 @@ from simfl.dataplane.work import Segment
 from simfl.engine.clocks import Clock, Spans
 from simfl.engine.environment import Environment
 from simfl.engine.life import Life, Waits
-from simfl.engine.progress import Progress
+from simfl.engine.progress import StallDetector
 from simfl.engine.setup import ProtocolSetup, RunConfig
 from simfl.errors import RunFailed, step_failed
 from simfl.protocols.contracts import AnyServer, ClientMachine
@@ -83,7 +83,7 @@ class Job:
             left -= done[-1][1]
         return tuple(done), self.end - now
 
-    def effects(self) -> Effects:
+    def run_call(self) -> Effects:
         if self.run is not None:
             return self.run()
         effects: Effects = getattr(self.machine, self.call)(*self.arguments)
@@ -121,14 +121,14 @@ class Runtime:
         self.setup = setup
         self.ops = self.training_ops = ops
         self.clock = clock
-        ops.timed = clock.timing
-        if clock.timing:
+        ops.timed = clock.measures
+        if clock.measures:
             ops.now_ns = trainer.timer.now_ns
         self.trainer = trainer
         self.streams = streams
         self.trace = Trace()
         self.trace.timed_by = clock.timed_by
-        self.progress = Progress(config.users, self.trace)
+        self.progress = StallDetector(config.users, self.trace)
 
     def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
         """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. Where another
@@ -139,26 +139,26 @@ class Runtime:
     def work(self, device: Device, lane: str, job: Job) -> list[Segment]:
         """Do a job's real work; return what it was."""
         ops = self.training_ops if lane == "training" else self.ops
-        timing, codec = self.clock.timing, self.config.codec
-        collecting = timing and gc.isenabled()
+        measures, codec = self.clock.measures, self.config.codec
+        collecting = measures and gc.isenabled()
         if collecting:
             gc.disable()
         where = (self.setup.name, job.round, device.party, job.call, job.what)
-        if timing:
+        if measures:
             self.prepare()
         try:
-            ops.begin(where, job.phase)
+            ops.begin_step(where, job.phase)
             if codec and job.received:
-                ops.code(job.arguments[1].size_bytes)
-            job.outcome = job.effects()
+                ops.charge_codec(job.arguments[1].size_bytes)
+            job.outcome = job.run_call()
             if codec:  # a message for many is encoded once
                 for message in {
                     id(e.message): e.message for e in job.outcome if isinstance(e, Send)
                 }.values():
-                    ops.code(message.size_bytes)
+                    ops.charge_codec(message.size_bytes)
             job.arguments = ()  # done with: what a message carried is not kept for as long as the step takes
             device.side.complete(job.outcome)
-            return ops.end()
+            return ops.end_step()
         except ValueError as error:  # what a kernel refuses, such as an update that is not finite
             raise step_failed(where, "", error) from error
         finally:
@@ -177,7 +177,7 @@ class Runtime:
 
     def prepare(self) -> None:
         """Make the machine ready for a step that is timed."""
-        self.clock.ready()
+        self.clock.prepare()
 
     def note(self, effect: Effect, party: int, index: int, step: int) -> None:
         """Put a message that a party's machine did not take into the trace.

@@ -31,7 +31,7 @@ async def drive(
     horizon = float("inf") if session.config.horizon_ns is None else session.config.horizon_ns
     pause_at = time.monotonic() + SLICE_S
     while not session.done:
-        if not env.steps(ops.steps_at_once, horizon, pause_at):
+        if not env.run_slice(ops.events_per_slice, horizon, pause_at):
             if env.peek() == float("inf"):
                 users = session.config.users
                 online = f"{sum(map(session.users.presence.online, range(users)))} of {users} users online"

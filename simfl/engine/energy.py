@@ -118,7 +118,7 @@ class Meter:
         self._taking_part: dict[int, Account] = {}
         self.batteries = Batteries(users, self.account) if self.config.batteries else None
         if self.batteries is not None:
-            users.presence.powered = self.batteries.look
+            users.presence.powered = self.batteries.state_of
         network.radio = self.radio
 
     def account(self, party: int) -> Account | None:
@@ -147,10 +147,10 @@ class Meter:
             self.batteries.follow(party, account)
 
     def _powers(self, party: int) -> Powers | None:
-        world = self.config
+        config = self.config
         if party == SERVER:
-            return world.server_powers
-        return None if world.energy_of is None else world.energy_of(party)
+            return config.server_powers
+        return None if config.energy_of is None else config.energy_of(party)
 
     # -- changes of power
     def began(self, party: int, job: Job) -> None:

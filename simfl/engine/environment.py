@@ -25,12 +25,12 @@ class Environment(simpy.Environment):
         self._soon: deque[Callable[[], None]] = deque()
         self._calls: list[tuple[int, int, int, Callable[[], None]]] = []
 
-    def at(self, when_ns: int, then: Callable[[], None]) -> None:
+    def call_at(self, when_ns: int, then: Callable[[], None]) -> None:
         if when_ns < self.now:
             raise ValueError(f"{when_ns} ns is before now, {self.now} ns")
         heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
 
-    def soon(self, then: Callable[[], None]) -> None:
+    def call_soon(self, then: Callable[[], None]) -> None:
         """Call back now, after the present event and before all others, as SimPy's urgent events do."""
         self._soon.append(then)
 
@@ -38,9 +38,9 @@ class Environment(simpy.Environment):
         """Do the next event; simpy.core.EmptySchedule if there is none."""
         if self.peek() == float("inf"):
             super().step()
-        self.steps(1)
+        self.run_slice(1)
 
-    def steps(self, most: int, until: float = float("inf"), due_s: float = float("inf")) -> bool:
+    def run_slice(self, most: int, until: float = float("inf"), due_s: float = float("inf")) -> bool:
         """Do at most `most` events, none after `until`, and none after one that sets `enough` or that ends
         later than `due_s` by the machine's monotonic clock. False if there is none to do."""
         self.enough = False

@@ -68,10 +68,10 @@ class FairLink:
         self._empty = 0  # groups: they stay for the next transfer, as users' caps come again
         self._rate = rate_bps * SCALE
         self._spare = self._rate  # what the capped ones leave of the rate,
-        self._sharing = 0  # and how many transfers share it
+        self._uncapped_flows = 0  # and how many transfers share it
         self._level = 0
         self._moved = 0  # at the level, since ever
-        self._then = 0
+        self._updated_at = 0
         self._ends: list[tuple[int, int, Group]] = []  # next ends of capped groups, nanoseconds
         self._marks: list[tuple[int, int, Group]] = []  # and of the others, by the level's counter
         self._armed = FOR_EVER
@@ -96,7 +96,7 @@ class FairLink:
         self._rebalance()
         if first:  # no other end moves forward, since the level does not rise
             left = flow.mark - group.offset - self._counter(group)
-            self._arm(self._then + lasting(left, group.cap if group.capped else self._level))
+            self._arm(self._updated_at + duration_ns(left, group.cap if group.capped else self._level))
         return flow
 
     def change(self, flow: Flow, cap_bps: int) -> None:
@@ -142,12 +142,12 @@ class FairLink:
 
     def _advance(self) -> None:
         now = self.env.now
-        self._moved += self._level * (now - self._then)
-        self._then = now
+        self._moved += self._level * (now - self._updated_at)
+        self._updated_at = now
 
     # -- groups
     def _counter(self, group: Group) -> int:
-        return group.cap * self._then if group.capped else self._moved
+        return group.cap * self._updated_at if group.capped else self._moved
 
     def _open(self, cap: int) -> Group:
         place = bisect_left(self._caps, cap)
@@ -168,7 +168,7 @@ class FairLink:
         if group.capped:
             self._spare -= group.cap
         else:
-            self._sharing += 1
+            self._uncapped_flows += 1
         if group.heap[0][2] is not flow:
             return False
         self._announce(group)
@@ -181,7 +181,7 @@ class FairLink:
         if group.capped:
             self._spare += group.cap
         else:
-            self._sharing -= 1
+            self._uncapped_flows -= 1
         if group.live:
             if group.heap[0][2] is flow:
                 self._announce(group)
@@ -207,7 +207,7 @@ class FairLink:
         mark = heap[0][0] - group.offset
         group.entry = self._next()
         if group.capped:
-            end = self._then + lasting(mark - group.cap * self._then, group.cap)
+            end = self._updated_at + duration_ns(mark - group.cap * self._updated_at, group.cap)
             heappush(self._ends, (end, group.entry, group))
         else:
             heappush(self._marks, (mark, group.entry, group))
@@ -216,14 +216,14 @@ class FairLink:
     def _rebalance(self) -> None:
         """Find the level, and move the groups that it passes to the other side of it."""
         caps = self._caps
-        while self._capped and caps[self._capped - 1] * self._sharing > self._spare:
+        while self._capped and caps[self._capped - 1] * self._uncapped_flows > self._spare:
             self._capped -= 1
-            self._cross(self._capped)
-        while self._capped < len(caps) and caps[self._capped] * self._sharing <= self._spare:
-            self._capped += self._cross(self._capped)
-        self._level = self._spare // self._sharing if self._sharing else 0
+            self._switch_side(self._capped)
+        while self._capped < len(caps) and caps[self._capped] * self._uncapped_flows <= self._spare:
+            self._capped += self._switch_side(self._capped)
+        self._level = self._spare // self._uncapped_flows if self._uncapped_flows else 0
 
-    def _cross(self, place: int) -> bool:
+    def _switch_side(self, place: int) -> bool:
         """Move a group to the other side of the level; drop it, and return False, if it is empty."""
         group = self._groups[self._caps[place]]
         if not group.live:
@@ -232,7 +232,7 @@ class FairLink:
             return False
         moved = self._counter(group) + group.offset
         more = group.live if group.capped else -group.live
-        self._sharing += more
+        self._uncapped_flows += more
         self._spare += more * group.cap
         group.capped = not group.capped
         group.offset = moved - self._counter(group)
@@ -248,7 +248,7 @@ class FairLink:
         while marks and marks[0][2].entry != marks[0][1]:
             heappop(marks)
         if marks:
-            at = self._then + lasting(marks[0][0] - self._moved, self._level)
+            at = self._updated_at + duration_ns(marks[0][0] - self._moved, self._level)
             if not ends or at < ends[0][0]:
                 return at, marks[0][2]
         return (ends[0][0], ends[0][2]) if ends else (FOR_EVER, None)
@@ -257,7 +257,7 @@ class FairLink:
         """One pending event: the earliest end. If that moves back, the event fires in vain and arms anew."""
         if at < self._armed:
             self._armed = at
-            self.env.at(at, partial(self._fire, at))
+            self.env.call_at(at, partial(self._fire, at))
 
     def _fire(self, at: int) -> None:
         if at != self._armed:
@@ -278,7 +278,7 @@ class FairLink:
         self._arm(self._soonest()[0])
 
 
-def lasting(amount: int, rate: int) -> int:
+def duration_ns(amount: int, rate: int) -> int:
     """Return amount / rate in nanoseconds, halves up; at rate 0, what is left lasts for ever."""
     if amount <= 0:
         return 0

@@ -57,7 +57,7 @@ class Life(simpy.Process):
         if at_once:
             self.wake()
         else:
-            env.soon(self.wake)
+            env.call_soon(self.wake)
 
     def wake(self, value: Any = None) -> None:
         """End a passive wait or a nap now, within the present event; the `yield` returns the value. A life
@@ -77,7 +77,7 @@ class Life(simpy.Process):
         if at_once:
             self._interrupted(cause)
         elif self._value is PENDING:
-            self.env.soon(partial(self._interrupted, cause))
+            self.env.call_soon(partial(self._interrupted, cause))
 
     def stop(self) -> None:
         """End the life now, at its wait: nothing of its generator runs any more but its `finally`."""
@@ -127,7 +127,7 @@ class Life(simpy.Process):
                 wait = (self._generator.send if wait._ok else self._generator.throw)(wait._value)
             else:
                 nap = self._nap = self._nap + 1
-                env.at(env.now + wait, partial(self._woke, nap))
+                env.call_at(env.now + wait, partial(self._woke, nap))
         except StopIteration as end:
             self._end(end.value)
         except BaseException as error:
@@ -138,7 +138,7 @@ class Life(simpy.Process):
     def _end(self, value: Any) -> None:
         self._ok, self._value = True, value
         if self.callbacks:
-            self.env.at(self.env.now, self._over)
+            self.env.call_at(self.env.now, self._over)
         else:
             self.callbacks = None  # it has happened, for all who look later
 

@@ -51,13 +51,13 @@ class Transfer(Protocol):
         """True for what users have for each other."""
         ...
 
-    def sent(self) -> object:
+    def on_sent(self) -> object:
         """Hear that the last bit has left."""
 
-    def arrived(self) -> object:
+    def on_arrived(self) -> object:
         """Hear of its arrival, a latency later."""
 
-    def broke(self, moved_bytes: int, /) -> object:
+    def on_aborted(self, moved_bytes: int, /) -> object:
         """Hear that it broke off."""
 
 
@@ -93,17 +93,17 @@ class Transmission:
         size = self.whole_bytes = self.message.size_bytes
         self.size_bytes = size // 2 if self.half else size
 
-    def sent(self) -> None:
+    def on_sent(self) -> None:
         """Take note that the last bit has left."""
         if self.owner is not None:
             self.owner.left(self)
 
-    def arrived(self) -> None:
+    def on_arrived(self) -> None:
         """Hand it to its receiver."""
         assert self.receiver is not None
         self.receiver.arrived(self)
 
-    def broke(self, moved_bytes: int) -> int:
+    def on_aborted(self, moved_bytes: int) -> int:
         """Note that it broke off; return the row."""
         self.runtime.progress.broken += 1
         return self.row(moved_bytes, None)
@@ -128,15 +128,36 @@ class UserLink:
         rate: Bit/s until the time `until`, at which the link's state may change.
         queue: Transfers that wait, in order.
         active: The transfer that moves; None while the link is idle or paused.
-        flying: Transfers whose last bit has left and that have not arrived, in order.
+        propagating: Transfers whose last bit has left and that have not arrived, in order.
         heard: Called with a transfer and None as it begins to move, and with the bytes that it has moved as
             its last bit has left or as it is interrupted.
     """
 
     __slots__ = (
-        "_epoch", "_flow", "_follow_at", "_last", "_life", "_most_bps", "_moved", "active", "connection",
-        "env", "flying", "heard", "jitter_s", "latency_ns", "latency_s", "links", "paused", "peers", "queue",
-        "rate", "shared", "until", "up", "user",
+        "_epoch",
+        "_flow",
+        "_follow_at",
+        "_last",
+        "_life",
+        "_most_bps",
+        "_moved",
+        "active",
+        "connection",
+        "env",
+        "heard",
+        "jitter_s",
+        "latency_ns",
+        "latency_s",
+        "links",
+        "paused",
+        "peers",
+        "propagating",
+        "queue",
+        "rate",
+        "shared",
+        "until",
+        "up",
+        "user",
     )  # fmt: skip
 
     def __init__(
@@ -163,7 +184,7 @@ class UserLink:
         self.until = 0
         self.paused = False
         self.queue: list[Transfer] = []
-        self.flying: list[Transfer] = []
+        self.propagating: list[Transfer] = []
         self.active: Transfer | None = None
         self.heard: Callable[[Transfer, int | None], None] | None = None
         self._life: Life | None = None
@@ -176,7 +197,7 @@ class UserLink:
 
     def send(self, transfer: Transfer) -> None:
         if self.env.now >= self.until:
-            self._look()
+            self._refresh_state()
         if self.jitter_s is None:
             transfer.latency_ns = self.latency_ns
         else:
@@ -195,7 +216,7 @@ class UserLink:
             transfer = self.queue.pop(0)
             link = self.peers if transfer.relayed else self.shared
             if self.env.now >= self.until:
-                self._look()
+                self._refresh_state()
             if self.heard is not None:
                 self.heard(transfer, None)
             self.active = transfer
@@ -227,7 +248,7 @@ class UserLink:
             window = 0 if self._most_bps else 2 * window
             yield max(now, since + rtt_ns) - now
             if self.env.now >= self.until:
-                self._look()
+                self._refresh_state()
 
     def _move(self, link: FairLink, size_bytes: int) -> None:
         """Begin to move bytes through a shared link, at this link's rate at most; its life is woken then."""
@@ -246,21 +267,21 @@ class UserLink:
             self.heard(transfer, self._on_wire(transfer))
         if self.connection is not None:
             self.connection.sent(self.env.now)
-        self.flying.append(transfer)
+        self.propagating.append(transfer)
         self._last = max(self._last, self.env.now + transfer.latency_ns)
-        self.env.at(self._last, partial(self._arrive, self._epoch))
-        transfer.sent()
+        self.env.call_at(self._last, partial(self._arrive, self._epoch))
+        transfer.on_sent()
 
     def _arrive(self, epoch: int) -> None:
         if epoch == self._epoch:
-            self.flying.pop(0).arrived()
+            self.propagating.pop(0).on_arrived()
 
     # -- the link's state
     @property
     def _cap(self) -> int:
         return min(self.rate, self._most_bps or self.rate)
 
-    def _look(self) -> None:
+    def _refresh_state(self) -> None:
         """Take the link's state from now on, also for the transfer that moves."""
         up_bps, down_bps, self.latency_s, self.until = self.links(self.user, self.env.now)
         self.rate = up_bps if self.up else down_bps
@@ -277,11 +298,11 @@ class UserLink:
         """
         if self._follow_at < self.until < FOR_EVER:
             self._follow_at = self.until
-            self.env.at(self.until, self._end_state)
+            self.env.call_at(self.until, self._end_state)
 
     def _end_state(self) -> None:
         if self.active is not None and self.env.now >= self.until:  # not looked at this nanosecond
-            self._look()
+            self._refresh_state()
 
     # -- interruptions
     def pause(self) -> None:
@@ -298,7 +319,7 @@ class UserLink:
         """Time until all that has left has arrived, at least a latency: the end of a connection is as slow as
         a message."""
         if self.env.now >= self.until:
-            self._look()
+            self._refresh_state()
         return max(self.latency_ns, self._last - self.env.now)
 
     def close(self) -> None:
@@ -308,7 +329,7 @@ class UserLink:
         """Drop what has not left yet, as the user is lost; on a downlink also what is in the air."""
         self._interrupt()
         for transfer in self.queue:
-            transfer.broke(0)
+            transfer.on_aborted(0)
         self.queue.clear()
 
     def _interrupt(self) -> list[Transfer]:
@@ -319,10 +340,10 @@ class UserLink:
         if not self.up:
             self._epoch += 1
             self._last = 0  # what is to be sent again arrives anew
-            for transfer in self.flying:
-                transfer.broke(transfer.size_bytes)
-            broken = [*self.flying, *broken]
-            self.flying.clear()
+            for transfer in self.propagating:
+                transfer.on_aborted(transfer.size_bytes)
+            broken = [*self.propagating, *broken]
+            self.propagating.clear()
         return broken
 
     def _break(self) -> list[Transfer]:
@@ -337,7 +358,7 @@ class UserLink:
             self.heard(transfer, moved_bytes)
         if moved_bytes and self.connection is not None:  # of the message itself
             moved_bytes = transfer.size_bytes * moved_bytes // self._on_wire(transfer)
-        transfer.broke(moved_bytes)
+        transfer.on_aborted(moved_bytes)
         return [transfer]
 
     def _on_wire(self, transfer: Transfer) -> int:
@@ -355,18 +376,18 @@ class ServerLink(FairLink):
 
     def start(self, size_bytes: int, cap_bps: int, done: Callable[[], None]) -> Flow:
         if self.env.now >= self.until:
-            self._look()
+            self._refresh_state()
         return super().start(size_bytes, cap_bps, done)
 
-    def _look(self) -> None:
+    def _refresh_state(self) -> None:
         rate_bps, self.until = self.rates(self.env.now)
         self.rate(rate_bps)
         if self.until < FOR_EVER:
-            self.env.at(self.until, partial(self._end_state, self.until))
+            self.env.call_at(self.until, partial(self._end_state, self.until))
 
     def _end_state(self, until: int) -> None:
         if self.busy and until == self.until:  # not looked at this nanosecond
-            self._look()
+            self._refresh_state()
 
 
 class Network:
@@ -428,7 +449,7 @@ class Network:
 
     def busy(self, user: int) -> bool:
         """Return True if anything is on its way from or to a user, or waits."""
-        return any(link.active or link.queue or link.flying for link in self._made(user))
+        return any(link.active or link.queue or link.propagating for link in self._made(user))
 
     def _made(self, user: int) -> list[UserLink]:
         links = (self._links.get((user, up)) for up in (True, False))

@@ -27,12 +27,14 @@ WHY = {SESSION: "went offline", LOST: "was lost", BATTERY: "ran empty"}
 """The reasons to be away, and what is said of a loss by one."""
 
 
-class Presence:
-    """Keeps the reasons, pauses and resumes links, calls `left(user, why, row)` and `returned(user, row)`.
+class PresenceTracker:
+    """Keeps the reasons, pauses and resumes links, and calls back on each change.
 
     Attributes:
         days: A user's state at a time and until when it lasts; None where it never changes.
-        resting: True for a user on whose coming and going nothing depends: it is not followed beyond its next
+        on_offline: Called with a user, the reason and the row as a device goes offline.
+        on_online: Called with a user and the row as its device is back.
+        is_idle: True for a user on whose coming and going nothing depends: it is not followed beyond its next
             change.
         stays: Called where the next session or slot of a followed user leaves it as it is.
         powered: The state of a user's battery, where there are any.
@@ -46,18 +48,18 @@ class Presence:
         trace: rows.Trace,
         network: Network,
         days: Days | None,
-        left: Callable[[int, str, int], None],
-        returned: Callable[[int, int], None],
-        resting: Callable[[int], bool],
+        on_offline: Callable[[int, str, int], None],
+        on_online: Callable[[int, int], None],
+        is_idle: Callable[[int], bool],
         stays: Callable[[], None] = lambda: None,
     ) -> None:
         self.env = env
         self.trace = trace
         self.network = network
         self.days = days
-        self.left = left
-        self.returned = returned
-        self.resting = resting
+        self.on_offline = on_offline
+        self.on_online = on_online
+        self.is_idle = is_idle
         self.stays = stays
         self.away: dict[int, set[str]] = {}
         """Users known to be offline, with the reasons."""
@@ -76,18 +78,18 @@ class Presence:
             if until > self.env.now:
                 yield until - self.env.now
             online, until = self.days(user, self.env.now)
-            idle = user not in self.away and self.resting(user)
+            idle = user not in self.away and self.is_idle(user)
             if BATTERY in self.away.get(user, ()) or (idle and not online):
                 self._followed.discard(user)  # its sessions mean nothing before it is charged, or picked
                 return
             if online is (SESSION not in self.away.get(user, ())):
                 self.stays()
             elif online:
-                self.come(user, SESSION)
+                self.remove_reason(user, SESSION)
             else:
-                self.leave(user, SESSION)
+                self.add_reason(user, SESSION)
 
-    def look(self, user: int) -> State:
+    def state_of(self, user: int) -> State:
         """Return the state of a user's device, and until when it is certain to last."""
         if self.days is None or user in self.away or user in self._followed:
             state = user not in self.away, FOR_EVER
@@ -99,18 +101,18 @@ class Presence:
         return on, min(until, state[1]) if on else until  # its sessions mean nothing while it is empty
 
     def online(self, user: int) -> bool:
-        return self.look(user)[0]
+        return self.state_of(user)[0]
 
-    def leave(self, user: int, why: str) -> None:
+    def add_reason(self, user: int, why: str) -> None:
         """Take a device offline for a reason."""
         was_online = user not in self.away
         self.away.setdefault(user, set()).add(why)
         if was_online:
             row = self.trace.add(rows.Presence(user, False, self.env.now))
-            self.left(user, why, row)  # first, as what is lost for good does not wait on a paused link
+            self.on_offline(user, why, row)  # first, as what is lost for good does not wait on a paused link
             self.network.pause(user)
 
-    def come(self, user: int, why: str) -> None:
+    def remove_reason(self, user: int, why: str) -> None:
         """Remove a reason; a device without any is online again."""
         reasons = self.away.get(user, set())
         if why in reasons:
@@ -119,9 +121,9 @@ class Presence:
                 del self.away[user]
                 row = self.trace.add(rows.Presence(user, True, self.env.now))
                 self.network.resume(user)
-                self.returned(user, row)
+                self.on_online(user, row)
 
-    def charged(self, user: int) -> None:
+    def on_recharged(self, user: int) -> None:
         """A device that ran empty is back; it is online if its session is on."""
         if self.days is not None and user not in self._followed:
             self._followed.add(user)
@@ -129,7 +131,7 @@ class Presence:
             reasons = self.away[user]
             reasons.discard(SESSION) if online else reasons.add(SESSION)
             Life(self.env, self._come_and_go(user, until), at_once=True)
-        self.come(user, BATTERY)
+        self.remove_reason(user, BATTERY)
 
 
 class Disconnections:
@@ -161,9 +163,9 @@ class Disconnections:
 
     def _notice(self, when_ns: int, user: int, notice: Callable[[], None]) -> Waits:
         yield when_ns - self.server.env.now
-        self.tell(user, notice)
+        self.notify(user, notice)
 
-    def tell(self, user: int, *notices: Callable[[], None]) -> None:
+    def notify(self, user: int, *notices: Callable[[], None]) -> None:
         """Tell the server of these broken connections of a user, or of all, once each."""
         for notice in notices or tuple(self._untold.get(user, ())):
             if notice in self._untold.get(user, ()):

@@ -20,7 +20,7 @@ STAYS_PER_RETURN = 20
 MAX_LATE = 10  # updates given up though their users stayed, for each user, before a run is stopped
 
 
-class Progress:
+class StallDetector:
     """Failures of a run since it last got further."""
 
     __slots__ = ("broken", "failed", "late", "returns", "since", "stays", "trace", "users")
@@ -28,9 +28,9 @@ class Progress:
     def __init__(self, users: int, trace: rows.Trace) -> None:
         self.users = users
         self.trace = trace
-        self.made()
+        self.reset()
 
-    def made(self) -> None:
+    def reset(self) -> None:
         self.returns = self.stays = self.broken = self.late = self.failed = 0
         self.since = len(self.trace)
 
@@ -51,7 +51,7 @@ class Progress:
         """True once too many updates were given up though their users stayed."""
         return self.late > MAX_LATE * self.users
 
-    def comings(self) -> str:
+    def describe(self) -> str:
         """Describe how users came and went, and how they were lost."""
         came, stays, losses = dict[int, int](), list[int](), Counter[str]()
         for row in self.trace[self.since :]:

@@ -40,11 +40,11 @@ class Rounds(ServerSide):
 
     def _available(self) -> list[int]:
         drawn = None if self.config.in_round is None else self.config.in_round(self.round)
-        flying = {task.user for task in self.tasks.values() if self.users.in_flight(task)}
+        in_flight = {task.user for task in self.tasks.values() if self.users.in_flight(task)}
         return [
             user
             for user in range(self.config.users)
-            if (drawn is None or drawn[user]) and self.users.online(user) and user not in flying
+            if (drawn is None or drawn[user]) and self.users.online(user) and user not in in_flight
         ]
 
     def _shortage(self) -> str:

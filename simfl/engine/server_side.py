@@ -81,7 +81,7 @@ class ServerHost:
         self.model_with = kind.model_with[not config.overlap] if kind.model_with else None
         self.version = 0
         self.weights = ops.run_uncharged(trainer.initial, (1, trainer.d, F32), seed)
-        self.models = deque([self.weights], maxlen=1 + config.most_behind)
+        self.models = deque([self.weights], maxlen=1 + config.max_model_lag)
         self.moments: Handle | None = None
         if rule.rows:
             self.moments = ops.run_uncharged(rule.first, (rule.rows, trainer.d, F64), trainer.d)
@@ -92,12 +92,12 @@ class ServerHost:
         model = ModelDownload(self.weights, version=self.version)
         return effects if self.kind.offline else [*effects, *(Send(user, model) for user in users)]
 
-    def open_cycle(self, machine: BufferServer, task: UserRound, behind: int = 0) -> Effects:
+    def open_cycle(self, machine: BufferServer, task: UserRound, model_lag: int = 0) -> Effects:
         """Let a user begin its cycle of an asynchronous run, on the model of so many versions ago."""
         assert task.id is not None
-        behind = min(behind, machine.version)
-        effects = machine.begin(*task.id, behind) if behind else machine.begin(*task.id)
-        task.version, task.weights = machine.version - behind, self.models[-1 - behind]
+        model_lag = min(model_lag, machine.version)
+        effects = machine.begin(*task.id, model_lag) if model_lag else machine.begin(*task.id)
+        task.version, task.weights = machine.version - model_lag, self.models[-1 - model_lag]
         return effects if self.kind.offline else [*effects, Send(task.user, self.model_of(task))]
 
     def model_of(self, task: UserRound) -> ModelDownload:
@@ -190,7 +190,7 @@ class ServerSide(ABC):
 
     def online(self, user: int, row: int) -> None:
         """Act on a user's device that came back online."""
-        self.disconnections.tell(user)  # a new connection shows that the old one broke
+        self.disconnections.notify(user)  # a new connection shows that the old one broke
         self.count_return()
 
     def count_return(self, stays: bool = False) -> None:
@@ -199,7 +199,7 @@ class ServerSide(ABC):
         progress.stays += stays
         progress.returns += not stays
         if progress.all_return or progress.all_failed:
-            self.stall(f"{progress.comings()}, and {self.awaited}")
+            self.stall(f"{progress.describe()}, and {self.awaited}")
 
     def lost(self, task: UserRound, phase: str, row: int) -> None:
         """Act on the loss of a user: its connection broke."""
@@ -235,7 +235,7 @@ class ServerSide(ABC):
         if self.config.codec and any(
             isinstance(e, Send) and self.host.model_follows(e.message) for e in effects
         ):
-            self.runtime.ops.code(self.host.model_bytes)
+            self.runtime.ops.charge_codec(self.host.model_bytes)
         if self.host.step(effects) and self.checkpoints is not None:
             self.checkpoints.stepped()
 
@@ -302,9 +302,9 @@ class ServerSide(ABC):
         t = Transmission(self.runtime, message, SERVER, to, index, step, task, self.receiver)
         if task is not None:
             if task.lost:
-                t.broke(0)
+                t.on_aborted(0)
                 return
-            task.coming += 1
+            task.inbound += 1
         self.network.link(to, up=False).send(t)
         if task is not None and self.host.model_follows(message):
             self._send(index, to, self.host.model_of(task), step)
@@ -403,10 +403,10 @@ class ServerSide(ABC):
         if runtime.meter is not None:
             runtime.meter.report(self.round, runtime.setup.kind.asynchronous)
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
-        runtime.progress.made()
+        runtime.progress.reset()
         self.round += 1
         if self.checkpoints is not None:
-            closed = replace(closed, standing=self.checkpoints.standing())
+            closed = replace(closed, checkpoint=self.checkpoints.take_checkpoint())
         self.outcomes.append(closed)
         self.env.enough = True  # the driver looks at it now
         self.done = last or self.round >= self.config.rounds

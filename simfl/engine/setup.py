@@ -90,8 +90,10 @@ class RunConfig:
     partial: PartialWork | None = None
     batteries: bool = False
     codec: bool = False
-    behind: Callable[[int, int], int] | None = None  # of a user's cycle: how old its model shall be
-    most_behind: int = 0
+    model_lag: Callable[[int, int], int] | None = None
+    """(user, cycle) -> versions by which its model is prescribed to be older than the latest."""
+    max_model_lag: int = 0
+    """Greatest prescribed lag, versions."""
     audits: bool = True  # as each round closes; False where users' updates are elsewhere
 
 
@@ -125,7 +127,7 @@ class ClosedRound:
     """A finished round, as handles whose content may still be on its way.
 
     clipped: whether each member's update was clipped by the scenario's rule. record: what is kept of the
-    round's updates, if that is asked for. standing: for a run that may be resumed.
+    round's updates, if that is asked for. checkpoint: for a run that may be resumed.
     """
 
     round: int
@@ -135,7 +137,7 @@ class ClosedRound:
     rate: float | None = None
     clipped: tuple[Handle, ...] = ()
     record: RecordedRound | None = None
-    standing: Standing | None = None
+    checkpoint: RoundCheckpoint | None = None
     unaudited: Aggregate | None = None
     """Input of an audit after the run, where rounds close without."""
 
@@ -152,7 +154,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RoundCheckpoint:
     """State of a session at the end of a round that a resumed one cannot derive again.
 
     rows: of the trace so far. models: version -> global model [1, d], those that a user still works with, and

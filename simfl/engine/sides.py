@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from simfl.engine.presence import Presence
+from simfl.engine.presence import PresenceTracker
 
 if TYPE_CHECKING:
     from simfl.engine.links import Transmission
@@ -72,7 +72,7 @@ class Server(Protocol):
 class Users(Protocol):
     """The users, as the server's side reaches them."""
 
-    presence: Presence
+    presence: PresenceTracker
 
     def follow_all(self) -> None:
         """Let all users come and go."""

@@ -60,7 +60,7 @@ def _train_within(
     lane_key = (job.round, task.user, "training")
 
     def counted(steps: int) -> Segment:
-        return ops.with_more(trainer.work(task.user, steps))
+        return ops.segment_with(trainer.work(task.user, steps))
 
     steps = runtime.clock.steps(lane_key, minibatches, counted, slowdown, within_ns)
     cutoff = Cutoff(within_ns / slowdown)

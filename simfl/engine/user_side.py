@@ -21,11 +21,11 @@ from simfl.dataplane.ops import Ops, Trainer
 from simfl.engine.devices import Device, Job, Runtime
 from simfl.engine.life import Life, Waits
 from simfl.engine.links import Transmission
-from simfl.engine.presence import LOST, WHY, Presence
+from simfl.engine.presence import LOST, WHY, PresenceTracker
 from simfl.engine.setup import ModelDownload, ProtocolSetup, Stop
 from simfl.engine.sides import Network, Receiver, Server
 from simfl.engine.training import training_job
-from simfl.engine.user_state import AFTER, MISSED_IN, ON_THE_WAY, Answer, Delay, Loss, State
+from simfl.engine.user_state import AFTER, MISSED_IN, ON_THE_WAY, Delay, Loss, NextStep, State
 from simfl.learning.clipping import Clip
 from simfl.protocols.contracts import AnyServer, ClientMachine, client_machine
 from simfl.protocols.machine import SERVER, Effects, Message, Params, Ready, Send, Update
@@ -67,7 +67,7 @@ class UserRound:
     """The server wants no more of it: its round has closed, or its update was given up."""
     downloaded: bool = False
     """The model is there."""
-    coming: int = 0
+    inbound: int = 0
     """Messages on their way to the user."""
     arrived_ns: int = 0
     """Time at which the server had the upload, ns."""
@@ -101,7 +101,7 @@ class UserRound:
     @property
     def under_way(self) -> bool:
         """True while something is on its way from or to the user."""
-        return self.coming > 0 or self.state in ON_THE_WAY
+        return self.inbound > 0 or self.state in ON_THE_WAY
 
     def become(self, state: State) -> None:
         """Go on to a state; of an upload in several messages, the first one counts."""
@@ -128,7 +128,7 @@ class UserRound:
         self.update = ops.train(trainer, self.weights, self.user, seed, self.round, steps)
         return []
 
-    def end_training(self) -> Answer:
+    def end_training(self) -> NextStep:
         when = self.planned("training")
         if when == "delay":
             self.become(State.DELAYED)
@@ -137,7 +137,9 @@ class UserRound:
             return Loss("training", "amid training")
         return Loss(AFTER["training"], "after training") if when == "after_send" else None
 
-    def weigh(self, ops: Ops, clip: Clip | None, samples: int, factor: float | None = None) -> Update:
+    def prepare_update(
+        self, ops: Ops, clip: Clip | None, samples: int, factor: float | None = None
+    ) -> Update:
         """Return the update as the machine gets it: times a factor, and held within the scenario's bound.
 
         It is clipped here and not in the training, where content would be asked for before others of the
@@ -153,12 +155,12 @@ class UserRound:
         return Update(self.update, samples, self.id, self.version)
 
     def submit(self, *how: Any) -> Effects:
-        """Hand the update to the machine, as `weigh` returns it."""
-        effects: Effects = self.client.submit(self.weigh(*how))
+        """Hand the update to the machine, as `prepare_update` returns it."""
+        effects: Effects = self.client.submit(self.prepare_update(*how))
         return effects
 
     # -- sending
-    def send(self, message: Message) -> Answer:
+    def send(self, message: Message) -> NextStep:
         if message.point == "upload":
             self.become(State.UPLOADING)
         when = self.planned(message.point)
@@ -194,7 +196,7 @@ class UserRound:
 
 
 def how_submitted(runtime: Runtime, task: UserRound) -> tuple[Any, ...]:
-    """Return the last arguments of `UserRound.weigh`: the weight and the factor are of the work done."""
+    """Return the last arguments of `UserRound.prepare_update`: weight and factor are of the work done."""
     config, rule = runtime.config, runtime.config.partial
     samples, factor = config.samples(task.user), None
     if rule is not None:
@@ -233,7 +235,7 @@ class UserSide:
         self.drops_idle = drops_idle
         self.env, self.trace, self.config = runtime.env, runtime.trace, runtime.config
         calls = self._went_offline, lambda user, row: self.server.online(user, row), self._is_idle
-        self.presence = Presence(
+        self.presence = PresenceTracker(
             self.env,
             self.trace,
             network,
@@ -400,7 +402,7 @@ class UserSide:
         else:
             self._receive(t, task, cause)
         if task is not None:
-            task.coming -= 1
+            task.inbound -= 1
 
     def _receive(self, t: Transmission, task: UserRound | None, cause: int) -> None:
         m = t.message
@@ -460,19 +462,19 @@ class UserSide:
         """The last bit of a message, or of its half, has left."""
         assert t.task is not None
         if (loss := t.task.left(t.message)) is not None:
-            self.lose(t.task, *loss, t.broke(t.size_bytes) if t.half else t.step)
+            self.lose(t.task, *loss, t.on_aborted(t.size_bytes) if t.half else t.step)
 
     # -- coming and going
     def stay_away(self, user: int, ns: int) -> None:
         """Take a user that was lost offline for a while."""
         if self.presence.online(user):
-            self.presence.leave(user, LOST)
+            self.presence.add_reason(user, LOST)
             Life(self.env, self._return(user, ns), at_once=True)
 
     def _return(self, user: int, after_ns: int) -> Waits:
         """Bring a lost user back online."""
         yield after_ns
-        self.presence.come(user, LOST)
+        self.presence.remove_reason(user, LOST)
 
     def _went_offline(self, user: int, why: str, row: int) -> None:
         buffered, was_lost = self.runtime.setup.kind.asynchronous, False

@@ -54,5 +54,5 @@ class Delay(NamedTuple):
     ns: int
 
 
-Answer = Loss | Delay | None
+NextStep = Loss | Delay | None
 """The next step of a user; None: go on at once."""

@@ -96,9 +96,9 @@ def _affordable(kind: Protocol, params: Params, users: int) -> Params:
     """Return the parameters of a rehearsal: its update is shortened as far as `WORK` demands."""
     p, ops = replace(params, session=b"warm"), ShadowOps(params.q)
     ops.timed = False
-    ops.begin(("rehearsal",), "offline")
+    ops.begin_step(("rehearsal",), "offline")
     _round(kind, p, _clients(kind, p, range(users), ops), ops, None)
-    work = sum(sum(segment.work.values()) for segment in ops.end())
+    work = sum(sum(segment.work.values()) for segment in ops.end_step())
     return replace(p, d=min(p.d, max(SHORTEST, p.d * WORK // work)))
 
 

@@ -41,7 +41,7 @@ class LiveBufferUser(LiveUser):
         subject = envelope.message.subject
         task = self.tasks.get(subject.cycle) if isinstance(subject, UpdateId) else None
         if task is not None and not task.lost:
-            task.coming += 1
+            task.inbound += 1
             self._arrived(task, envelope)
         elif not isinstance(subject, UpdateId):  # of no cycle, and not of one that came to nothing
             self._arrived(None, envelope)

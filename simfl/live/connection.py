@@ -186,7 +186,7 @@ class Latencies:
             draws = self._jitter[user]
             due += 0 if draws is None else nanoseconds(next(draws))
         due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
-        self.env.at(due, then)
+        self.env.call_at(due, then)
 
 
 class LiveLink:
@@ -204,10 +204,10 @@ class LiveLink:
         network, t = self.network, transmission
         connection = network.ends.connection_of(self.user)
         if connection is None:
-            t.broke(0)
+            t.on_aborted(0)
             return
         frame = network.codec.encode(t.message, t.round, t.step, t.at)
-        connection.put(frame[: len(frame) // 2] if t.half else frame, t.sent)
+        connection.put(frame[: len(frame) // 2] if t.half else frame, t.on_sent)
 
     def cut(self) -> None:
         connection = self.network.ends.connection_of(self.user)

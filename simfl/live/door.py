@@ -111,7 +111,7 @@ class Door:
         for peer in self.lines().values():
             peer.say(Start(origin))
         if self.config.horizon_ns is not None:
-            self.env.at(self.config.horizon_ns, self._horizon)
+            self.env.call_at(self.config.horizon_ns, self._horizon)
         self.env.start(origin)
         await wait_until(self.changed, self.env.failed, lambda: self.side.done)
         longest = max(map(self.latencies.of, range(self.config.users)))

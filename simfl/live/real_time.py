@@ -82,7 +82,7 @@ class RealTime(Environment):
         self.origin = origin
         self.run_due()
 
-    def at(self, when_ns: int, then: Callable[[], None]) -> None:
+    def call_at(self, when_ns: int, then: Callable[[], None]) -> None:
         heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))  # in the past: as soon as can be
 
     def hear(self, then: Callable[[], None]) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from simfl.crypto.keys import KEY_BYTES, low_order
 from simfl.engine.buffered import Buffer
 from simfl.engine.links import Transmission
-from simfl.engine.presence import LOST, Presence
+from simfl.engine.presence import LOST, PresenceTracker
 from simfl.engine.rounds import Rounds
 from simfl.engine.server_side import ServerSide
 from simfl.engine.user_side import UserRound
@@ -51,7 +51,7 @@ class RemoteUsers(ABC):
         self.door, self.runtime, self.config = door, door.runtime, door.config
         self.env, self.trace = door.env, door.runtime.trace
         self.network = LiveNetwork(door, door.wires, door.latencies, up=False, link=self.link)
-        self.presence = Presence(
+        self.presence = PresenceTracker(
             self.env, self.trace, self.network, None, self._left, self._returned, lambda user: False
         )
         self.busy: set[tuple[int, int]] = set()
@@ -128,7 +128,7 @@ class RemoteUsers(ABC):
         task, (index, step) = self.part_of(user, envelope), (envelope.round, envelope.step)
         t = Transmission(self.runtime, message, user, SERVER, index, step, task, self.side)
         t.at = min(t.at, envelope.at)
-        self.door.latencies.later(user, True, t.arrived)
+        self.door.latencies.later(user, True, t.on_arrived)
 
     def free(self, user: int, index: int) -> None:
         """A user works no more on what it was asked for in a round."""
@@ -206,7 +206,7 @@ class RoundUsers(RemoteUsers):
                 self.broke_off(task)
 
     def back(self, user: int) -> None:
-        self.side.disconnections.tell(user)  # a new connection shows that the old one broke
+        self.side.disconnections.notify(user)  # a new connection shows that the old one broke
 
 
 class BufferUsers(RemoteUsers):
@@ -219,11 +219,11 @@ class BufferUsers(RemoteUsers):
 
     def follow_all(self) -> None:
         for user in self.door.absent:
-            self.presence.leave(user, LOST)
+            self.presence.add_reason(user, LOST)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         super().lose(task, phase, why, cause)
-        self.presence.leave(task.user, LOST)
+        self.presence.add_reason(task.user, LOST)
 
     def part_of(self, user: int, envelope: Envelope) -> UserRound | None:
         update, side = envelope.message.subject, self.side
@@ -255,9 +255,9 @@ class BufferUsers(RemoteUsers):
         if task is not None and not task.delivered:
             side.drop(task)
             self.broke_off(task)
-            self.presence.leave(user, LOST)
+            self.presence.add_reason(user, LOST)
         else:
-            self.presence.leave(user, LOST)
+            self.presence.add_reason(user, LOST)
             phase, row = self.runtime.setup.first_phase, len(self.trace) - 1
             side.disconnections.report(user, None, side.machine, phase, row)
         if not self.watching:
@@ -272,7 +272,7 @@ class BufferUsers(RemoteUsers):
         assert isinstance(box, Mailbox)
         box.acknowledge(count)
         if user in self.presence.away and not self.side.done:
-            self.presence.come(user, LOST)
+            self.presence.remove_reason(user, LOST)
 
     def _look_out(self) -> None:
         """Stop a run in which nothing can happen any more, as processes are gone that would have to act."""
@@ -281,4 +281,4 @@ class BufferUsers(RemoteUsers):
             online = f"{len(self.door.peers)} of {self.config.users} users online"
             self.side.stall(f"nothing left that could happen, {online}")
         elif not self.side.done:
-            self.env.at(self.env.now + NS, self._look_out)
+            self.env.call_at(self.env.now + NS, self._look_out)

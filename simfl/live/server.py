@@ -76,10 +76,10 @@ class LiveServer:
             elif not self._rounding_is_known(closed.unaudited):
                 yield self.side.evaluated(closed)
             else:
-                ops.begin((setup.name, closed.round, SERVER, "audit", ""), "recovery")
+                ops.begin_step((setup.name, closed.round, SERVER, "audit", ""), "recovery")
                 for task, _ in closed.unaudited.involved:
                     _retrain(self.runtime, task, what.get((task.user, task.round, name_of(task.id)), ""))
-                ops.end()
+                ops.end_step()
                 yield self.side.audited(closed)
 
     def _rounding_is_known(self, aggregate: Aggregate) -> bool:
@@ -100,4 +100,4 @@ def _retrain(runtime: Runtime, task: UserRound, what: str) -> None:
     task.steps = runtime.trainer.steps(task.user) if done is None else done.steps
     seed = seed_of(runtime, task)
     task.train(runtime.ops, runtime.trainer, seed, None if done is None else done.steps)
-    task.weigh(*how_submitted(runtime, task))
+    task.prepare_update(*how_submitted(runtime, task))

@@ -40,7 +40,7 @@ class Link:
     def _tick_at(self, due: int) -> None:
         if self._due < self.env.now or due < self._due:
             self._due = due
-            self.env.at(due, lambda: self._tick(due))
+            self.env.call_at(due, lambda: self._tick(due))
 
     def _tick(self, due: int) -> None:
         if due != self._due:  # an earlier one took its place

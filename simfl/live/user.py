@@ -82,7 +82,7 @@ class LiveUser:
         self.users = UserSide(runtime, LiveNetwork(self, wires, self.latencies, up=True), done_at=State.SENT)
         self.users.server = self
         self.presence = self.users.presence
-        self.env.soon(partial(self.presence.follow, user))
+        self.env.call_soon(partial(self.presence.follow, user))
         self.dialled: Connection | None = None
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
@@ -266,7 +266,7 @@ class LiveUser:
         """Take a message of the protocol."""
         task = self.tasks.get(envelope.round)
         if task is not None and not task.lost:
-            task.coming += 1
+            task.inbound += 1
             self._later(partial(self._arrived, task, envelope))
 
     def _later(self, then: Callable[[], None]) -> None:
@@ -291,7 +291,7 @@ class LiveUser:
         where = SERVER, self.user, envelope.round, envelope.step, task
         t = Transmission(self.runtime, message, *where, self.users)
         t.at = min(t.at, envelope.at)
-        t.arrived()
+        t.on_arrived()
 
     def _tell_free(self) -> None:
         """Say of rounds that are over that nothing is under way for them any more."""

@@ -48,9 +48,9 @@ def assumed(study: Experiment) -> Assumed:
     if not isinstance(s.clock, ByProfile):
         return facts
     ops, clock = ShadowOps(s.field.q), modelled(study)
-    ops.begin((), "upload")
+    ops.begin_step((), "upload")
     ops.mask(Handle(1, d, U32), Handle(1, 32, U8), (1,))
-    (expanded,) = ops.end()
+    (expanded,) = ops.end_step()
     user_s, server_s = (
         clock.work_ns(expanded, slowdown) / NS for slowdown in (median, s.server.slowdown / s.server.cores)
     )
@@ -121,9 +121,9 @@ class _Client:
         return self._count("upload", partial(self.machine.submit, update))
 
     def _count(self, phase: str, call: Callable[[], Effects]) -> Effects:
-        self.ops.begin((), phase)
+        self.ops.begin_step((), phase)
         effects = call()
-        segments = self.ops.end()
+        segments = self.ops.end_step()
         sent = [effect.message for effect in effects if isinstance(effect, Send)]
         for segment in segments:
             self.out.phases[segment.phase].update(segment.work)

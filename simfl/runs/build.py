@@ -18,7 +18,7 @@ from simfl.crypto import oracle
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
-from simfl.dataplane.remote import Place, RemoteOps
+from simfl.dataplane.remote import Placement, RemoteOps
 from simfl.dataplane.shadow import ShadowOps
 from simfl.dataplane.work import CODEC
 from simfl.engine import clocks
@@ -108,7 +108,7 @@ class Experiment:
         name: str,
         clock: clocks.Clock,
         ops: Ops | None = None,
-        places: Sequence[Place] = (),
+        places: Sequence[Placement] = (),
     ) -> Session:
         """Return a fresh session of one entry; with the scenario's operations unless given. places: of the
         kernels that are done elsewhere."""
@@ -120,7 +120,7 @@ class Experiment:
         name: str,
         clock: clocks.Clock,
         ops: Ops | None = None,
-        places: Sequence[Place] = (),
+        places: Sequence[Placement] = (),
     ) -> Made:
         """Return what `make` makes of one entry: a session, or one side of a live run."""
         s, trainer = self.scenario.of(name), self.trainers[name]
@@ -244,15 +244,15 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         server_powers=s.server.energy.powers() if s.server.energy else None,
         partial=s.learning.partial,
         codec=s.network.codec,
-        behind=behind if buffer and buffer.staleness else None,
-        most_behind=buffer.staleness.uniform[1] if buffer and buffer.staleness else 0,
+        model_lag=behind if buffer and buffer.staleness else None,
+        max_model_lag=buffer.staleness.uniform[1] if buffer and buffer.staleness else 0,
     )
 
 
 PENDING_SHARE = 1.0  # of the free memory: promised to results before the timeline waits for the data
 
 
-def operations(s: Scenario, streams: bool = False, places: Sequence[Place] = ()) -> Ops:
+def operations(s: Scenario, streams: bool = False, places: Sequence[Placement] = ()) -> Ops:
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
     judge = oracle.check if s.audit == "galois" else None
@@ -269,7 +269,7 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
     s = study.scenario
     match s.clock:
         case Measured(caches=caches):
-            return lambda name: clocks.Measured(study.trainers[name].timer.described, caches == "cold")
+            return lambda name: clocks.MeasuredClock(study.trainers[name].timer.described, caches == "cold")
         case Modelled():
             return lambda name: modelled(study)
         case Recorded(dir=folder):
@@ -285,9 +285,9 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
 def modelled(study: Experiment) -> clocks.Clock:
     law = study.law
     if law is None:
-        return clocks.Modelled(study.profile.seconds)
+        return clocks.ModelledClock(study.profile.seconds)
     by_law = {"train_start": law.start, "train_step": law.step, "train_sample": law.sample}
-    return clocks.Modelled({**study.profile.seconds, **by_law})
+    return clocks.ModelledClock({**study.profile.seconds, **by_law})
 
 
 def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:

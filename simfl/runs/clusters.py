@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
 from typing import Protocol
 
-from simfl.dataplane.remote import Place
+from simfl.dataplane.remote import Placement
 from simfl.errors import BadInput
 from simfl.learning.trainer import Trainer
 from simfl.scenario.schema import Scenario
@@ -24,7 +24,7 @@ class Cluster(Protocol):
     ways: Mapping[str, tuple[str, int]]
     """By protocol entry: how it is trained there, and the clients that are trained together."""
 
-    def places(self, entry: str, trainer: Trainer) -> Sequence[Place]:
+    def places(self, entry: str, trainer: Trainer) -> Sequence[Placement]:
         """Return the kernels of an entry that are executed on the cluster."""
 
 

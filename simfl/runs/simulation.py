@@ -192,7 +192,7 @@ async def _one(
     rounds, for the machine's speed then."""
     s, trainer = study.scenario.of(name), study.trainers[name]
     past = Past() if saver is None else saver.past(name)
-    if saver is not None and clock.timing and past.rounds:
+    if saver is not None and clock.measures and past.rounds:
         clock = saver.clock(name, result.traces[name], clock)
     places = [] if there is None else there.places(name, trainer)
     session = study.session(name, clock, places=places)
@@ -269,11 +269,11 @@ async def _kept(ops: Ops, outcome: ClosedRound) -> Kept:
 
 async def _point(ops: Ops, outcome: ClosedRound) -> Point:
     """Return what a session that is resumed after this round needs, as arrays."""
-    standing = outcome.standing
-    assert standing is not None
-    models = {version: await ops.get(model) for version, model in standing.models.items()}
-    moments = None if standing.moments is None else await ops.get(standing.moments)
-    return Point(standing.rows, models, moments, standing.running)
+    checkpoint = outcome.checkpoint
+    assert checkpoint is not None
+    models = {version: await ops.get(model) for version, model in checkpoint.models.items()}
+    moments = None if checkpoint.moments is None else await ops.get(checkpoint.moments)
+    return Point(checkpoint.rows, models, moments, checkpoint.running)
 
 
 def _compare(before: Trace, session: Session) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from simfl.crypto import mds, shamir
 from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.nodes import Node
-from simfl.dataplane.symbolic import NoTwin
+from simfl.dataplane.symbolic import NoSymbolicKernel
 from simfl.errors import BadInput, DataPlaneError
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, lacking
 from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
@@ -244,7 +244,7 @@ def answers(subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]
             findings.extend(check(subject))
         except NotTried as reason:
             not_tried = str(reason)
-        except NoTwin as reason:
+        except NoSymbolicKernel as reason:
             not_tried = f"on symbols {reason}"
         except BadInput:
             raise
@@ -301,7 +301,7 @@ def _kernels(subject: Subject) -> Collection[object]:
     small = subject.small()
     try:
         return next(seen.kernels for _, seen in small.every_case(0))
-    except NoTwin:
+    except NoSymbolicKernel:
         return CODES
 
 

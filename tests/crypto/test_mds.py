@@ -62,7 +62,7 @@ def test_transform_and_product_encode_to_the_same_bits(users, sizes, n):
     z, rows = prg.expand(seed(n), d, q), {}
     for transform in (False, True):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(mds, "pays", lambda *_: transform)  # noqa: B023
+            patch.setattr(mds, "transform_is_faster", lambda *_: transform)  # noqa: B023
             rows[transform] = mds.encode(z, SEED, points, U, T, q)
     assert rows[True].dtype == np.uint32
     assert (rows[True] == rows[False]).all()
@@ -110,7 +110,7 @@ def test_coefficients_are_found_where_there_is_no_transform(n, U, q, found):
 
 def test_where_there_is_no_transform_a_product_codes(monkeypatch):
     monkeypatch.setattr(ntt, "evaluate", lambda *_: pytest.fail("transformed"))
-    monkeypatch.setattr(mds, "pays", lambda *_: True)
+    monkeypatch.setattr(mds, "transform_is_faster", lambda *_: True)
     for points, q in (((1, 2, 3), Q), ((1, 2, 3), ntt.Q), (mds.points_of((0, 1, 2, 3, 4), 13), 13)):
         z = prg.expand(seed(1), 7, q)
         rows = mds.encode(z, SEED, points, 2, 1, q)

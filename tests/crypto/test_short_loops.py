@@ -53,7 +53,7 @@ def test_words_that_are_no_elements(q, length):
     rng = np.random.default_rng(length)
     words = rng.integers(0, 2**32, length, dtype=np.uint32)
     kept = np.uint32((1 << (q - 1).bit_length()) - 1)
-    found, (cut, *_) = both("cut", 5, words, 7, kept, np.uint32(q), np.full(length, -1))
+    found, (cut, *_) = both("mask_and_find", 5, words, 7, kept, np.uint32(q), np.full(length, -1))
     assert found == (cut >= q).sum()
     total = elements(rng, q, length)
     for minus in (False, True):

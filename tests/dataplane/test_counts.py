@@ -25,9 +25,9 @@ def rows(count: int, length: int) -> Handle:
 def work_of(asked: Asked, length: int) -> dict[str, int]:
     """Return what an operation counts beside its step and call."""
     ops = ShadowOps(Q)
-    ops.begin((), "offline")
+    ops.begin_step((), "offline")
     asked(ops, length)
-    (segment,) = ops.end()
+    (segment,) = ops.end_step()
     return {kind: n for kind, n in segment.work.items() if kind not in ("step", "call")}
 
 
@@ -99,13 +99,13 @@ def test_a_sum_counts_the_code_that_takes_it(
 ) -> None:
     """Numpy takes sums of up to 16,384 elements; rows of 4,096 bytes, of 1,024 elements, are kept apart."""
     ops = ShadowOps(Q)
-    ops.begin((), "recovery")
+    ops.begin_step((), "recovery")
     added = rows(count, length)
     ops.total(added) if asked == "total" else ops.weighted_sum(added, [2] * count)
     expected = {"step": 1, "call": 1, "row": count, "vector": 1, "field_mac": count * length}
     expected |= {"short_element": 2 * count * length} if by_numpy else {}
     expected |= {"long_row": count} if apart else {}
-    assert ops.end()[0].work == expected
+    assert ops.end_step()[0].work == expected
 
 
 def test_messages_vectors_are_summed_one_by_one() -> None:

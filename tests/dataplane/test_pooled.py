@@ -274,7 +274,7 @@ def test_after_a_failure_nothing_hangs(workers: int) -> None:
 
     async def main() -> None:
         ops = PooledOps(Q, workers, 10)
-        ops.begin(("p", 3, 4, "receive", "thing"), "upload")
+        ops.begin_step(("p", 3, 4, "receive", "thing"), "upload")
         bad = ops.run_uncharged(fails, (1, 16, U32), ops.secret(bytes(32)))
         after = ops.add(bad, ops.prg(ops.secret(bytes(32)), 16))
         for wait in (ops.get(after), ops.drain()):

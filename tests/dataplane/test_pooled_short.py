@@ -78,7 +78,7 @@ def test_small_operations_after_a_long_one_are_in_line(monkeypatch: pytest.Monke
             assert not done
             large = ops.add(*[ops.prg(ops.secret(bytes([k]) * 32), 2000) for k in range(2)])
             assert not large.content.done
-            ops._want([large.content])
+            ops._schedule([large.content])
             assert done == ["handed over"]
         finally:
             ops.close()
@@ -109,7 +109,7 @@ def test_small_work_that_waits_takes_one_thread(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(ops._pool, "submit", started.append)
         large = [ops.prg(ops.secret(bytes([k]) * 32), 1000) for k in range(4)]
         small = [ops.pick(one, [0]) for one in large]
-        ops._want([one.content for one in small])
+        ops._schedule([one.content for one in small])
         assert len(started) == 1
         ops.close()
 

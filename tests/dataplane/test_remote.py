@@ -16,7 +16,7 @@ import pytest
 
 from simfl.connect import remote
 from simfl.dataplane.nodes import Node
-from simfl.dataplane.remote import Place, RemoteOps
+from simfl.dataplane.remote import Placement, RemoteOps
 from simfl.errors import ClusterFailed, DataPlaneError
 from simfl.learning.trainer import Trainer
 from simfl.runs import memory
@@ -34,7 +34,7 @@ class There:
     ways: Mapping[str, tuple[str, int]]
 
     def __init__(self, chunk: int = 1, fails: tuple[int, int] | None = None) -> None:
-        self.chunk, self.hands, self.fails = chunk, 2, fails
+        self.chunk, self.parallel_units, self.fails = chunk, 2, fails
         self.pool, self.lock = ThreadPoolExecutor(4), threading.Lock()
         self.at_once: list[int] = []
         self.beside: list[int] = []
@@ -43,7 +43,7 @@ class There:
         self._out: list[int] = []
         self._evaluating = 0
 
-    def places(self, entry: str, trainer: Trainer) -> list[Place]:
+    def places(self, entry: str, trainer: Trainer) -> list[Placement]:
         self.ways = {entry: (str(trainer.way), 1)}
         return [(trainer.training, self.place(trainer.training)), (trainer.evaluate, self.place(None))]
 
@@ -51,7 +51,7 @@ class There:
         there = self
 
         class At:
-            chunk, hands = there.chunk if training else 1, there.hands
+            chunk, parallel_units = there.chunk if training else 1, there.parallel_units
 
             def send(self, calls: Sequence[tuple[Any, ...]], done: Callable[[Any], None]) -> None:
                 rounds = [call[3] for call in calls] if training else []
@@ -184,7 +184,7 @@ def test_the_first_that_diverges_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_answer_after_the_end_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     ops = RemoteOps(2**32 - 5, 1, 10**9, False, None, [])
     node = Node(len, (), ())
-    node.consumers.append(Node(len, (node,), (), waiting=1))
+    node.consumers.append(Node(len, (node,), (), missing_inputs=1))
     ops._away = 1
     ops.close()
     ops._returned([node], ["late"])

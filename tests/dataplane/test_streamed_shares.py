@@ -160,7 +160,7 @@ def streaming(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     original = streamed_shares.StreamKernel.__call__
 
     def counting(self: streamed_shares.StreamKernel, *arguments: Any) -> None:
-        coded.append(sum(lock[0] is not None for lock in self.locks))
+        coded.append(sum(lock[0] is not None for lock in self.seal_args))
         original(self, *arguments)
 
     monkeypatch.setattr(streamed_shares.StreamKernel, "__call__", counting)

@@ -12,7 +12,7 @@ from simfl.crypto.field import Q
 from simfl.dataplane import audit, ops
 from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault, seed_array
-from simfl.dataplane.symbolic import TWINS, Named, NoTwin, SymbolicOps
+from simfl.dataplane.symbolic import TWINS, Named, NoSymbolicKernel, SymbolicOps
 from simfl.dataplane.terms import (
     REALS,
     Agreed,
@@ -67,7 +67,9 @@ def test_a_kernel_without_a_twin_is_an_error() -> None:
         return x**3
 
     for kernel, name in ((cubed, r"test_symbolic\.py:\d+: cubed"), (np.sqrt, "^sqrt")):
-        with pytest.raises(NoTwin, match=f"{name} has no twin on terms: add one to simfl.dataplane.symbolic"):
+        with pytest.raises(
+            NoSymbolicKernel, match=f"{name} has no twin on terms: add one to simfl.dataplane.symbolic"
+        ):
             SymbolicOps(Q)._op(kernel, (1, 1, U32), {}, 3)
 
 

@@ -96,9 +96,9 @@ class Carried:
     """A transfer that tells what becomes of it."""
 
     size_bytes: int
-    sent: Callable[[], object]
-    arrived: Callable[[], object]
-    broke: Callable[[int], object]
+    on_sent: Callable[[], object]
+    on_arrived: Callable[[], object]
+    on_aborted: Callable[[int], object]
     latency_ns: int = 0
     relayed: bool = False
 

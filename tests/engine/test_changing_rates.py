@@ -145,7 +145,7 @@ def simulated(case: Case, disturb: Callable[[FairLink, Flow, int], None] | None 
             fates[k] = ("moved", link.stop(flows.pop(k)))
 
     for act in case.acts:
-        env.at(act[0], lambda act=act: do(act))
+        env.call_at(act[0], lambda act=act: do(act))
     env.run()
     return fates
 
@@ -181,12 +181,12 @@ def test_all_that_the_link_can_carry_is_carried(changes: list[tuple[int, int, in
         now += pause
         if place == 5:
             rate = value
-            env.at(now, lambda value=value: link.rate(value))
+            env.call_at(now, lambda value=value: link.rate(value))
         else:
             caps[place] = value
-            env.at(now, lambda place=place, value=value: link.change(flows[place], value))
+            env.call_at(now, lambda place=place, value=value: link.change(flows[place], value))
     moved: list[int] = []
-    env.at(now, lambda: moved.extend(link.stop(flow) for flow in flows))
+    env.call_at(now, lambda: moved.extend(link.stop(flow) for flow in flows))
     env.run(until=now + 1)
     assert 0 <= Fraction(area, BYTE) - sum(moved) < len(flows) + 0.001  # whole bytes of each
 
@@ -197,12 +197,12 @@ def test_a_transfer_stands_still_at_cap_0_and_goes_on() -> None:
     env, ends = Environment(), list[int]()
     link = FairLink(env, 100 * MBPS)
     flow = link.start(1000, 8 * MBPS, lambda: ends.append(env.now))
-    env.at(300_000, lambda: link.change(flow, 0))
+    env.call_at(300_000, lambda: link.change(flow, 0))
     env.run()
     assert env.peek() == float("inf")  # nothing waits for what stands still
     assert ends == []
     assert link.busy
-    env.at(5_300_000, lambda: link.change(flow, 16 * MBPS))
+    env.call_at(5_300_000, lambda: link.change(flow, 16 * MBPS))
     env.run()
     assert ends == [5_300_000 + 350_000]
     assert not link.busy
@@ -214,9 +214,9 @@ def test_others_take_over_what_a_standing_transfer_leaves() -> None:
     link = FairLink(env, 100 * MBPS)
     a = link.start(50_000, 200 * MBPS, lambda: ends.__setitem__("a", env.now))
     link.start(6250 + 12_500 + 3125, 200 * MBPS, lambda: ends.__setitem__("b", env.now))
-    env.at(1_000_000, lambda: link.change(a, 0))
-    env.at(2_000_000, lambda: link.change(a, 200 * MBPS))
-    env.at(2_400_000, lambda: moved.append(link.stop(a)))
+    env.call_at(1_000_000, lambda: link.change(a, 0))
+    env.call_at(2_000_000, lambda: link.change(a, 200 * MBPS))
+    env.call_at(2_400_000, lambda: moved.append(link.stop(a)))
     env.run()
     assert moved == [6250 + 2500]
     assert ends == {"b": 2_400_000 + 50_000}  # 2500 of 3125 bytes at half, the rest at the whole rate
@@ -227,9 +227,9 @@ def test_a_link_without_a_rate_holds_everything() -> None:
     link = FairLink(env, 0)
     for _ in range(2):
         link.start(1250, 100 * MBPS, lambda: ends.append(env.now))
-    env.at(1_000_000, lambda: link.rate(100 * MBPS))  # 50 each: 0.2 ms
-    env.at(1_100_000, lambda: link.rate(0))
-    env.at(2_000_000, lambda: link.rate(400 * MBPS))  # their caps: 625 bytes in 0.05 ms
+    env.call_at(1_000_000, lambda: link.rate(100 * MBPS))  # 50 each: 0.2 ms
+    env.call_at(1_100_000, lambda: link.rate(0))
+    env.call_at(2_000_000, lambda: link.rate(400 * MBPS))  # their caps: 625 bytes in 0.05 ms
     env.run()
     assert ends == [2_050_000, 2_050_000]
 
@@ -238,7 +238,7 @@ def test_an_end_that_was_rounded_up_is_told_though_all_stops() -> None:
     """7 bytes at 100 Gbit/s take 0.56 ns: at 1 ns all has moved, and the rate falls to 0."""
     env, ends = Environment(), list[int]()
     link = FairLink(env, 100_000 * MBPS)
-    env.at(1, lambda: link.change(flow, 0))
+    env.call_at(1, lambda: link.change(flow, 0))
     flow = link.start(7, 100_000 * MBPS, lambda: ends.append(env.now))
     env.run()
     assert ends == [1]
@@ -255,7 +255,7 @@ def changes(concurrent: int, count: int) -> Callable[[], None]:
     def work() -> None:
         for k in range(count):
             flow, cap = flows[7 * k % concurrent], caps[(7 * k + 1 + k // concurrent) % concurrent]
-            env.at(env.now + 1000, lambda flow=flow, cap=cap: link.change(flow, cap))
+            env.call_at(env.now + 1000, lambda flow=flow, cap=cap: link.change(flow, cap))
             env.step()
 
     return work
@@ -273,9 +273,9 @@ def test_rates_that_go_to_and_fro_leave_nothing_behind(what: str) -> None:
     flows = [link.start(10**12, (k + 1) * MBPS, lambda: None) for k in range(20)]
     for k in range(5000):
         if what == "rate":
-            env.at(k, lambda k=k: link.rate((100 + 900 * (k % 2)) * MBPS))
+            env.call_at(k, lambda k=k: link.rate((100 + 900 * (k % 2)) * MBPS))
         else:
-            env.at(k, lambda k=k: link.change(flows[k % 20], (1 + k % 7) * MBPS))
+            env.call_at(k, lambda k=k: link.change(flows[k % 20], (1 + k % 7) * MBPS))
     env.run(until=5000)
     heaps = [link._ends, link._marks, *(group.heap for group in link._groups.values())]
     entries = sum(map(len, heaps))

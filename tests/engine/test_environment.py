@@ -26,7 +26,7 @@ def arranged(env: simpy.Environment, agenda: list[tuple[int, bool]]) -> list[tup
 
     for number, (when, call) in enumerate(agenda):
         if call and isinstance(env, Environment):
-            env.at(when, partial(note, number))
+            env.call_at(when, partial(note, number))
         else:
             timeout = env.timeout(when)
             assert timeout.callbacks is not None
@@ -41,7 +41,7 @@ def test_so_many_at_a_time_keep_the_order_of_simpy_alone(agenda: list[tuple[int,
     plain.run()
     while env.peek() < float("inf"):
         before = len(done)
-        env.steps(most)
+        env.run_slice(most)
         assert 0 < len(done) - before <= most
     assert done == expected
     with pytest.raises(EmptySchedule):
@@ -52,7 +52,7 @@ def test_so_many_at_a_time_keep_the_order_of_simpy_alone(agenda: list[tuple[int,
 def test_nothing_after_a_time_is_done(agenda: list[tuple[int, bool]], until: int) -> None:
     env = Environment()
     done = arranged(env, agenda)
-    env.steps(100, until)
+    env.run_slice(100, until)
     assert len(done) == sum(when <= until for when, _ in agenda)
 
 
@@ -64,22 +64,22 @@ def test_who_has_seen_enough_stops_the_steps() -> None:
         env.enough = True
 
     for when, then in ((1, partial(done.append, 1)), (2, stop), (2, partial(done.append, 3))):
-        env.at(when, then)
-    env.steps(10)
+        env.call_at(when, then)
+    env.run_slice(10)
     assert done == [1, 2]
-    env.steps(10)
+    env.run_slice(10)
     assert done == [1, 2, 3]
 
 
 def test_steps_that_are_due_stop_after_an_event() -> None:
     env, done = Environment(), list[int]()
     for when in range(3):
-        env.at(when, partial(done.append, when))
-    assert env.steps(10, due_s=time.monotonic())
+        env.call_at(when, partial(done.append, when))
+    assert env.run_slice(10, due_s=time.monotonic())
     assert done == [0]
-    assert env.steps(10, until=1)
+    assert env.run_slice(10, until=1)
     assert done == [0, 1]
-    assert not env.steps(10, until=1)
-    assert env.steps(10, due_s=time.monotonic() + 1000)
+    assert not env.run_slice(10, until=1)
+    assert env.run_slice(10, due_s=time.monotonic() + 1000)
     assert done == [0, 1, 2]
-    assert not env.steps(10)
+    assert not env.run_slice(10)

@@ -143,9 +143,9 @@ def simulated(case: Case) -> dict[int, Fate]:
         links[link].send(Carried(size, sent, lambda: None, broke))
 
     for k, (link, at, size) in enumerate(case.messages):
-        env.at(at, lambda k=k, link=link, size=size: send(k, link, size))
+        env.call_at(at, lambda k=k, link=link, size=size: send(k, link, size))
     for link, at in case.cuts:
-        env.at(at, links[link].cut)
+        env.call_at(at, links[link].cut)
     env.run()
     return fates
 
@@ -193,7 +193,7 @@ def test_what_moves_at_any_time_is_the_fair_share(flows: list[tuple[int, int]], 
             moved[other] += share * pause / (8 * NS)
         now += pause
         got: list[int] = []
-        env.at(now, lambda flow=flow, got=got: got.append(link.stop(flow)))
+        env.call_at(now, lambda flow=flow, got=got: got.append(link.stop(flow)))
         while not got:
             env.step()
         assert 0 <= moved[key] - got[0] < 1.001  # whole bytes
@@ -211,7 +211,7 @@ def test_equal_caps_at_the_edge_of_the_rate_change_over_and_back() -> None:
 
     for name in ("a", "b", "c"):
         start(name, 12_500)  # 1 ms alone
-    env.at(400_000, lambda: start("d", 1875))  # 0.2 ms at 75
+    env.call_at(400_000, lambda: start("d", 1875))  # 0.2 ms at 75
     env.run()
     assert ends == {"d": 600_000, "a": 1_050_000, "b": 1_050_000, "c": 1_050_000}
 
@@ -230,7 +230,7 @@ def test_a_transfer_stopped_at_its_end_moved_its_size() -> None:
     """7 B at 100 Gbit/s take 0.56 ns, rounded to 1: time for 12 B."""
     env, moved = Environment(), list[int]()
     link = FairLink(env, 100_000 * MBPS)
-    env.at(1, lambda: moved.append(link.stop(flow)))
+    env.call_at(1, lambda: moved.append(link.stop(flow)))
     flow = link.start(7, 100_000 * MBPS, lambda: None)
     env.run()
     assert moved == [7]

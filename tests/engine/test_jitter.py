@@ -93,9 +93,9 @@ def test_messages_arrive_a_latency_later_and_in_order(
     env = Environment()
     log, link, settling = Log(env), jittered(env, draws_s, up), dict[int, int]()
     for k, (at, size, _) in enumerate(plan):
-        env.at(at, lambda k=k, size=size: link.send(log.transfer(k, size)))
+        env.call_at(at, lambda k=k, size=size: link.send(log.transfer(k, size)))
     for at in looks:
-        env.at(at, lambda: settling.__setitem__(env.now, link.settling_ns))
+        env.call_at(at, lambda: settling.__setitem__(env.now, link.settling_ns))
     env.run()
 
     free_at = 0
@@ -123,8 +123,8 @@ def test_a_paused_downlink_sends_again_with_the_same_draw() -> None:
     log, link = Log(env), jittered(env, [0.0, 0.060, 0.005], up=False)
     for k in range(3):
         link.send(log.transfer(k, 1000))  # the last bits leave at 1, 2 and 3 ms
-    env.at(2 * MS + 250_000, link.pause)  # 0 and 1 are in the air, a quarter of 2 has moved
-    env.at(10 * MS, link.resume)
+    env.call_at(2 * MS + 250_000, link.pause)  # 0 and 1 are in the air, a quarter of 2 has moved
+    env.call_at(10 * MS, link.resume)
     env.run()
     assert log.broke == [(2, 250), (0, 1000), (1, 1000)]
     assert log.sent == {0: 11 * MS, 1: 12 * MS, 2: 13 * MS}
@@ -138,10 +138,12 @@ def test_messages_that_left_a_cut_uplink_arrive() -> None:
     settling: list[int] = []
     for k in range(2):
         link.send(log.transfer(k, 1000))
-    env.at(1 * MS + 500_000, link.cut)
-    env.at(1 * MS + 500_000, lambda: settling.append(link.settling_ns))
-    env.at(45 * MS, lambda: settling.append(link.settling_ns))  # 6 ms to go, but no less than a latency
-    env.at(52 * MS, lambda: settling.append(link.settling_ns))  # the connection ends as late as a message
+    env.call_at(1 * MS + 500_000, link.cut)
+    env.call_at(1 * MS + 500_000, lambda: settling.append(link.settling_ns))
+    env.call_at(45 * MS, lambda: settling.append(link.settling_ns))  # 6 ms to go, but no less than a latency
+    env.call_at(
+        52 * MS, lambda: settling.append(link.settling_ns)
+    )  # the connection ends as late as a message
     env.run()
     assert log.arrived == {0: 51 * MS}
     assert log.broke == [(1, 500)]
@@ -152,8 +154,8 @@ def test_messages_in_the_air_of_a_cut_downlink_are_gone() -> None:
     env = Environment()
     log, link = Log(env), jittered(env, [0.060, 0.0], up=False)
     link.send(log.transfer(0, 1000))
-    env.at(2 * MS, link.cut)  # it would be there at 81 ms
-    env.at(3 * MS, lambda: link.send(log.transfer(1, 1000)))
+    env.call_at(2 * MS, link.cut)  # it would be there at 81 ms
+    env.call_at(3 * MS, lambda: link.send(log.transfer(1, 1000)))
     env.run()
     assert log.broke == [(0, 1000)]
     assert log.arrived == {1: (4 + 20) * MS}
@@ -172,11 +174,11 @@ def test_links_that_are_paused_keep_their_order_and_lose_nothing(
     env = Environment()
     log, link = Log(env), jittered(env, draws_s, up)
     for k, (at, size, _) in enumerate(plan):
-        env.at(at, lambda k=k, size=size: link.send(log.transfer(k, size)))
+        env.call_at(at, lambda k=k, size=size: link.send(log.transfer(k, size)))
     away = list(zip(turns[::2], [*turns[1::2], 200 * MS], strict=False))
     for leaves, returns in away:
-        env.at(leaves, link.pause)
-        env.at(returns, link.resume)
+        env.call_at(leaves, link.pause)
+        env.call_at(returns, link.resume)
     env.run()
     assert list(log.arrived) == list(range(len(plan)))
     assert list(log.arrived.items()) == in_order(log, draws_s)

@@ -121,7 +121,7 @@ def by_lives(programs: list[list[tuple[str, int]]]) -> Log:
         return life
 
     world = World(env, begin, lambda ns: ns, programs)
-    return run(world, lambda: env.steps(7))
+    return run(world, lambda: env.run_slice(7))
 
 
 @given(PROGRAMS)
@@ -151,8 +151,8 @@ def test_passive_wait_ends_within_the_present_event() -> None:
         life.interrupt("third")
         assert seen == ["first", "second"]
 
-    env.at(5, other)
-    while env.steps(10):
+    env.call_at(5, other)
+    while env.run_slice(10):
         pass
     assert seen == ["first", "second", "third"]
     assert env.now == 5
@@ -172,8 +172,8 @@ def test_two_interrupts_at_one_instant_are_both_delivered() -> None:
                 seen.append(interrupt.cause)
 
     life = Life(env, patient())
-    env.at(5, lambda: (life.interrupt("a"), life.interrupt("b")))
-    while env.steps(10):
+    env.call_at(5, lambda: (life.interrupt("a"), life.interrupt("b")))
+    while env.run_slice(10):
         pass
     assert seen == ["a", "b", 105]
 
@@ -187,7 +187,7 @@ def test_a_life_cannot_interrupt_itself() -> None:
 
     lives = [Life(env, selfish())]
     with pytest.raises(RuntimeError, match="itself"):
-        env.steps(10)
+        env.run_slice(10)
 
 
 def test_an_ended_life_ignores_interrupts() -> None:
@@ -199,10 +199,10 @@ def test_an_ended_life_ignores_interrupts() -> None:
         return 7
 
     life = Life(env, short())
-    while env.steps(10):
+    while env.run_slice(10):
         pass
     life.interrupt()
-    assert not env.steps(10)
+    assert not env.run_slice(10)
     assert life.value == 7
 
     def later() -> Generator[Any, Any, int]:
@@ -229,8 +229,8 @@ def test_a_stopped_life_ends_at_once() -> None:
 
     life = Life(env, short())
     Life(env, waiting())
-    env.at(3, life.stop)
-    while env.steps(10):
+    env.call_at(3, life.stop)
+    while env.run_slice(10):
         pass
     assert seen == [3, "over"]
 
@@ -250,8 +250,8 @@ def test_an_interrupt_at_once_comes_within_the_event() -> None:
         seen.append("after")
 
     life = Life(env, napping())
-    env.at(3, both)
-    while env.steps(10):
+    env.call_at(3, both)
+    while env.run_slice(10):
         pass
     assert seen == [(3, "lost"), "after"]
     life.interrupt("again", at_once=True)

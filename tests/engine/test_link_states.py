@@ -55,7 +55,7 @@ class World:
         self.network = Network(self.env, link, rates, direct=direct)
 
     def at(self, when: int, then: Callable[[], object]) -> None:
-        self.env.at(when, lambda: [then()].clear())
+        self.env.call_at(when, lambda: [then()].clear())
 
     def send(self, when: int, name: str, size: int, user: int = 0, up: bool = True) -> None:
         self.at(when, lambda: self.network.link(user, up).send(self.log.transfer(name, size)))

@@ -98,7 +98,7 @@ def test_a_relayed_transfer_that_breaks_off_leaves_its_link() -> None:
     shares.relayed = True
     links.link(0, up=True).send(shares)
     links.link(1, up=True).send(log.transfer("upload", 12_500))
-    env.at(500_000, links.link(0, up=True).cut)
+    env.call_at(500_000, links.link(0, up=True).cut)
     env.run()
     assert log.when("broke") == {"shares": 6250}
     assert log.when("sent") == {"upload": 1_000_000}
@@ -124,7 +124,7 @@ def test_a_users_messages_go_in_the_order_of_sending(plan: list[tuple[int, int]]
     link = network(env, up_mbps=8, down_mbps=8).link(3, up)
     free_at, expected = 0, []
     for k, (at, size) in enumerate(sorted(plan)):
-        env.at(at, lambda k=k, size=size: link.send(log.transfer(str(k), size)))
+        env.call_at(at, lambda k=k, size=size: link.send(log.transfer(str(k), size)))
         free_at = max(at, free_at) + 1000 * size  # 8 Mbit/s: a byte a microsecond
         expected.append((str(k), free_at + LATENCY))
     env.run()
@@ -144,8 +144,8 @@ def started(up: bool) -> tuple[Environment, Log, UserLink]:
 
 def test_a_paused_downlink_keeps_its_order() -> None:
     env, log, link = started(up=False)
-    env.at(1_250_999, link.pause)  # a is in the air, a quarter of b has moved
-    env.at(50_000_000, link.resume)
+    env.call_at(1_250_999, link.pause)  # a is in the air, a quarter of b has moved
+    env.call_at(50_000_000, link.resume)
     env.run()
     assert log.events == [
         ("a", "sent", 1_000_000),
@@ -160,8 +160,8 @@ def test_a_paused_downlink_keeps_its_order() -> None:
 
 def test_what_left_a_paused_uplink_arrives_and_the_rest_waits() -> None:
     env, log, link = started(up=True)
-    env.at(1_250_000, link.pause)
-    env.at(50_000_000, link.resume)
+    env.call_at(1_250_000, link.pause)
+    env.call_at(50_000_000, link.resume)
     env.run()
     assert ("b", "broke", 250) in log.events
     assert log.when("arrived") == {"a": 1_000_000 + LATENCY, "b": 51_000_000 + LATENCY}
@@ -169,17 +169,17 @@ def test_what_left_a_paused_uplink_arrives_and_the_rest_waits() -> None:
 
 def test_a_message_on_a_paused_link_waits_its_turn() -> None:
     env, log, link = started(up=False)
-    env.at(500_000, link.pause)
-    env.at(600_000, lambda: link.send(log.transfer("c", 1000)))
-    env.at(1_000_000, link.resume)
+    env.call_at(500_000, link.pause)
+    env.call_at(600_000, lambda: link.send(log.transfer("c", 1000)))
+    env.call_at(1_000_000, link.resume)
     env.run()
     assert log.when("sent") == {"a": 2_000_000, "b": 3_000_000, "c": 4_000_000}
 
 
 def test_cut_drops_unsent_messages_and_reports_bytes() -> None:
     env, log, link = started(up=True)
-    env.at(1_250_000, link.cut)
-    env.at(2_000_000, lambda: link.send(log.transfer("c", 1000)))
+    env.call_at(1_250_000, link.cut)
+    env.call_at(2_000_000, lambda: link.send(log.transfer("c", 1000)))
     env.run()
     assert [event for event in log.events if event[1] == "broke"] == [("b", "broke", 250)]
     assert log.when("arrived") == {"a": 1_000_000 + LATENCY, "c": 3_000_000 + LATENCY}
@@ -187,7 +187,7 @@ def test_cut_drops_unsent_messages_and_reports_bytes() -> None:
 
 def test_cut_reports_what_had_only_been_queued_as_zero_bytes() -> None:
     env, log, link = started(up=True)
-    env.at(300_000, link.cut)
+    env.call_at(300_000, link.cut)
     env.run()
     assert log.events == [("a", "broke", 300), ("b", "broke", 0)]
 
@@ -198,9 +198,9 @@ def test_stop_says_how_many_bytes_moved_alone_and_shared() -> None:
     moved: list[int] = []
     first = link.start(10_000, 8_000_000, lambda: None)
     flows: list[Flow] = []
-    env.at(1_000_000, lambda: flows.append(link.start(10_000, 8_000_000, lambda: None)))
-    env.at(3_000_000, lambda: moved.append(link.stop(first)))
-    env.at(4_000_999, lambda: moved.append(link.stop(flows[0])))
+    env.call_at(1_000_000, lambda: flows.append(link.start(10_000, 8_000_000, lambda: None)))
+    env.call_at(3_000_000, lambda: moved.append(link.stop(first)))
+    env.call_at(4_000_999, lambda: moved.append(link.stop(flows[0])))
     env.run()
     assert moved == [1000 + 1000, 1000 + 1000]  # 1 ms alone and 2 ms at half the rate; the other way round
 
@@ -266,10 +266,10 @@ def test_concurrent_transfers_share_max_min_fairly(rate: int, plan: list[Sent]) 
         flow = link.start(plan[k].size, plan[k].cap, done)
         patience = plan[k].patience
         if patience is not None:
-            env.at(env.now + patience, give_up)
+            env.call_at(env.now + patience, give_up)
 
     for k, sent in enumerate(plan):
-        env.at(sent.at, lambda k=k: begin(k))
+        env.call_at(sent.at, lambda k=k: begin(k))
     env.run()
 
     expected = brute_force(rate, plan)

@@ -75,7 +75,7 @@ def test_what_breaks_off_has_moved_bytes_of_the_message(at: int, wire: int) -> N
     env = Environment()
     log, link = Log(env), network(env).link(0, up=True)
     link.send(log.transfer("a", SIZE))
-    env.at(at, link.cut)
+    env.call_at(at, link.cut)
     env.run()
     assert log.events == [("a", "broke", SIZE * wire // 52_310)]
 
@@ -84,8 +84,8 @@ def test_a_connection_of_one_who_was_offline_begins_anew() -> None:
     env = Environment()
     log, links = Log(env), network(env, "idle")
     links.link(0, up=False).send(log.transfer("a", SIZE))
-    env.at(1 * MS, lambda: links.pause(0))  # amid its first window
-    env.at(2 * MS, lambda: links.resume(0))
+    env.call_at(1 * MS, lambda: links.pause(0))  # amid its first window
+    env.call_at(2 * MS, lambda: links.resume(0))
     env.run()
     assert log.when("broke") == {"a": SIZE * 1000 // 52_310}
     assert log.when("sent") == {"a": 2 * MS + WAITS + MOVES}

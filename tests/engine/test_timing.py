@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from simfl.dataplane.work import Segment
-from simfl.engine.clocks import Modelled
+from simfl.engine.clocks import ModelledClock
 from simfl.runs.build import build
 from simfl.scenario.load import load
 from simfl.trace.rows import SERVER, Aggregated, End, GaveUp, Ignored, Lost, Sent, Step, TimerSet
@@ -219,14 +219,14 @@ def test_counted_work_and_received_messages_never_take_zero_time(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[int, int]] = []
-    original = Modelled.work_ns
+    original = ModelledClock.work_ns
 
-    def spy(self: Modelled, segment: Segment, speed: float) -> int:
+    def spy(self: ModelledClock, segment: Segment, speed: float) -> int:
         ns = original(self, segment, speed)
         seen.append((sum(n for kind, n in segment.work.items() if kind not in FREE), ns))
         return ns
 
-    monkeypatch.setattr(Modelled, "work_ns", spy)
+    monkeypatch.setattr(ModelledClock, "work_ns", spy)
     trace = run({**SIX, "protocols": [name]}).traces[name]
     assert all((work > 0) == (ns > 0) for work, ns in seen)
     assert any(work for work, _ in seen)
@@ -237,7 +237,7 @@ def test_counted_work_and_received_messages_never_take_zero_time(
 
 
 def test_work_that_recurs_takes_as_long_each_time() -> None:
-    clock = Modelled({"a": 3e-9, "b": 5e-9})
+    clock = ModelledClock({"a": 3e-9, "b": 5e-9})
     pieces = [[("a", 2), ("b", 1)], [("b", 1), ("a", 1), ("a", 1)], [("a", 2), ("b", 2)], [("b", 2)], []]
     for speed in (1.0, 10.0):
         took = [clock.work_ns(Segment("upload", counted), speed) for counted in pieces * 2]

@@ -152,7 +152,7 @@ def drive(w: World, plans: dict[int, PlannedLoss]) -> tuple[Result | None, Serve
     """Drive a round by its hosts: messages in order of sending, deadlines once nothing is on its way."""
     kind, trainer = PROTOCOLS[w.protocol](), Fixed(w)
     ops: Any = w.ops
-    world: Any = SimpleNamespace(server_lr=1.0, overlap=False, most_behind=0)
+    world: Any = SimpleNamespace(server_lr=1.0, overlap=False, max_model_lag=0)
     host = ServerHost(kind, ops, trainer, Averaging(), world, seed_array(bytes(32)))
     server, users, wires, timers = w.server, {}, deque[tuple[int, int, Message]](), deque[Timer]()
     for user, client in w.clients.items():

@@ -78,11 +78,11 @@ def test_a_step_takes_device_time_and_cpu_time_outside(cpu_ns: list[int]) -> Non
 
     seed = ops.secret(bytes(32))
     weights = Handle(1, t.d, F32, t.initial(bytes(32)))
-    ops.begin((), "training")
+    ops.begin_step((), "training")
     update = ops.train(t, weights, 0, seed, 0)
     ops.phase("upload")
     ops.clip(quantising, update)
-    training, upload = ops.end()
+    training, upload = ops.end_step()
     assert device.brackets == 1
     assert training.taken_ns == KERNELS_MS * MS
     assert upload.taken_ns == QUANTISING_MS * MS
@@ -93,10 +93,10 @@ def test_a_training_before_the_step_is_not_charged(cpu_ns: list[int]) -> None:
     t.timer = DeviceTimer(lambda: FakeDevice(cpu_ns))
     ops.now_ns = t.timer.now_ns
     t.training(t.initial(bytes(32)), 0, bytes(32), 0)
-    ops.begin((), "upload")
+    ops.begin_step((), "upload")
     with ops.uncharged():
         t.training(t.initial(bytes(32)), 0, bytes(32), 0)
-    assert [segment.taken_ns for segment in ops.end()] == [0]
+    assert [segment.taken_ns for segment in ops.end_step()] == [0]
 
 
 def test_a_measured_run_charges_the_device(

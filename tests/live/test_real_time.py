@@ -18,8 +18,8 @@ def test_calls_at_0_wait_for_the_beginning() -> None:
     async def begins() -> tuple[int, list[int], list[int]]:
         env, outside, due = RealTime(), list[int](), list[int]()
         ended = asyncio.Event()
-        env.at(0, lambda: due.append(time.monotonic_ns()))
-        env.at(NS // 1000, ended.set)
+        env.call_at(0, lambda: due.append(time.monotonic_ns()))
+        env.call_at(NS // 1000, ended.set)
         origin = time.monotonic_ns() + NS // 10
         env.start(origin)
         env.hear(lambda: outside.append(env.now))

@@ -19,7 +19,7 @@ def passed(
     for k, (cap, size) in enumerate(zip(caps, sizes, strict=True)):
         flow = Flow(link, lambda now, cap=cap: cap, out[k].extend)  # type: ignore[misc]
         data = bytes(i % 251 for i in range(size))
-        env.at(0, lambda flow=flow, data=data, k=k: flow.put(data, lambda: ends.setdefault(k, env.now)))  # type: ignore[misc]
+        env.call_at(0, lambda flow=flow, data=data, k=k: flow.put(data, lambda: ends.setdefault(k, env.now)))  # type: ignore[misc]
     while env.peek() < until_s * NS:
         env.step()
     return ends, [bytes(data) for data in out]
@@ -46,8 +46,8 @@ def test_a_message_ends_to_the_byte_before_one_behind_it() -> None:
     """1 kB at 8 Mbit/s takes 1 ms, less than a tick, with 1 MB behind it."""
     env, ends = Environment(), list[int]()
     flow = Flow(Link(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, len)
-    env.at(0, lambda: flow.put(bytes(1000), lambda: ends.append(env.now)))
-    env.at(0, lambda: flow.put(bytes(1_000_000), lambda: ends.append(env.now)))
+    env.call_at(0, lambda: flow.put(bytes(1000), lambda: ends.append(env.now)))
+    env.call_at(0, lambda: flow.put(bytes(1_000_000), lambda: ends.append(env.now)))
     while env.peek() < float("inf"):
         env.step()
     assert ends == pytest.approx([NS // 1000, NS * 1001 // 1000], abs=10)
@@ -67,9 +67,9 @@ def test_an_open_link_carries_at_once() -> None:
 def test_a_cut_flow_carries_no_more_and_goes_on() -> None:
     env, out, ends = Environment(), bytearray(), list[str]()
     flow = Flow(Link(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
-    env.at(0, lambda: flow.put(bytes(1_000_000), lambda: ends.append("never")))
-    env.at(NS // 2, flow.cut)
-    env.at(NS, lambda: flow.put(bytes(1000), lambda: ends.append("passed")))
+    env.call_at(0, lambda: flow.put(bytes(1_000_000), lambda: ends.append("never")))
+    env.call_at(NS // 2, flow.cut)
+    env.call_at(NS, lambda: flow.put(bytes(1000), lambda: ends.append("passed")))
     while env.peek() < float("inf"):
         env.step()
     assert ends == ["passed"]

@@ -286,9 +286,9 @@ class Ledger:
             return found
 
         def call(*args):
-            self.ops.begin((self.party, name), "offline")
+            self.ops.begin_step((self.party, name), "offline")
             effects = found(*args)
-            work = [(s.phase, s.work) for s in self.ops.end()]
+            work = [(s.phase, s.work) for s in self.ops.end_step()]
             self.steps.append((self.party, name, work))
             return effects
 

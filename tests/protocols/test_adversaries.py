@@ -100,8 +100,8 @@ def test_tampered_work_is_charged_alike():
     work = []
     t = ops.tamper(sealed, 0)
     for h in (t, Handle(t.rows, t.columns, t.dtype, t.content)):
-        ops.begin(("x",), "offline")
+        ops.begin_step(("x",), "offline")
         with pytest.raises(PeerFault) as e:
             c[2].open([1], h, [0], U32)
-        work.append((ops.end()[0].work, str(e.value)))
+        work.append((ops.end_step()[0].work, str(e.value)))
     assert work[0] == work[1]

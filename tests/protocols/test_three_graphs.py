@@ -120,9 +120,9 @@ def test_all_masks_of_the_lost_are_expanded_and_cancel(lost: dict[int, str]) -> 
         unmask = w.server.unmask
 
         def counted(got: dict[int, Any], w: Any = w, unmask: Any = unmask) -> Any:
-            w.ops.begin(("server",), "recovery")
+            w.ops.begin_step(("server",), "recovery")
             effects = unmask(got)
-            expanded.append(w.ops.end()[0].work["prg_element"] // (d + 1))
+            expanded.append(w.ops.end_step()[0].work["prg_element"] // (d + 1))
             return effects
 
         w.server.unmask = counted

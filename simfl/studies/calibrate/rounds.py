@@ -102,7 +102,7 @@ Steps = dict[tuple[Any, ...], Counter[str]]
 number, `cpu_ns`, and the `probe_ns` that the fixed kernel took beside them."""
 
 
-class NotedClock(clocks.Measured):
+class NotedClock(clocks.MeasuredClock):
     """The measured clock, which keeps each segment's work beside its time."""
 
     def __init__(self, noted: Steps, *run: Any) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from simfl.cli import main
 from simfl.config.digests import Damaged
-from simfl.engine.clocks import Modelled
+from simfl.engine.clocks import ModelledClock
 from simfl.errors import BadInput, RunFailed
 from simfl.runs.folder.saved_rounds import BASE, NAME, Entry, Unfinished
 from simfl.runs.folder.unfinished import locked, recover, taken
@@ -123,8 +123,8 @@ def test_a_resumed_timeline_that_differs_is_refused(
     their rows are not those that it kept. These stay, for a run that is as fast."""
     base, overrides = CASES[case]
     with monkeypatch.context() as faster:
-        work_ns = Modelled.work_ns
-        faster.setattr(Modelled, "work_ns", lambda *how: work_ns(*how) // 2)
+        work_ns = ModelledClock.work_ns
+        faster.setattr(ModelledClock, "work_ns", lambda *how: work_ns(*how) // 2)
         assert interrupted(base, overrides, tmp_path, resume=False, more=1)
     for _ in range(2):
         message = r"the resumed run differs from the interrupted one: \w+, row \d+; its saved rounds stay"
@@ -133,7 +133,7 @@ def test_a_resumed_timeline_that_differs_is_refused(
             run(overrides, base, out=tmp_path, resume=True)
         assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
     with monkeypatch.context() as faster:
-        faster.setattr(Modelled, "work_ns", lambda *how: work_ns(*how) // 2)
+        faster.setattr(ModelledClock, "work_ns", lambda *how: work_ns(*how) // 2)
         assert not run(overrides, base, out=tmp_path, resume=True).interrupted
 
 
