@@ -22,11 +22,15 @@ _ROW = written(WORD)
 
 @compiled(WORD(WORD, WORD))
 def _reduced(x: np.uint32, q: np.uint32) -> np.uint32:
+    """Return x mod q, for x < 2q."""
+    # For x < q < 2^31 the difference wraps to x - q + 2^32 > x, so the minimum is right without a branch.
     return min(x, np.uint32(x - q))
 
 
 @compiled(WORD(WORD, WORD, WORD, WORD))
 def _times(x: np.uint32, w: np.uint32, v: np.uint32, q: np.uint32) -> np.uint32:
+    """Return w x mod q, or that plus q (Shoup), for any x, w < q and v = floor(2^32 w / q)."""
+    # Both products wrap modulo 2^32; their difference is below 2q < 2^32, so its low word is exact.
     quotient = np.uint32((np.uint64(x) * np.uint64(v)) >> np.uint64(32))
     return np.uint32(np.uint32(x * w) - np.uint32(quotient * q))
 

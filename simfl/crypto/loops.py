@@ -108,8 +108,8 @@ def residues(total: F64, q: float, out: A32) -> None:
 
 
 @compiled(INT(read(WORD), INT, WORD, WORD, written(INT), INT))
-def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64, found: int) -> int:
-    """places[found:] = first + flatnonzero(words & kept >= q); how many places there are then."""
+def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64, count: int) -> int:
+    """places[count:] = first + flatnonzero(words & kept >= q); how many places there are then."""
     for start in range(0, words.size, _SMALL_GROUP):
         few = words[start : start + _SMALL_GROUP]
         largest = np.uint32(0)
@@ -119,15 +119,15 @@ def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64
         if largest >= q:
             for j in range(few.size):
                 if few[j] & kept >= q:
-                    places[found] = first + start + j
-                    found += 1
-    return found
+                    places[count] = first + start + j
+                    count += 1
+    return count
 
 
 @compiled(INT(written(WORD), INT, WORD, WORD, written(INT)))
 def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
     """words &= kept, then places = first + flatnonzero(words >= q); how many there are."""
-    found = 0
+    count = 0
     for start in range(0, words.size, _GROUP):
         group = words[start : start + _GROUP]
         largest = np.uint32(0)
@@ -140,8 +140,8 @@ def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places:
                 group[j] = word
                 largest = word if word > largest else largest
         if largest >= q:
-            found = _rejected(group, first + start, kept, q, places, found)
-    return found
+            count = _rejected(group, first + start, kept, q, places, count)
+    return count
 
 
 @compiled(INT(written(WORD), read(WORD), INT, WORD, WORD, BOOL, written(INT)))
@@ -150,7 +150,7 @@ def accumulate(
 ) -> int:
     """total += words & kept mod q, or -= if minus, where those are below q.
     places and the result are as for `mask_and_find`."""
-    found = 0
+    count = 0
     for start in range(0, total.size, _GROUP):
         sums, group = total[start : start + _GROUP], words[start : start + _GROUP]
         largest = np.uint32(0)
@@ -162,8 +162,8 @@ def accumulate(
             difference = np.uint32(sums[j] - y)
             sums[j] = np.uint32(difference + q) if sums[j] < y else difference
         if largest >= q:
-            found = _rejected(group, first + start, kept, q, places, found)
-    return found
+            count = _rejected(group, first + start, kept, q, places, count)
+    return count
 
 
 @compiled(*(REAL(real, WORD, REAL, REAL) for real in (types.float32, types.float64)))

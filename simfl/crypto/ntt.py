@@ -31,12 +31,16 @@ BOUND = 2**31  # above q: the loops add two residues in 32 bits
 
 
 class Plan(NamedTuple):
-    """The arguments of butterflies.transform. `work`: the rows of all parts of the tree with a wanted one."""
+    """The arguments of butterflies.transform, and their cost."""
 
     factors: A32
+    """[n / 4, 8]: roots of unity and their quotients, a row per part of the tree."""
     rows_below: I64
+    """[n + 1]: number of wanted rows below each row."""
     rows: I64
+    """Wanted rows, one per point."""
     work: int
+    """Rows of all parts of the tree that hold a wanted one."""
 
 
 def order(q: int) -> int:

@@ -73,20 +73,20 @@ def residues(total: F64, q: float, out: A32) -> None:
 
 def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
     words &= kept
-    found = np.flatnonzero(words >= q)
-    places[: found.size] = found + first
-    return found.size
+    rejected = np.flatnonzero(words >= q)
+    places[: rejected.size] = rejected + first
+    return rejected.size
 
 
 def accumulate(
     total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
     elements = words & kept
-    found = np.flatnonzero(elements >= q)
-    elements[found] = 0
+    rejected = np.flatnonzero(elements >= q)
+    elements[rejected] = 0
     combine(total, elements, q, minus, total)
-    places[: found.size] = found + first
-    return found.size
+    places[: rejected.size] = rejected + first
+    return rejected.size
 
 
 def _levels(delta: Floats, words: A32, clip: float, levels: float) -> I64 | None:
@@ -99,19 +99,19 @@ def _levels(delta: Floats, words: A32, clip: float, levels: float) -> I64 | None
 
 
 def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I64) -> bool:
-    found = _levels(delta, words, clip, levels)
-    if found is not None:
-        out[:] = found
-    return found is not None
+    values = _levels(delta, words, clip, levels)
+    if values is not None:
+        out[:] = values
+    return values is not None
 
 
 def quantise(
     delta: Floats, words: A32, clip: float, levels: float, weight: int, q: int, small: bool, out: A32
 ) -> bool:
-    found = _levels(delta, words, clip, levels)
-    if found is not None:
-        out[:] = found * weight % q
-    return found is not None
+    values = _levels(delta, words, clip, levels)
+    if values is not None:
+        out[:] = values * weight % q
+    return values is not None
 
 
 def dequantise(total: A32, q: np.uint32, divisor: float, out: F64) -> None:
@@ -141,10 +141,10 @@ def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
     for k, (first, end) in enumerate(pairwise(start.tolist())):
         points = x[first:end]
         if not np.array_equal(points, last):
-            last, found = points, _at_zero(points)
-            if found is None:
+            last, at_zero = points, _at_zero(points)
+            if at_zero is None:
                 return k
-            weights = found
+            weights = at_zero
         products = values[first:end] * weights[:, None] % np.uint64(_MERSENNE)
         out[k] = products.sum(axis=0) % np.uint64(_MERSENNE)
     return len(start) - 1

@@ -1,4 +1,4 @@
-"""Symbolic operations: what is executed later, and how their arguments are walked."""
+"""Deferred operations, the queues of a pool, and walks over their arguments."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -11,20 +11,25 @@ from simfl.dataplane.handles import Handle, HandleList, Kernel
 
 @dataclass(eq=False, slots=True)
 class Node:
-    """One pending operation, kernel(*args); its value once it is `done`.
-    where: the step that asked for it. For a pool, size: the bytes of its value, as long as somebody holds its
-    handle; waiting: for how many others, None as long as nobody wants it; small: its work is not worth a
-    thread of its own."""
+    """A deferred operation, kernel(*args), and its value once `done`.
+
+    A pool alone uses `size`, `small` and `missing_inputs`.
+    """
 
     kernel: Kernel
     args: tuple[Any, ...]
     where: tuple[Any, ...]
+    """Step that requested it, for error messages."""
     size: int = 0
+    """Bytes of the value; 0 once its handle is dropped."""
     small: bool = False
+    """Too little work for a separate thread."""
     value: Any = None
     done: bool = False
     missing_inputs: int | None = None
+    """Inputs not computed yet; None until it is scheduled."""
     consumers: list["Node"] = field(default_factory=list)
+    """Scheduled nodes that need its value."""
 
     @property
     def routes(self) -> bool:
@@ -69,7 +74,12 @@ class Queues:
         return len(self._routes) + len(self._following) + len(self._ready) + len(self._batchable)
 
     def put(self, node: Node, follows: bool) -> None:
-        """Add a node. follows: it needs what was just done, which is freed when it is done too."""
+        """Add a node.
+
+        Args:
+            node: Ready to be executed.
+            follows: It needs a value that was just computed, which is freed once the node is done too.
+        """
         if batched(node.kernel):
             self._batchable.append(node)
         elif node.routes:

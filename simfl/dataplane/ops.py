@@ -20,8 +20,8 @@ from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape
 from simfl.dataplane.work import Ledger, expanding, over_rows, over_vector
 
-# Hears of each kernel that was done, its arguments and its result; ValueError if it knows better.
 Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
+"""Called with each executed kernel, its arguments and its result; ValueError if the result is wrong."""
 
 
 class PeerFault(Exception):
@@ -37,16 +37,20 @@ class PeerFault(Exception):
 
 
 class Trainer(Protocol):
-    """Local training and evaluation, as `simfl.learning` does them; `training` may be a batched kernel.
-    timer: its `now_ns` counts CPU time, and the time of a device's kernels where it trains on one. evaluates:
-    `evaluate` gives something."""
+    """Local training and evaluation, as `simfl.learning` does them."""
 
     d: int
+    """Parameters of the model."""
     training: Any
+    """The kernel of a training; it may be batched."""
     evaluates: bool
+    """`evaluate` returns a result."""
 
     @property
-    def timer(self) -> Any: ...
+    def timer(self) -> Any:
+        """Timer whose `now_ns` counts CPU time, and a device's kernels where it trains on one."""
+        ...
+
     def initial(self, seed: Any) -> Any: ...
     def evaluate(self, weights: Any) -> Any: ...
     def steps(self, user: int) -> int: ...
@@ -166,7 +170,7 @@ class Ops(Ledger, ABC):
         return self._op(signatures.public, (1, 32, U8), {"x25519": 1}, secret)
 
     def sign(self, secret: Handle, message: bytes, rows: Handle | None = None) -> Handle:
-        """Return the Ed25519 signature of what is message, and of rows behind it, 1 x 64."""
+        """Return the Ed25519 signature of a message, and of the rows behind it, 1 x 64."""
         out = self._op(signatures.sign, (1, 64, U8), {"sign": 1}, secret, message, rows)
         return _forged(out, [0] if rows is not None and rows.forged else [])
 
@@ -178,8 +182,18 @@ class Ops(Ledger, ABC):
         signers: Sequence[int],
         rows: Handle | None = None,
     ) -> Handle:
-        """Return the keys of those who signed; rows: i, n + i, ... are behind what the i-th of n said.
-        PeerFault if a signature is not its signer's, or if it, its key or a row of it is forged."""
+        """Return the keys of the signers, n x 32.
+
+        Args:
+            publics: Verification keys, n x 32.
+            signed: Signatures, n x 64.
+            message: Per signer, the signed bytes.
+            signers: Users, for the error.
+            rows: Rows i, n + i, ... are signed behind the i-th message.
+
+        Raises:
+            PeerFault: A signature is not its signer's, or it, its key or a row of it is forged.
+        """
         n, work = publics.rows, {"verify": publics.rows}
         behind = {row % n for row in rows.forged} if rows is not None else set[int]()
         try:

@@ -33,7 +33,7 @@ SHORT = 1_000_000
 
 
 class Promise(Handle):
-    """A handle that tells its pool when nobody holds it any more."""
+    """A handle that notifies its pool once it is dropped."""
 
     __slots__ = ("pool",)
     pool: "PooledOps"
@@ -43,8 +43,15 @@ class Promise(Handle):
 
 
 class PooledOps(EagerOps):
-    """Hands operations to `workers` threads; `budget_bytes` bounds the pending output. streaming: coded
-    shares are not held but made, sealed, opened and summed one sender after the other."""
+    """Hands operations to a pool of threads.
+
+    Args:
+        q: Modulus of the field.
+        workers: Threads.
+        budget_bytes: Bound of the pending output.
+        streaming: Coded shares are not held, but made, sealed, opened and summed one sender after the other.
+        oracle: Compares each result with another implementation's.
+    """
 
     events_per_slice = 1  # any of them may go beyond the budget
 

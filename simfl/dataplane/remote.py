@@ -64,7 +64,7 @@ class RemoteOps(PooledOps):
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="simfl-sender")
 
     def _place(self, kernel: Kernel) -> RemoteKernel | None:
-        return next((place for known, place in self._places if known == kernel), None)
+        return next((place for remote, place in self._places if remote == kernel), None)
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         sent = self._place(kernel) is not None

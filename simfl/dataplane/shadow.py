@@ -25,8 +25,13 @@ class ShadowOps(Ops):
 
 
 class Token:
-    """`weight` bytes, for as long as somebody holds it; `nbytes` is the length of a row. streams: True for
-    what is not held where coded shares stream."""
+    """Stands for content in memory: it is counted from its creation until the last reference is dropped.
+
+    Attributes:
+        nbytes: Length of a row.
+        weight: Bytes of all rows.
+        streams: True for content that is not held where coded shares stream.
+    """
 
     __slots__ = ("nbytes", "probe", "streams", "weight")
 

@@ -37,7 +37,14 @@ class Share:
 
 
 class Sender:
-    """One mask's coded shares; `pending` are those to which something is still to be done."""
+    """One mask's coded shares.
+
+    Attributes:
+        args: Arguments of `mds.encode`.
+        where: Step that coded the mask.
+        shares: One per receiver.
+        pending: Shares with work that has not begun, in order.
+    """
 
     def __init__(self, args: tuple[Any, ...], where: tuple[Any, ...]) -> None:
         self.args, self.where = args, where
@@ -69,7 +76,7 @@ class Total(Node):
 
 
 class ShareStreams:
-    """Follows coded shares from operation to operation. call: how a kernel is done."""
+    """Follows coded shares from operation to operation; `call` executes a kernel."""
 
     def __init__(self, call: Call) -> None:
         self._senders: dict[Sender, None] = {}

@@ -75,8 +75,13 @@ class Named(bytes):
 
 
 class SymbolicOps(EagerOps):
-    """Computes on terms. longest: coordinates that vectors have as terms, whatever their handles say, so that
-    a whole model takes the time that it takes and is looked at in a few coordinates; None for all."""
+    """Computes on terms.
+
+    Args:
+        q: Modulus of the field.
+        longest: Coordinates that a vector has as terms, whatever its handle's length, so that a run of a
+            whole model is examined in a few coordinates; None for all.
+    """
 
     def __init__(self, q: int, longest: int | None = None) -> None:
         super().__init__(q)

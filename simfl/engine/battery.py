@@ -103,7 +103,12 @@ class Battery:
 
 
 class Batteries:
-    """Turns devices off and on as their batteries say. account: of a user, up to now, if there is one."""
+    """Turns devices off and on by their batteries.
+
+    Args:
+        users: The users' side.
+        account: Returns the account of a user, up to now, if it has one.
+    """
 
     def __init__(self, users: UserSide, account: Callable[[int], Account | None]) -> None:
         self.users = users

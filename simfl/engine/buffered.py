@@ -35,21 +35,21 @@ class IdleUsers:
 
     def __init__(self, users: int, full: bool = False) -> None:
         self.users = array("q", range(users) if full else ())
-        self.place = array("q", range(users) if full else [-1] * users)
+        self.index = array("q", range(users) if full else [-1] * users)
 
     def add(self, user: int) -> None:
-        if self.place[user] < 0:
-            self.place[user] = len(self.users)
+        if self.index[user] < 0:
+            self.index[user] = len(self.users)
             self.users.append(user)
 
     def discard(self, user: int) -> None:
-        hole = self.place[user]
+        hole = self.index[user]
         if hole >= 0:
-            self.place[user] = -1
+            self.index[user] = -1
             moved = self.users.pop()
             if moved != user:
                 self.users[hole] = moved
-                self.place[moved] = hole
+                self.index[moved] = hole
 
     def draw(self, rng: np.random.Generator) -> int:
         user = self.users[rng.integers(len(self.users))]

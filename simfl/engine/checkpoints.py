@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 class Past:
     """The finished rounds of a session that is resumed.
 
-    rounds: how many. models: version -> global model [1, d], as of `RoundCheckpoint`. moments: [2, d] if any.
+    Attributes:
+        rounds: Number of finished rounds.
+        models: Version -> global model [1, d], as in `RoundCheckpoint`.
+        moments: Memory of an adaptive server [2, d], if it has one.
     """
 
     rounds: int = 0
@@ -56,7 +59,7 @@ class Checkpoints:
                 ops.replace(host.moments, past.moments if host.version == max(past.models) else None)
 
     def take_checkpoint(self) -> RoundCheckpoint:
-        """Note the state of the session at the end of a round."""
+        """Return the state of the session at the end of a round."""
         server, runtime = self.server, self.server.runtime
         ops, host = runtime.ops, server.host
         if ops.executes:

@@ -41,11 +41,12 @@ LaneKey = tuple[int, int, str]
 
 
 class Clock(ABC):
-    """Gives a step's segments their nanoseconds. measures: while they are done, nothing else may be.
-    timed_by: where they were taken on a machine, its devices and how each was timed."""
+    """Source of the durations of a step's segments."""
 
     measures = False
+    """Durations are measured on this machine, so a step's work must run alone."""
     timed_by: str | None = None
+    """Devices of the machine on which durations were measured, and the timer of each."""
 
     def prepare(self) -> None:
         """Make the machine ready for a step, before its time begins."""
@@ -60,10 +61,11 @@ class Clock(ABC):
         """Return the duration of each segment of a step.
 
         Args:
-            key: which step it is.
+            key: Identifies the step.
+            segments: Its work, by phase.
             slowdown: slowdown / cores.
-            overhead_ns: of the message that the step receives; it belongs to the first segment.
-            cut: only the first half of the work is done.
+            overhead_ns: Of the message that the step receives; it belongs to the first segment.
+            cut: Only the first half of the work is done.
         """
         part = 2 if cut else 1
         first = segments[0]
@@ -73,30 +75,42 @@ class Clock(ABC):
         return (span, *[(s.phase, self.work_ns(s, slowdown) // part) for s in segments[1:]])
 
     def steps(
-        self, lane_key: LaneKey, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+        self,
+        lane_key: LaneKey,
+        total_steps: int,
+        of: Callable[[int], Segment],
+        slowdown: float,
+        within_ns: int,
     ) -> int | None:
-        """Return how many of `whole` minibatches a training has the time for, at least one; None where only
-        the work itself can tell.
+        """Return the number of minibatches that a training has the time for.
 
         Args:
-            lane_key: of the training's step, the next one there.
-            whole: minibatches, one or more.
-            of: the segment of a training of so many.
-            slowdown: of the device.
-            within_ns: the longest that the step may take.
+            lane_key: Of the training's step, the next one of the lane.
+            total_steps: Minibatches of the whole training, one or more.
+            of: Returns the segment of a training of a number of minibatches.
+            slowdown: Of the device.
+            within_ns: Bound of the step's duration.
+
+        Returns:
+            At least one; None where only the work itself can determine it.
         """
 
         def ns(steps: int) -> int:
             return self.work_ns(of(steps), slowdown)
 
-        if ns(whole) <= within_ns:  # as for most users
-            return whole
-        return max(1, bisect_right(range(1, whole), within_ns, key=ns))
+        if ns(total_steps) <= within_ns:  # as for most users
+            return total_steps
+        return max(1, bisect_right(range(1, total_steps), within_ns, key=ns))
 
 
 class MeasuredClock(Clock):
-    """The time of the step's work on this machine. cold: after a pause and with other data in the caches;
-    for a simulation does one step after another, where a device waits in between."""
+    """The time of the step's work on this machine.
+
+    Args:
+        timed_by: Devices and timers of the machine, for `Clock.timed_by`.
+        cold: Pause and fill the caches with other data before each step: a simulation executes steps back to
+            back, where a device waits in between.
+    """
 
     measures = True
 
@@ -110,7 +124,12 @@ class MeasuredClock(Clock):
             self._other_data[::CACHE_LINE].sum()
 
     def steps(
-        self, lane_key: LaneKey, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+        self,
+        lane_key: LaneKey,
+        total_steps: int,
+        of: Callable[[int], Segment],
+        slowdown: float,
+        within_ns: int,
     ) -> None:
         return None
 
@@ -216,14 +235,19 @@ class Recorded(Clock):
         return self._fallback.spans(key, segments, slowdown, overhead_ns, cut)
 
     def steps(
-        self, lane_key: LaneKey, whole: int, of: Callable[[int], Segment], slowdown: float, within_ns: int
+        self,
+        lane_key: LaneKey,
+        total_steps: int,
+        of: Callable[[int], Segment],
+        slowdown: float,
+        within_ns: int,
     ) -> int | None:
         what = self._recording.what(lane_key)
         if what is None and self._fallback is not None:
-            return self._fallback.steps(lane_key, whole, of, slowdown, within_ns)
+            return self._fallback.steps(lane_key, total_steps, of, slowdown, within_ns)
         done = StepsDone.read(what or "")
         # Where that cannot be, the step gets another `what` than the recorded one, and `spans` refuses it.
-        return whole if done is None else min(done.steps, whole)
+        return total_steps if done is None else min(done.steps, total_steps)
 
 
 def _named(key: Key) -> str:

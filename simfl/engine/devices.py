@@ -41,32 +41,45 @@ if TYPE_CHECKING:
 class Job:
     """A call of a machine (or the engine's own `run`), waiting for its lane.
 
-    task: its loss makes the job void. received: it costs the overhead of a message. cut: only its first half
-    is done. then: called with the step's row once the effects were carried out. The fields from `start` on
-    are set when the job begins, `end` and `spans` when its real work is done; `blocker` is the step that kept
-    it from starting when it was ready.
+    `start` and `blocker` are set when the job begins; `end`, `spans`, `outcome` when its real work is done.
+    Times are virtual nanoseconds; `cause` and `blocker` are rows of the trace.
     """
 
     machine: ClientMachine | AnyServer | None
     call: str
+    """Method of the machine."""
     arguments: tuple[Any, ...]
     phase: str
+    """Phase in which the step begins."""
     cause: int
+    """Row that made the job ready."""
     ready: int
+    """Time at which it was queued."""
     round: int
     what: str = ""
+    """Kind of the message, name of the timer, or minibatches done: as in the trace."""
     subject: Subject = None
+    """Update that the step is about, if any."""
     task: UserRound | None = None
+    """Task whose loss makes the job void."""
     received: bool = False
+    """The step costs the overhead of a message."""
     cut: bool = False
+    """Only the first half of the work is done."""
     factor: float = 1.0
+    """Noise of the training time."""
     run: Callable[[], Effects] | None = None
+    """Called in place of the machine's method."""
     then: Callable[[int], None] | None = None
+    """Called with the step's row once its effects were carried out."""
     start: int = field(init=False)
     end: int = field(init=False)
     spans: Spans = field(default=(), init=False)
+    """Duration of each segment."""
     blocker: int = field(init=False)
+    """Step that kept the job from starting when it was ready."""
     outcome: Effects = field(init=False)
+    """Effects that the call returned."""
 
     def until(self, now: int) -> tuple[Spans, int]:
         """Return the segments as far as they have come, and the nanoseconds that are left."""
@@ -77,10 +90,10 @@ class Job:
         if now > self.end:  # in real time only: the machine was late, and the last segment lasted until now
             *first, (phase, ns) = self.spans
             return (*first, (phase, ns + now - self.end)), 0
-        done, left = [], now - self.start
+        done, remaining_ns = [], now - self.start
         for phase, ns in self.spans:
-            done.append((phase, min(ns, left)))
-            left -= done[-1][1]
+            done.append((phase, min(ns, remaining_ns)))
+            remaining_ns -= done[-1][1]
         return tuple(done), self.end - now
 
     def run_call(self) -> Effects:

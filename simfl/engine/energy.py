@@ -32,8 +32,12 @@ if TYPE_CHECKING:
 class Account:
     """The energy of one party: `spent` since its last row, by (phase, source), up to the time `then`.
 
-    jobs: the steps that hold its cores. moving: the phases of the transfers on its link, as they began.
-    phase: of the latest message of its part. taking_part: in a round or a cycle. due: a part of its is over.
+    Attributes:
+        jobs: Steps that hold its cores.
+        moving: Phases of the transfers on its link, as they began.
+        phase: Phase of the latest message of its task.
+        taking_part: True in a round or a cycle.
+        due: True once it has left a round or a cycle whose energy no row reports yet.
     """
 
     powers: Powers

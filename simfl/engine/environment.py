@@ -40,12 +40,20 @@ class Environment(simpy.Environment):
             super().step()
         self.run_slice(1)
 
-    def run_slice(self, most: int, until: float = float("inf"), due_s: float = float("inf")) -> bool:
-        """Do at most `most` events, none after `until`, and none after one that sets `enough` or that ends
-        later than `due_s` by the machine's monotonic clock. False if there is none to do."""
+    def run_slice(self, max_events: int, until: float = float("inf"), due_s: float = float("inf")) -> bool:
+        """Execute the next events, in order.
+
+        Args:
+            max_events: Bound of their number; an event that sets `enough` is the last one too.
+            until: No event later than this virtual time, ns.
+            due_s: None after one that ends later than this, by the machine's monotonic clock.
+
+        Returns:
+            False if there is no event to execute.
+        """
         self.enough = False
         soon, calls, queue = self._soon, self._calls, self._queue
-        for done in range(most):
+        for done in range(max_events):
             if soon:
                 soon.popleft()()
             elif calls and (not queue or calls[0][:3] < queue[0][:3]):

@@ -32,29 +32,35 @@ BYTE = 8 * NS * SCALE  # a byte as counters count: 2^-20 bit/s x nanoseconds
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """A transfer that is moving, from `start` to `mark` of its group's counter. `entry` is its valid entry in
-    the group's heap, 0 once it has left.
-    """
+    """A transfer that is moving."""
 
     group: Group
     start: int
+    """The group's counter at its first bit."""
     mark: int
+    """The group's counter at its last bit."""
     done: Callable[[], None]
+    """Called as its last bit has moved."""
     entry: int = 0
+    """Its valid entry in the group's heap; 0 once it has left."""
 
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """The moving transfers of one cap. Each has moved `offset` more than the counter says that they run by:
-    cap x time where `capped`, otherwise the level's. `entry` is the valid entry among the next ends.
-    """
+    """The moving transfers of one cap."""
 
     cap: int
+    """Rate cap, 2^-20 bit/s."""
     capped: bool
+    """They move at the cap, and their counter is cap x time; otherwise the level's counter."""
     offset: int = 0
+    """Amount that each has moved beyond the counter."""
     live: int = 0
+    """Number of transfers."""
     entry: int = 0
+    """Valid entry of the group among the next ends."""
     heap: list[tuple[int, int, Flow]] = field(default_factory=list)
+    """(mark, entry, transfer), the next to end first; invalid entries stay until they surface."""
 
 
 class FairLink:
@@ -94,9 +100,11 @@ class FairLink:
         if self._firing:  # the level is found once for what ends and what begins in its place
             return flow
         self._rebalance()
-        if first:  # no other end moves forward, since the level does not rise
-            left = flow.mark - group.offset - self._counter(group)
-            self._arm(self._updated_at + duration_ns(left, group.cap if group.capped else self._level))
+        # A new transfer never raises the level, so no other transfer ends earlier. Only the new one may end
+        # before the armed event.
+        if first:
+            remaining = flow.mark - group.offset - self._counter(group)
+            self._arm(self._updated_at + duration_ns(remaining, group.cap if group.capped else self._level))
         return flow
 
     def change(self, flow: Flow, cap_bps: int) -> None:
@@ -150,10 +158,10 @@ class FairLink:
         return group.cap * self._updated_at if group.capped else self._moved
 
     def _open(self, cap: int) -> Group:
-        place = bisect_left(self._caps, cap)
+        index = bisect_left(self._caps, cap)
         all_capped = self._capped == len(self._caps)  # then it begins so too, and crosses over if it must
-        group = self._groups[cap] = Group(cap, all_capped or place < self._capped)
-        self._caps.insert(place, cap)
+        group = self._groups[cap] = Group(cap, all_capped or index < self._capped)
+        self._caps.insert(index, cap)
         self._capped += group.capped
         self._empty += 1
         return group
@@ -223,11 +231,11 @@ class FairLink:
             self._capped += self._switch_side(self._capped)
         self._level = self._spare // self._uncapped_flows if self._uncapped_flows else 0
 
-    def _switch_side(self, place: int) -> bool:
+    def _switch_side(self, index: int) -> bool:
         """Move a group to the other side of the level; drop it, and return False, if it is empty."""
-        group = self._groups[self._caps[place]]
+        group = self._groups[self._caps[index]]
         if not group.live:
-            del self._groups[group.cap], self._caps[place]
+            del self._groups[group.cap], self._caps[index]
             self._empty -= 1
             return False
         moved = self._counter(group) + group.offset
@@ -235,6 +243,8 @@ class FairLink:
         self._uncapped_flows += more
         self._spare += more * group.cap
         group.capped = not group.capped
+        # The group changes counters, but what each of its transfers has moved must not change: the offset
+        # takes up the difference.
         group.offset = moved - self._counter(group)
         self._announce(group)
         return True

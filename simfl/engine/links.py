@@ -134,30 +134,9 @@ class UserLink:
     """
 
     __slots__ = (
-        "_epoch",
-        "_flow",
-        "_follow_at",
-        "_last",
-        "_life",
-        "_most_bps",
-        "_moved",
-        "active",
-        "connection",
-        "env",
-        "heard",
-        "jitter_s",
-        "latency_ns",
-        "latency_s",
-        "links",
-        "paused",
-        "peers",
-        "propagating",
-        "queue",
-        "rate",
-        "shared",
-        "until",
-        "up",
-        "user",
+        "_epoch", "_flow", "_follow_at", "_last", "_life", "_most_bps", "_moved", "active", "connection",
+        "env", "heard", "jitter_s", "latency_ns", "latency_s", "links", "paused", "peers", "propagating",
+        "queue", "rate", "shared", "until", "up", "user",
     )  # fmt: skip
 
     def __init__(
@@ -367,7 +346,12 @@ class UserLink:
 
 
 class ServerLink(FairLink):
-    """One direction of the server's link. rates: at a time, its bit/s and until when they surely stay."""
+    """One direction of the server's link.
+
+    Args:
+        env: Virtual time.
+        rates: Returns the link's bit/s at a time, and the time until which they are guaranteed to stay.
+    """
 
     def __init__(self, env: Environment, rates: Callable[[int], tuple[int, int]]) -> None:
         super().__init__(env, 0)
@@ -393,11 +377,18 @@ class ServerLink(FairLink):
 class Network:
     """All links: of users, whose states are a function of the time, and the server's in each direction.
 
-    links: of a user at a time; server: at a time, its up and down rates and until when they surely stay.
-    jitter: what the latency of the k-th message of a (user, up) is longer, in seconds; none unless given.
-    direct: relayed transfers do not pass the server's link, only the two users' own. radio: called as (user,
-    up, transfer, None) when a transfer begins to move on a user's link, and with the bytes that it has moved
-    in place of None when its last bit has left or it breaks off. tcp: of a user's connections, if it counts.
+    Args:
+        env: Virtual time.
+        links: State of a user's link at a time.
+        server: Returns the server's up and down rates at a time, bit/s, and the time until which they are
+            guaranteed to stay.
+        jitter: Seconds by which the latency of the k-th message of a (user, up) is longer; none unless given.
+        direct: Relayed transfers pass the two users' own links only, not the server's.
+        tcp: Model of users' connections, where TCP's windows are simulated.
+
+    Attributes:
+        radio: Called with (user, up, transfer, None) as a transfer begins to move on a user's link. Called
+            with the moved bytes in place of None as its last bit has left or it is aborted.
     """
 
     radio: Callable[[int, bool, Transfer, int | None], None] | None = None
@@ -426,15 +417,15 @@ class Network:
 
     def link(self, user: int, up: bool) -> UserLink:
         """Return a user's link in one direction, made when it is first used."""
-        made = self._links.get((user, up))
-        if made is None:
+        user_link = self._links.get((user, up))
+        if user_link is None:
             more_s = None if self._jitter is None else self._jitter(user, up)
             shared, peers = self._shared[up], self._peers[up]
-            made = UserLink(user, up, self._states, shared, more_s, peers, self._tcp(user))
-            made.paused = user in self._paused
-            made.heard = None if self.radio is None else partial(self.radio, user, up)
-            self._links[user, up] = made
-        return made
+            user_link = UserLink(user, up, self._states, shared, more_s, peers, self._tcp(user))
+            user_link.paused = user in self._paused
+            user_link.heard = None if self.radio is None else partial(self.radio, user, up)
+            self._links[user, up] = user_link
+        return user_link
 
     def pause(self, user: int) -> None:
         """Pause the links of a user that went offline."""

@@ -46,7 +46,7 @@ class SpeedProbe:
         began_s = time.monotonic()
         if began_s < self._due_s:
             return None
-        found_ns = min(kernel_ns() for _ in range(REPEATS))
+        least_ns = min(kernel_ns() for _ in range(REPEATS))
         now_s = time.monotonic()
         self._due_s = now_s + max(EVERY_S, (now_s - began_s) / MAX_SHARE)
-        return found_ns
+        return least_ns

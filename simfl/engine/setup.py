@@ -99,18 +99,20 @@ class RunConfig:
 
 @dataclass(frozen=True, slots=True)
 class ProtocolSetup:
-    """A protocol in a run: its parameters, its sources of entropy, and makers of its machines.
-
-    client, server: `Protocol.client` and `Protocol.server`, unless somebody watches what they make.
-    """
+    """A protocol in a run: its parameters, its sources of entropy, and makers of its machines."""
 
     name: str
+    """Name of the scenario's entry."""
     kind: Protocol
     params: Params
     entropy: Callable[..., Any]
+    """(party, round) -> entropy of a machine."""
     losses: Losses | LossesByClass
+    """Planned losses of users."""
     client: Callable[[int, Params, Ops, Entropy], ClientMachine]
+    """`Protocol.client`, or a wrapper that observes the machines."""
     server: Callable[[Sequence[int], Params, Ops, Entropy], AnyServer]
+    """`Protocol.server`, or a wrapper that observes the machines."""
 
     @property
     def first_phase(self) -> str:
@@ -124,20 +126,23 @@ class ProtocolSetup:
 
 @dataclass(frozen=True, slots=True)
 class ClosedRound:
-    """A finished round, as handles whose content may still be on its way.
-
-    clipped: whether each member's update was clipped by the scenario's rule. record: what is kept of the
-    round's updates, if that is asked for. checkpoint: for a run that may be resumed.
-    """
+    """A finished round, as handles whose content may not be computed yet."""
 
     round: int
     at: int
+    """Virtual time of its end, ns."""
     audit: Handle | None
+    """Comparison of the aggregate with the plain sum."""
     evaluation: Handle | None
+    """Accuracy and loss of the global model."""
     rate: float | None = None
+    """Dropout rate of the scenario in this round."""
     clipped: tuple[Handle, ...] = ()
+    """Per member, whether the scenario's rule clipped its update."""
     record: RecordedRound | None = None
+    """The round's updates, where the scenario records them."""
     checkpoint: RoundCheckpoint | None = None
+    """State to resume from, for a run that may be resumed."""
     unaudited: Aggregate | None = None
     """Input of an audit after the run, where rounds close without."""
 
@@ -157,9 +162,11 @@ class Aggregate:
 class RoundCheckpoint:
     """State of a session at the end of a round that a resumed one cannot derive again.
 
-    rows: of the trace so far. models: version -> global model [1, d], those that a user still works with, and
-    the latest. moments: of an adaptive server, [2, d]. running: under a clock that measures, the steps in
-    progress with their durations.
+    Attributes:
+        rows: Length of the trace.
+        models: Version -> global model [1, d]: those that a user still works with, and the latest.
+        moments: Memory of an adaptive server [2, d], if it has one.
+        running: Under a clock that measures, the steps in progress with their durations.
     """
 
     rows: int
@@ -170,10 +177,13 @@ class RoundCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRound:
-    """A round's aggregate and what went into it: the mean g [1, d], and each member with its weight and its
-    update [1, d]."""
+    """A round's aggregate and its members."""
 
     mean: Handle
+    """The weighted mean g of the updates, [1, d]."""
     members: tuple[int, ...]
+    """Users in the aggregate."""
     weights: tuple[float, ...]
+    """Weight of each member."""
     updates: tuple[Handle, ...]
+    """Update of each member, [1, d]."""

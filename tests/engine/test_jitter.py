@@ -141,9 +141,8 @@ def test_messages_that_left_a_cut_uplink_arrive() -> None:
     env.call_at(1 * MS + 500_000, link.cut)
     env.call_at(1 * MS + 500_000, lambda: settling.append(link.settling_ns))
     env.call_at(45 * MS, lambda: settling.append(link.settling_ns))  # 6 ms to go, but no less than a latency
-    env.call_at(
-        52 * MS, lambda: settling.append(link.settling_ns)
-    )  # the connection ends as late as a message
+    # the connection ends as late as a message
+    env.call_at(52 * MS, lambda: settling.append(link.settling_ns))
     env.run()
     assert log.arrived == {0: 51 * MS}
     assert log.broke == [(1, 500)]
