@@ -82,7 +82,7 @@ class Ops(Ledger, ABC):
         return self._run(kernel, shape, args)
 
     def call(self, kernel: Kernel, args: tuple[Any, ...]) -> Any:
-        """Return kernel(*args), of which the oracle hears apart from the party's time."""
+        """Return kernel(*args); the oracle's check is not charged to the party."""
         result = kernel(*args)
         if self.oracle is not None:
             with self.uncharged():

@@ -121,7 +121,7 @@ class PooledOps(EagerOps):
         return promise
 
     def on_handle_dropped(self, node: Node) -> None:
-        """Take a node out of the budget whose handle nobody holds any more; others may need its value."""
+        """Take a node whose handle was dropped out of the budget; others may need its value."""
         with self._lock:
             if not node.done:
                 self.pending_bytes -= node.size
@@ -171,7 +171,7 @@ class PooledOps(EagerOps):
     # -- workers
     @property
     def _busy(self) -> bool:
-        """True while somebody does what was wanted."""
+        """True while a scheduled node is being executed."""
         return self._threads > 0
 
     def _start_workers(self) -> None:  # under the lock

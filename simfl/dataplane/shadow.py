@@ -58,7 +58,7 @@ class MemoryProbeOps(Ops):
         self.live = self.kept = self.peak = self.rest = 0
 
     def weigh(self, nbytes: int, streams: bool) -> None:
-        """Hold so many bytes more, or fewer."""
+        """Count `nbytes` more, or fewer if negative."""
         self.live += nbytes
         self.kept += 0 if streams else nbytes
         self.peak = max(self.peak, self.live)

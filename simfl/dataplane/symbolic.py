@@ -59,7 +59,7 @@ PURPOSES: dict[Any, tuple[int, str]] = {
 
 
 class NoSymbolicKernel(BadInput):
-    """A kernel whose meaning on terms nobody has stated."""
+    """A kernel without a symbolic counterpart."""
 
     def __init__(self, kernel: Kernel) -> None:
         code, name = getattr(kernel, "__code__", None), getattr(kernel, "__name__", str(kernel))
@@ -302,7 +302,7 @@ def _product(matrix: Any, rows: Sequence[Sequence[Item]], q: int) -> Rows:
 def _quantise(
     delta: Rows, weight: int, clip: float, levels: int, seed: Terms, q: int, append_weight: bool
 ) -> Rows:
-    """Return the quantised, weighted update as so many unknowns, its weight being one more."""
+    """Return the quantised, weighted update as unknowns, one a coordinate and one for its weight."""
     first: Coordinate = delta[0][0]  # type: ignore[assignment]
     length = len(delta[0]) + append_weight
     return [tuple(Form(q, {Coordinate(first.user, first.update, k): 1}) for k in range(length))]

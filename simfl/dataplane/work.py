@@ -152,7 +152,7 @@ class Ledger:
 
     @contextmanager
     def uncharged(self) -> Iterator[None]:
-        """Keep the simulator's own work meanwhile out of the party's time, and out of its count."""
+        """Keep the simulator's own work out of the party's time and count."""
         if self._segments:
             self._mark()
         counted, self._counted = self._counted, None

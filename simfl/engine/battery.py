@@ -64,7 +64,7 @@ class Battery:
         return -(-max(1, self.store.back - self.level) // gain) if gain else FOR_EVER
 
     def turns(self, now: int, draws: int) -> int:
-        """Return the time up to which it surely stays as it is, if the device draws the same power."""
+        """Return the time up to which its state is certain, if the device draws the same power."""
         gain, drain, _, until = self._flow(now, draws)
         return min(until, now + self._lasts(gain, drain))
 
@@ -117,7 +117,7 @@ class Batteries:
         self._empty: set[int] = set()  # whose devices were turned off
 
     def state_of(self, user: int) -> State:
-        """Return True while a user's battery is not empty, and until when it surely stays as it is."""
+        """Return True while a user's battery is not empty, and the time up to which that is certain."""
         account = self._account(user)
         if account is None or account.battery is None:
             return True, FOR_EVER
@@ -133,7 +133,7 @@ class Batteries:
         return levels
 
     def turn_off(self, user: int) -> None:
-        """Turn off a device that has run empty while nobody followed it, and follow it until it is back."""
+        """Turn off a device that has run empty while it was not followed, and follow it until it is back."""
         account = self._account(user)
         assert account is not None
         self._switch(user, account, on=False)

@@ -246,7 +246,7 @@ class Device:
             self.free += 1
 
     def power(self, on: bool) -> None:
-        """Turn the device on, or off: then its steps break off, and what waits for a lane stays."""
+        """Turn the device on, or off: its steps are then interrupted, and queued jobs stay."""
         self.off = not on
         for lane in (self.protocol, self.training):
             lane.wake() if on else lane.halt()

@@ -146,7 +146,7 @@ class Meter:
         return account
 
     def _changed(self, party: int, account: Account) -> None:
-        """The power of a party's device is another from now on."""
+        """Book a change of the power of a party's device."""
         if self.batteries is not None:
             self.batteries.follow(party, account)
 

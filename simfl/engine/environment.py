@@ -31,11 +31,11 @@ class Environment(simpy.Environment):
         heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
 
     def call_soon(self, then: Callable[[], None]) -> None:
-        """Call back now, after the present event and before all others, as SimPy's urgent events do."""
+        """Call `then` after the present event and before all others, as SimPy's urgent events do."""
         self._soon.append(then)
 
     def step(self) -> None:
-        """Do the next event; simpy.core.EmptySchedule if there is none."""
+        """Execute the next event; simpy.core.EmptySchedule if there is none."""
         if self.peek() == float("inf"):
             super().step()
         self.run_slice(1)

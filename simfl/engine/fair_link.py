@@ -108,9 +108,9 @@ class FairLink:
         return flow
 
     def change(self, flow: Flow, cap_bps: int) -> None:
-        """Let a transfer go on at another cap from now on."""
+        """Continue a transfer at another cap."""
         cap, before = cap_bps * SCALE, flow.group
-        if cap == before.cap or not flow.entry:  # or its end is about to be told
+        if cap == before.cap or not flow.entry:  # or `done` is about to be called
             return
         self._advance()
         size, moved = flow.mark - flow.start, self._moved_by(flow)
@@ -123,14 +123,14 @@ class FairLink:
         self._turn()
 
     def rate(self, rate_bps: int) -> None:
-        """Give the link another rate from now on, in O(log n) for each group that the level passes."""
+        """Change the link's rate now, in O(log n) for each group that the level passes."""
         self._advance()
         self._spare += rate_bps * SCALE - self._rate
         self._rate = rate_bps * SCALE
         self._turn()
 
     def stop(self, flow: Flow) -> int:
-        """Break a transfer off; returns the whole bytes that it moved."""
+        """Abort a transfer; return the whole bytes that it moved."""
         self._advance()
         moved = self._moved_by(flow)
         self._leave(flow)
@@ -289,14 +289,14 @@ class FairLink:
 
 
 def duration_ns(amount: int, rate: int) -> int:
-    """Return amount / rate in nanoseconds, halves up; at rate 0, what is left lasts for ever."""
+    """Return amount / rate in nanoseconds, halves up; at rate 0 it lasts for ever."""
     if amount <= 0:
         return 0
     return (2 * amount + rate) // (2 * rate) if rate else FOR_EVER
 
 
 def tidy(heap: list[tuple[int, int, Any]], live: int) -> None:
-    """Drop the entries of a heap that are not valid any more, once they are most of it."""
+    """Drop a heap's invalid entries, once they are most of it."""
     if len(heap) > 64 + 2 * live:
         heap[:] = [entry for entry in heap if entry[1] == entry[2].entry]
         heapify(heap)

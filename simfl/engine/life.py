@@ -80,7 +80,7 @@ class Life(simpy.Process):
             self.env.call_soon(partial(self._interrupted, cause))
 
     def stop(self) -> None:
-        """End the life now, at its wait: nothing of its generator runs any more but its `finally`."""
+        """End the life now, at its wait: of its generator only `finally` still runs."""
         if self._value is PENDING:
             self._withdraw()
             self._generator.close()

@@ -52,13 +52,13 @@ class Transfer(Protocol):
         ...
 
     def on_sent(self) -> object:
-        """Hear that the last bit has left."""
+        """Called when its last bit has left."""
 
     def on_arrived(self) -> object:
-        """Hear of its arrival, a latency later."""
+        """Called when it arrives, a latency later."""
 
     def on_aborted(self, moved_bytes: int, /) -> object:
-        """Hear that it broke off."""
+        """Called when it is aborted."""
 
 
 @dataclass(slots=True, eq=False)
@@ -94,7 +94,7 @@ class Transmission:
         self.size_bytes = size // 2 if self.half else size
 
     def on_sent(self) -> None:
-        """Take note that the last bit has left."""
+        """Notify the sender's side that the last bit has left."""
         if self.owner is not None:
             self.owner.left(self)
 
@@ -104,12 +104,12 @@ class Transmission:
         self.receiver.arrived(self)
 
     def on_aborted(self, moved_bytes: int) -> int:
-        """Note that it broke off; return the row."""
+        """Put the aborted transfer into the trace; return the row."""
         self.runtime.progress.broken += 1
         return self.row(moved_bytes, None)
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:
-        """Put what became of it into the trace."""
+        """Put its transfer into the trace; return the row."""
         m, subject = self.message, name_of(self.message.subject)
         row = Sent._make((
             self.round, self.sender, self.to, m.kind, m.phase, subject, self.whole_bytes, moved_bytes,
@@ -261,7 +261,7 @@ class UserLink:
         return min(self.rate, self._most_bps or self.rate)
 
     def _refresh_state(self) -> None:
-        """Take the link's state from now on, also for the transfer that moves."""
+        """Apply the link's present state, also to the transfer that moves."""
         up_bps, down_bps, self.latency_s, self.until = self.links(self.user, self.env.now)
         self.rate = up_bps if self.up else down_bps
         self.latency_ns = nanoseconds(self.latency_s)
@@ -312,7 +312,7 @@ class UserLink:
         self.queue.clear()
 
     def _interrupt(self) -> list[Transfer]:
-        """Interrupt, and return in order, the transfers that do not go on while the user is offline."""
+        """Interrupt, and return in order, the transfers that stop while the user is offline."""
         broken = self._break()
         if self.connection is not None:
             self.connection.broke()

@@ -66,7 +66,7 @@ class PresenceTracker:
         self._followed: set[int] = set()
 
     def follow(self, user: int) -> None:
-        """Let a user come and go, from now on."""
+        """Begin to follow a user's sessions."""
         if self.days is not None and user not in self._followed:
             self._followed.add(user)
             Life(self.env, self._come_and_go(user, self.env.now), at_once=True)
@@ -124,7 +124,7 @@ class PresenceTracker:
                 self.on_online(user, row)
 
     def on_recharged(self, user: int) -> None:
-        """A device that ran empty is back; it is online if its session is on."""
+        """Bring back a device that ran empty; it is online if its session is on."""
         if self.days is not None and user not in self._followed:
             self._followed.add(user)
             online, until = self.days(user, self.env.now)
@@ -135,16 +135,21 @@ class PresenceTracker:
 
 
 class Disconnections:
-    """The connections of a session that broke and of which the server has not heard yet."""
+    """Broken connections of which the server has not been notified yet."""
 
     def __init__(self, server: ServerSide) -> None:
         self.server = server
         self._untold: dict[int, list[Callable[[], None]]] = {}
 
     def report(self, user: int, update: UpdateId | None, machine: AnyServer, phase: str, row: int) -> None:
-        """Let the transport tell `machine` that a connection broke, if the scenario's transport does.
+        """Notify `machine` of a broken connection, if the scenario's transport does.
 
-        update: the one that the user was working on, if any; row: the cause in the trace.
+        Args:
+            user: Whose connection broke.
+            update: Update that the user was working on, if any.
+            machine: The server's.
+            phase: Phase of the notification's step.
+            row: Cause in the trace.
         """
         server = self.server
         if server.config.disconnect_ns is None:
@@ -157,7 +162,7 @@ class Disconnections:
         self.tell_at(later, user, partial(server.call, machine, "gone", user, row, phase, **more))
 
     def tell_at(self, when_ns: int, user: int, notice: Callable[[], None]) -> None:
-        """Tell the server at a time, or sooner if the user is back."""
+        """Notify the server at a time, or sooner if the user is back."""
         self._untold.setdefault(user, []).append(notice)
         Life(self.server.env, self._notice(when_ns, user, notice), at_once=True)
 
@@ -166,7 +171,7 @@ class Disconnections:
         self.notify(user, notice)
 
     def notify(self, user: int, *notices: Callable[[], None]) -> None:
-        """Tell the server of these broken connections of a user, or of all, once each."""
+        """Notify the server of these broken connections of a user, or of all, once each."""
         for notice in notices or tuple(self._untold.get(user, ())):
             if notice in self._untold.get(user, ()):
                 self._untold[user].remove(notice)

@@ -93,7 +93,7 @@ class ServerHost:
         return effects if self.kind.offline else [*effects, *(Send(user, model) for user in users)]
 
     def open_cycle(self, machine: BufferServer, task: UserRound, model_lag: int = 0) -> Effects:
-        """Let a user begin its cycle of an asynchronous run, on the model of so many versions ago."""
+        """Begin a user's cycle of an asynchronous run, on the model of `model_lag` versions ago."""
         assert task.id is not None
         model_lag = min(model_lag, machine.version)
         effects = machine.begin(*task.id, model_lag) if model_lag else machine.begin(*task.id)
@@ -388,7 +388,7 @@ class ServerSide(ABC):
         return replace(closed, evaluation=asked)
 
     def _abort_round(self, reason: str, cause: int, last: bool = False) -> None:
-        """Close the round without an aggregate; the global model stays. last: no round follows."""
+        """Close the round without an aggregate; the global model stays. With `last`, no round follows."""
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
         rate = self.runtime.setup.losses.rate_in(self.round)
         closed = ClosedRound(self.round, self.env.now, None, None, rate)

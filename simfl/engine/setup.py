@@ -50,7 +50,7 @@ class ModelDownload(Message):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Message):
-    """Word to a surplus user: the server has enough uploads of its round."""
+    """Notice to a surplus user: the server has enough uploads of its round."""
 
     kind = "stop"
     phase = "upload"

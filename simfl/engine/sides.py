@@ -1,6 +1,6 @@
-"""The needs of each side of a session of the other: in a simulation that side, in a live run a connection.
+"""Interfaces between the two sides of a session: in a simulation direct calls, in a live run a connection.
 
-Messages go over a `Network`, which is virtual or of sockets. All else that one side learns of the other is
+Messages pass a `Network`, which is virtual or of sockets. All else that one side learns of the other is
 here.
 """
 
@@ -35,7 +35,7 @@ class Network(Protocol):
     def link(self, user: int, up: bool) -> Link: ...
 
     def pause(self, user: int) -> None:
-        """A user went offline: what is for it waits."""
+        """Queue what is for a user that went offline."""
 
     def resume(self, user: int) -> None: ...
 
@@ -57,13 +57,13 @@ class Server(Protocol):
     """The server, as the users' side reaches it."""
 
     def lost(self, task: UserRound, phase: str, row: int) -> None:
-        """A user is lost in its part, by this row."""
+        """Act on a user that is lost in its task, by this row."""
 
     def offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
-        """A user's device went offline, by this row; was_lost: amid a part."""
+        """Act on a user's device that went offline, by this row; was_lost: in a task."""
 
     def online(self, user: int, row: int) -> None:
-        """A user's device is back, by this row."""
+        """Act on a user's device that is back, by this row."""
 
     def count_return(self, stays: bool = False) -> None:
         """Count a user that came back, or whose next session or slot leaves it as it is."""
@@ -75,7 +75,7 @@ class Users(Protocol):
     presence: PresenceTracker
 
     def follow_all(self) -> None:
-        """Let all users come and go."""
+        """Follow the sessions of all users."""
 
     def online(self, user: int) -> bool:
         """Return True for a user that can be selected."""
@@ -92,7 +92,7 @@ class Users(Protocol):
         """Lose a user whose upload is not counted."""
 
     def over(self, user: int, task: UserRound | None) -> None:
-        """The server wants no more of a user's part: its round has closed, or it was given up."""
+        """End a user's task: its round has closed, or the server gave it up."""
 
     def forget(self, task: UserRound) -> None:
-        """The server has dealt with a part, or nothing of it is under way any more."""
+        """Drop a task that the server has processed, or that has nothing under way."""

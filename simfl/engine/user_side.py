@@ -299,7 +299,7 @@ class UserSide:
             self.runtime.meter.leave(user)
 
     def forget(self, task: UserRound) -> None:
-        """End a part of which nothing is under way any more."""
+        """End a task that has nothing under way."""
         if self._remove(task) and self.runtime.meter is not None:
             self.runtime.meter.leave(task.user)
         task.life.stop()
@@ -317,7 +317,7 @@ class UserSide:
             self._interrupt(task, (phase, why, cause))
 
     def release(self, task: UserRound) -> None:
-        """Stop a user whose update is not wanted any more; an upload that has left arrives all the same."""
+        """Stop a user whose update is no longer needed; an upload that has left still arrives."""
         if not (task.lost or task.delivered):  # of the latter, what is on the link is of a later round
             self._interrupt(task, None)
 

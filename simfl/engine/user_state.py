@@ -42,17 +42,17 @@ ON_THE_WAY = (State.DELAYED, State.UPLOADING, State.SENT)
 
 
 class Loss(NamedTuple):
-    """The user is lost now: in which phase it is missed, and why."""
+    """Loss of a user now: the phase in which it is missed, and the reason."""
 
     phase: str
     why: str
 
 
 class Delay(NamedTuple):
-    """Go on after so many nanoseconds."""
+    """Continue after `ns` nanoseconds."""
 
     ns: int
 
 
 NextStep = Loss | Delay | None
-"""The next step of a user; None: go on at once."""
+"""The next step of a user; None: continue at once."""
