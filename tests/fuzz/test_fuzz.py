@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import simfl
+from tests.fuzz import attempt as attempts
 from tests.fuzz import findings
 from tests.fuzz.attempt import attempt, bounded_memory
 from tests.fuzz.mutants import SEEDS, Mutant, mutant
 
 SEED, MUTANTS, EACH, FIRST = 1, 300, 10, 50
+TINY = Mutant((SEEDS / "tiny.yaml").read_bytes(), (), "tiny")
 FOUND = sorted((Path(__file__).parent / "found").glob("*.yaml"))
 
 
@@ -46,3 +51,19 @@ def test_what_was_found_is_mended(path: Path) -> None:
     with bounded_memory():
         report = attempt(findings.read(path))
     assert not report.key, report
+
+
+def test_error_is_a_finding_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: Any) -> None:
+        raise KeyError("0.0")
+
+    monkeypatch.setattr(simfl.engine.server_side.ServerSide, "call", fail)
+    report = attempt(TINY)
+    assert report.key == "run: KeyError engine/rounds.py:_begin"
+    assert report.detail.endswith("KeyError: '0.0'")
+
+
+def test_hang_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "WALL_S", 0.5)
+    monkeypatch.setattr(attempts, "build", lambda scenario: time.sleep(60))
+    assert attempt(TINY).key == "build: TimeUp"
