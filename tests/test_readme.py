@@ -122,6 +122,7 @@ def test_what_check_prints_of_sparse_graphs(shell: Shell) -> None:
     assert block.text in printed
 
 
+@pytest.mark.ci
 def test_its_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = simfl.simulate
 

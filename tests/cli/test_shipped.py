@@ -89,6 +89,7 @@ def test_init_takes_names_only(tmp_path: Path, called: Called) -> None:
     assert "a file of yours" in errors
 
 
+@pytest.mark.ci
 def test_a_name_runs_and_a_file_of_that_name_wins(tmp_path: Path, called: Called) -> None:
     assert called("run", "tutorial", *SMALL, "--out", "first")[0] == 0
     shipped_text = (ROOT / "scenarios" / "tutorial.yaml").read_text()

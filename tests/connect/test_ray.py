@@ -85,6 +85,7 @@ def outcome(error: Any) -> Any:
     return got[0]
 
 
+@pytest.mark.ci
 def test_each_machine_is_asked_once() -> None:
     pytest.importorskip("ray", reason="simfl[ray] is not installed")
     ray = FakeRay({"CPU": 2.0}, {"memory": 1.0}, outcome="no")

@@ -47,6 +47,7 @@ def samples(path: Path, scale: float) -> None:
     np.savez(path, x_train=x, y_train=y, x_test=x[:4], y_test=y[:4])
 
 
+@pytest.mark.ci
 def test_the_same_files_on_a_cluster(tmp_path: Path) -> None:
     overrides = {"rounds": 2, "record_updates": True, "protocols": ["fedavg", "lightsecagg"]}
     overrides |= {"learning.batch_size": 10, "learning.partial": {"within_s": 0.02, "weight": "steps"}}

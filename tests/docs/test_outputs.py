@@ -117,6 +117,7 @@ def test_it_has_every_field_of_a_trace(folders: list[Path]) -> None:
         assert {key for row in rows for key in row} <= known | {"row", "timed_by"}
 
 
+@pytest.mark.ci
 def test_it_has_every_column(folders: list[Path]) -> None:
     for folder in folders:
         for path in folder.glob("*.csv"):

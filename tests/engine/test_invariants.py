@@ -62,7 +62,7 @@ def traces(which: str) -> Iterator[tuple[str, Trace]]:
     yield from world(which).traces.items()
 
 
-@pytest.mark.ci(only=["edges"])
+@pytest.mark.ci
 @pytest.mark.parametrize("which", WORLDS)
 def test_bytes_crossed_are_sizes_of_what_arrived(which: str) -> None:
     for _, trace in traces(which):
@@ -74,6 +74,7 @@ def test_bytes_crossed_are_sizes_of_what_arrived(which: str) -> None:
         assert sum(m.bytes for m in done) == sum(m.size for m in done) > 0
 
 
+@pytest.mark.ci(but=["sync"])
 @pytest.mark.parametrize("which", WORLDS)
 def test_the_summarys_bytes_are_the_traces_bytes(which: str) -> None:
     result = world(which)
@@ -233,6 +234,7 @@ def test_nobody_is_selected_who_is_in_flight(name: str) -> None:
     assert in_flight  # user 3, after round 3
 
 
+@pytest.mark.ci(but=["aborted before the upload-secagg"])
 @pytest.mark.parametrize("name", ["secagg", "lightsecagg"])
 @pytest.mark.parametrize(
     "losses",

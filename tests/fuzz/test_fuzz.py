@@ -19,7 +19,7 @@ TINY = Mutant((SEEDS / "tiny.yaml").read_bytes(), (), "tiny")
 FOUND = sorted((Path(__file__).parent / "found").glob("*.yaml"))
 
 
-@pytest.mark.ci(but=["[20]"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "first",
     [
@@ -39,13 +39,14 @@ def test_mutants_are_refused_or_run(first: int) -> None:
     assert not found, "\n\n".join(found)
 
 
-@pytest.mark.ci(but=["tiny", "buffer"])
+@pytest.mark.ci(but=["tiny"])
 @pytest.mark.parametrize("path", sorted(SEEDS.glob("*.yaml")), ids=lambda path: path.stem)
 def test_what_is_mutated_runs_itself(path: Path) -> None:
     report = attempt(Mutant(path.read_bytes(), (), path.name))
     assert report.ran, report
 
 
+@pytest.mark.ci(but=["empty_at_rest"])
 @pytest.mark.parametrize("path", FOUND, ids=lambda path: path.stem)
 def test_what_was_found_is_mended(path: Path) -> None:
     with bounded_memory():

@@ -60,6 +60,7 @@ def number_of(**wanted: str | bool) -> int:
 DOUBLED = {"protocol": "fedavg", "way": "up", "kind": "upload", "thing": "double"}
 
 
+@pytest.mark.ci
 def test_honest_conversation_ends() -> None:
     """A frame doubled, which is ignored."""
     report = talks.attempt(SEED, number_of(**DOUBLED))
@@ -99,6 +100,7 @@ def test_flood_from_the_server_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"more than {100 + 4 * talks.USERS} messages wait" in faults
 
 
+@pytest.mark.ci
 def test_server_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(talks, "WALL_S", 0.5)
     monkeypatch.setattr(talks, "JOIN_S", 0.2)
@@ -108,6 +110,7 @@ def test_server_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None
     assert report.key in ("talk: TimeUp", "talk: hang")
 
 
+@pytest.mark.ci
 def test_lost_round_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def losing(*given: Any) -> Any:
         result, figures = serve(*given)
@@ -120,6 +123,7 @@ def test_lost_round_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.key == "talk: lost rounds"
 
 
+@pytest.mark.ci
 def test_error_of_a_user_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def received(text: str) -> None:
         raise KeyError("planted")
@@ -145,6 +149,7 @@ def test_frames_are_taken_apart_and_composed() -> None:
 
 
 # --- scenarios of a server ------------------------------------------------------------------------
+@pytest.mark.ci(but=["opened"])
 @pytest.mark.parametrize(
     "value", ["module:canary.py:Bird", {"trace": "canary.csv"}], ids=["executed", "opened"]
 )
@@ -188,6 +193,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> str:
     return commands.attempt(SEED, 0).key
 
 
+@pytest.mark.ci
 def test_command_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
         raise KeyError("planted")

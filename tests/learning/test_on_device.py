@@ -92,6 +92,7 @@ class Peak(TorchDispatchMode):
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.ci(but=["femnist_cnn"])
 @pytest.mark.parametrize(
     ("model", "shape", "momentum"),
     [

@@ -86,6 +86,7 @@ def test_users_reach_each_other_through_the_hub(cleaned: None) -> None:
     assert [len(r.members) for r in result.rounds["lightsecagg"]] == [3]
 
 
+@pytest.mark.ci
 @as_root
 def test_the_kernel_has_the_rate_and_the_round_trip(cleaned: None) -> None:
     """A refused connection takes two latencies; the bucket is the scenario's rate with headers."""
@@ -136,6 +137,7 @@ def _plays(pid: int) -> bool:
     return len(children) > 3
 
 
+@pytest.mark.ci
 @as_root
 def test_a_failure_leaves_no_namespace(cleaned: None) -> None:
     seen = set[str]()

@@ -81,6 +81,7 @@ def test_a_setting_that_cannot_be_is_refused(given: dict[str, float], message: s
         ftsa.at(given)
 
 
+@pytest.mark.ci
 def test_a_setting_that_was_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(["reproduce", "ftsa", "--at", "n=150,d=1000,dropout=0.1"])

@@ -156,6 +156,7 @@ def test_batches_of_two_keep_their_users(folder: Path) -> None:
     assert found.groups == tuple((k, k + 1) for k in range(0, 40, 2))
 
 
+@pytest.mark.ci
 def test_few_rounds_give_little_away(folder: Path) -> None:
     early = of(folder, "random", first=0, last=9)
     assert early.rank == 10

@@ -45,6 +45,7 @@ def classes(W: Array) -> list[list[int]]:
     return list(found.values())
 
 
+@pytest.mark.ci
 @given(WEIGHTS)
 @settings(deadline=None, max_examples=examples(150))
 def test_weak_T_is_that_of_brute_force(W: Array) -> None:
@@ -109,6 +110,7 @@ def test_a_weight_of_nothing_is_refused(tmp_path: Path) -> None:
         attack(tmp_path / "x.npz")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_buffered_runs_by_their_traces(
     alpha: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]

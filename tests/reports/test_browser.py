@@ -45,6 +45,7 @@ def test_it_opens_in_any_width_and_scheme(show: Any, name: str, width: int, sche
         assert tab.locator("#tl-protocol option").inner_text() == EVIL
 
 
+@pytest.mark.ci
 def test_a_hover_shows_the_span_that_the_keyboard_shows(show: Any) -> None:
     tab = show("losing")
     tab.locator("#tl").focus()
@@ -192,6 +193,7 @@ def test_a_drag_pans_and_buttons_zoom(show: Any) -> None:
 
 
 # --- the strips of all rounds -------------------------------------------------------------------
+@pytest.mark.ci
 @pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
 def test_a_bar_tells_its_round_and_a_click_shows_it(show: Any, losing: Run, width: int) -> None:
     tab = show("losing", width)
@@ -294,6 +296,7 @@ def test_an_aggregation_is_zoomed_to(show: Any, buffered: Run) -> None:
     assert 0 < int(settled(tab)["spans"]) < whole
 
 
+@pytest.mark.ci
 def test_a_buffers_timeline_opens_on_one_aggregation(show: Any, buffered: Run) -> None:
     """Of eight, on that of median length: all eight together are eight times as many spans."""
     tab = show("buffered")

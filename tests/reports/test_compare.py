@@ -180,6 +180,7 @@ def test_runs_are_compared(folders: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "Against links, base is slower in fedavg " in back
 
 
+@pytest.mark.ci
 def test_repeats_are_one_thing_with_intervals_over_runs(
     folders: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -61,6 +61,7 @@ def choosing(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 # --- the breakdown -------------------------------------------------------------------------------
+@pytest.mark.ci
 def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> None:
     (axes,) = axes_of(run_figures.breakdown(rates))
     expected = []
@@ -100,6 +101,7 @@ def test_totals_have_three_figures(value: float, shown: str) -> None:
 # --- the timing diagram --------------------------------------------------------------------------
 
 
+@pytest.mark.ci(but=["rates"])
 @pytest.mark.parametrize("which", ["rates", "buffered"])
 def test_the_timing_is_that_of_the_trace(
     which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

@@ -70,6 +70,7 @@ def test_the_terminal_ranks_by_time_per_aggregate(flipped: Run) -> None:
     assert "completed different rounds" in shown
 
 
+@pytest.mark.ci
 def test_the_critical_path_adds_up_to_it(flipped: Run) -> None:
     for name, entry in flipped.summary.protocols.items():
         advice = advise(flipped.traces[name], flipped.rounds[name])

@@ -34,6 +34,7 @@ def tab(show: Any) -> Any:
     return show("sweep")
 
 
+@pytest.mark.ci
 def test_the_page_lists_the_front_and_the_best(found: Picture) -> None:
     html = page(found)
     fastest = min(e.mean("per_aggregate_s") or 9e9 for e in found.entries)

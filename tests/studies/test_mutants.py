@@ -41,6 +41,7 @@ def test_a_mutant_is_planted_and_gone_again(mutant, monkeypatch) -> None:
         plant(mutant, planted)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("mutant", QUICK, ids=lambda m: m.name)
 def test_a_mutant_is_found_at_once(mutant, monkeypatch) -> None:
     with monkeypatch.context() as planted:

@@ -59,6 +59,7 @@ def test_a_leak_is_proved_written_and_replayed(leak, tmp_path) -> None:
     assert "    less PRG('pad 0' of the server): drawn by the server\n" in out
 
 
+@pytest.mark.ci
 def test_all_but_one_user_can_collude(leak) -> None:
     """Of three users, t = 2 shares reconstruct: two colluders learn the update of a user taken for lost."""
     code, out, _ = leak("secagg", "--users", "3", "--set", "t=2", "--collude", "2", "--random", "40")
@@ -66,6 +67,7 @@ def test_all_but_one_user_can_collude(leak) -> None:
     assert re.search(r"the server and 2 users: \d+ views, \d+ with more than the sum\n", out)
 
 
+@pytest.mark.ci
 def test_an_estimate_counts_coalitions(leak, monkeypatch) -> None:
     """A view takes about a millisecond: 8,178 coalitions of 13 users, under 10,000 patterns."""
     code, _, errors = leak("secagg", "--users", "13", "--random", "10000", "--collude", "11")

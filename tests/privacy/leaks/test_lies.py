@@ -81,6 +81,7 @@ def of_lightsecagg(users: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
                 yield from ((n, U, T, C) for C in range(min(T, n - 2) + 1))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("signed", [False, True], ids=["plain", "signed"])
 @pytest.mark.parametrize(
     "case",
@@ -115,6 +116,7 @@ def small_sum(n: int, t: int, C: int) -> bool:
     return h * (2 * tau - h) <= tau * (tau - 1)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "case",
     [*of_secagg([3, 4, 5]), *(pytest.param(c, marks=pytest.mark.slow) for c in of_secagg(range(6, 13)))],
@@ -181,6 +183,7 @@ def one_story(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
         yield {user: users for user in honest if users in asked.sets(user)}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "case", [(4, 3, 0), (4, 3, 1), (5, 3, 0), pytest.param((5, 4, 2), marks=pytest.mark.slow)], ids=str
 )

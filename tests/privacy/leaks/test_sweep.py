@@ -41,7 +41,7 @@ def test_the_threshold_is_tight_over_all_losses(protocol, changes, most, rounds,
     assert report.views.total() == rounds * sum(map(len, coalitions_of(4, range(most + 1)).values()))
 
 
-@pytest.mark.ci(but=["lightsecagg-changes1"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("protocol", "changes", "T"),
     [
@@ -87,6 +87,7 @@ def test_the_rounds_are_those_of_the_explorers_patterns() -> None:
             assert end in [ends[pattern] for pattern in patterns]
 
 
+@pytest.mark.ci
 def test_losses_come_in_order() -> None:
     small = make_small("secagg", 3)
     lost = [case.losses for case, _ in small.rounds("timeout")]
@@ -115,11 +116,13 @@ def test_random_patterns_of_a_larger_cohort() -> None:
     assert report.views[2] == 21 * report.rounds
 
 
+@pytest.mark.ci
 def test_random_patterns_are_shrunk() -> None:
     report = sample(make_small("secagg", 6, changes={"t": 3}), 20, collude=3)
     assert report.first[3].case.losses == 0
 
 
+@pytest.mark.ci
 def test_a_run_over_a_buffer_is_clean_up_to_T() -> None:
     small, report = make_small("lightsecagg_async", 4), Report()
     for case, seen in small.every_case(0):

@@ -101,6 +101,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.ci(but=["no model"])
 @pytest.mark.parametrize("case", DAMAGES)
 def test_damage_is_named_and_nothing_is_changed(
     case: str, half: Path, capsys: pytest.CaptureFixture[str]

@@ -45,6 +45,7 @@ def test_each_repeat_is_a_run_of_its_own(three: Path, capsys: pytest.CaptureFixt
     assert (three / "repeat-2" / "report.html").exists()
 
 
+@pytest.mark.ci
 def test_report_prints_the_table_of_repeats(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, errors = told(capsys, 0, "report", str(three))
     assert "per aggregate of 3 runs" in " ".join(out.split())
@@ -133,6 +134,7 @@ def test_an_interrupt_keeps_what_is_finished(
     assert {path: path.read_bytes() for path in (folder / "repeat-1").iterdir()} == first
 
 
+@pytest.mark.ci
 def test_an_interrupt_before_anything_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

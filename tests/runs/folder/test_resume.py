@@ -112,6 +112,7 @@ def test_a_resumed_run_leaves_the_same_bytes(case: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
 
 
+@pytest.mark.ci(but=["rounds"])
 @pytest.mark.parametrize("case", ["rounds", "buffers"])
 def test_a_resumed_timeline_that_differs_is_refused(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -127,6 +128,7 @@ def test_a_resumed_timeline_that_differs_is_refused(
         run(overrides, base, out=tmp_path, resume=True)
 
 
+@pytest.mark.ci
 def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
     overrides = {**SIX, **LOSSES, "clock": "measured", "protocols": ["lightsecagg"], "rounds": 4}
     keys = ("index", "start_s", "end_s", "span_s", "critical_s", "accuracy", "loss", "aggregate_exact")
@@ -208,6 +210,7 @@ def test_damaged_files_are_told(half: Path, file: str, text: str, says: str) -> 
         run(LONG, out=half, resume=True)
 
 
+@pytest.mark.ci
 def test_half_a_line_is_cut_off(half: Path) -> None:
     for file in ("journal.jsonl", "trace.jsonl"):
         with (half / NAME / file).open("ab") as out:

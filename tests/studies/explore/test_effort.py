@@ -40,6 +40,7 @@ def test_an_exploration_takes_what_was_said(protocol: str, users: int) -> None:
     assert took / 3 < expected < 3 * took
 
 
+@pytest.mark.ci(but=["explore"])
 @pytest.mark.parametrize("command", ["explore", "leak"])
 def test_long_work_is_asked_for(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
