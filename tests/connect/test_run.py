@@ -62,6 +62,7 @@ def test_the_same_files_on_a_cluster(tmp_path: Path) -> None:
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name
 
 
+@pytest.mark.ci
 def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with scheduler() as address:
         monkeypatch.setattr(remote, "code_version", lambda: "0.1.0+feed")

@@ -122,6 +122,7 @@ def test_values_and_facts_are_named_as_elsewhere() -> None:
     assert facts(result.scenario)["users"] == 6
 
 
+@pytest.mark.ci
 def test_tensorboard_reads_its_files_back(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="simfl[tensorboard] is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator

@@ -35,7 +35,7 @@ def world(detect: str) -> Result:
 CASES = [(name, detect) for name in ASYNC_PROTOCOLS for detect in DETECT]
 
 
-@pytest.mark.ci(but=["lightsecagg_async"])
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "detect"), CASES)
 def test_no_member_is_staler_than_the_bound(name: str, detect: str) -> None:
     result = world(detect)

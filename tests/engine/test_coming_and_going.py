@@ -125,6 +125,7 @@ def test_a_round_survives_a_link_that_breaks_in_any_message(
     assert rounds[2]["survivors"] == 6  # it is back
 
 
+@pytest.mark.ci(but=["fedavg"])
 @by_protocol
 def test_messages_in_the_air_to_a_leaving_user_are_gone(name: str, tmp_path: Path) -> None:
     message = first_round_of(name, up=False)[0]

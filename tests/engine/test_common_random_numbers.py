@@ -158,7 +158,7 @@ def test_in_rounds_users_come_and_go_at_the_same_times(availability: str, dropou
     assert all(rows == seen["fedavg"] for rows in seen.values())
 
 
-@pytest.mark.ci(but=["sessions"])
+@pytest.mark.ci
 @pytest.mark.parametrize("availability", BY_TIME)
 def test_planned_losses_do_not_depend_on_who_is_there(availability: str) -> None:
     """Coins of each step are each user's own: whoever is lost as planned is lost so with everyone there."""

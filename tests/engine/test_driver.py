@@ -161,6 +161,7 @@ def test_any_run_replays_to_the_same_bytes(which: str, tmp_path: Path) -> None:
     assert replay(tmp_path, which) == eager(which)
 
 
+@pytest.mark.ci
 def test_a_recording_of_another_step_is_refused_with_both_sides(
     recording: tuple[str, Path], tmp_path: Path
 ) -> None:

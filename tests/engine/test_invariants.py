@@ -74,7 +74,7 @@ def test_bytes_crossed_are_sizes_of_what_arrived(which: str) -> None:
         assert sum(m.bytes for m in done) == sum(m.size for m in done) > 0
 
 
-@pytest.mark.ci(but=["sync"])
+@pytest.mark.ci
 @pytest.mark.parametrize("which", WORLDS)
 def test_the_summarys_bytes_are_the_traces_bytes(which: str) -> None:
     result = world(which)
@@ -104,6 +104,7 @@ def test_a_rounds_bytes_by_hand() -> None:
     assert (entry["bytes_up"], entry["bytes_down"]) == (N * (4 * d + 4), N * model)
 
 
+@pytest.mark.ci(but=["sync"])
 @pytest.mark.parametrize("which", WORLDS)
 def test_a_late_step_was_held_up_by_the_step_it_names(which: str) -> None:
     held_up = 0

@@ -121,6 +121,7 @@ def test_users_lost_before_they_begin_are_counted() -> None:
     assert f"went offline: {len(of(trace, Lost))}" in abort.reason
 
 
+@pytest.mark.ci(but=["lightsecagg_async"])
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_planned_losses_are_named(name: str) -> None:

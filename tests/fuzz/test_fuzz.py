@@ -55,7 +55,7 @@ def test_what_was_found_is_mended(path: Path) -> None:
 
 
 def test_error_is_a_finding_by_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*arguments: Any) -> None:
+    def fail(*arguments: Any, **more: Any) -> None:
         raise KeyError("0.0")
 
     monkeypatch.setattr(simfl.engine.server_side.ServerSide, "call", fail)

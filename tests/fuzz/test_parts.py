@@ -149,7 +149,7 @@ def test_frames_are_taken_apart_and_composed() -> None:
 
 
 # --- scenarios of a server ------------------------------------------------------------------------
-@pytest.mark.ci(but=["opened"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "value", ["module:canary.py:Bird", {"trace": "canary.csv"}], ids=["executed", "opened"]
 )
@@ -201,6 +201,7 @@ def test_command_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
     assert planted(monkeypatch, fails) == "command: KeyError"
 
 
+@pytest.mark.ci
 def test_command_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "WALL_S", 0.3)
     assert planted(monkeypatch, lambda: time.sleep(60)) == "command: TimeUp: list"

@@ -104,6 +104,7 @@ def test_the_terminal_shows_classes_at_any_width(counted: Run, width: int) -> No
     assert all(figure in text.getvalue() for figure in joules)
 
 
+@pytest.mark.ci
 def test_the_page_has_classes_and_energy(counted: Run) -> None:
     html, protocols = page(counted), counted.summary.protocols
     for anchor in ("classes", "energy"):

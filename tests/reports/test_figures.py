@@ -101,7 +101,7 @@ def test_totals_have_three_figures(value: float, shown: str) -> None:
 # --- the timing diagram --------------------------------------------------------------------------
 
 
-@pytest.mark.ci(but=["rates"])
+@pytest.mark.ci
 @pytest.mark.parametrize("which", ["rates", "buffered"])
 def test_the_timing_is_that_of_the_trace(
     which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -212,6 +212,7 @@ def test_the_histogram_has_the_counts_of_the_summary(buffered: Run) -> None:
         assert {str(tau): count for tau, count in found.items() if count} == entry.staleness
 
 
+@pytest.mark.ci
 def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> None:
     panels = axes_of(run_figures.participation(choosing))
     for number, name in enumerate(("any", "pairs")):

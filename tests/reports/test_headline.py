@@ -84,6 +84,7 @@ def test_the_critical_path_adds_up_to_it(flipped: Run) -> None:
         assert "per aggregate." in advice.sentence
 
 
+@pytest.mark.ci
 def test_latex_begins_with_it(flipped: Run) -> None:
     table = latex(flipped)
     lines = {line.split(" & ")[0]: line.split(" & ") for line in table.splitlines()}

@@ -88,6 +88,7 @@ def test_the_page_is_well_formed_and_asks_for_nothing(some: Run) -> None:
     assert len(links) >= 8
 
 
+@pytest.mark.ci
 def test_the_page_says_what_there_is(some: Run) -> None:
     text = page(some)
     visible = " ".join(" ".join(listed) for tag, listed in read(text).data.items() if tag != "script")

@@ -126,6 +126,7 @@ def test_damage_is_found_before_anything_is_built(half: Path, monkeypatch: pytes
         run(OVER, out=half, resume=True)
 
 
+@pytest.mark.ci
 def test_an_undamaged_copy_is_resumed(half: Path) -> None:
     run(OVER, out=half, resume=True)
     assert {path.name for path in half.iterdir()} == FILES | {"updates-secagg.npz"}

@@ -94,7 +94,7 @@ def interrupted(
 LATER = {"rounds in two threads", "fedyogi, buffered"}
 
 
-@pytest.mark.ci(but=["[rounds]", "[buffers]", "shadow"])
+@pytest.mark.ci(but=["[buffers]", "shadow"])
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.slow) if case in LATER else case for case in CASES]
 )

@@ -65,6 +65,7 @@ def test_axes_places_and_links(small: Sweep) -> None:
     assert found.entries[0].folder == "points/rate=0.0,overhead_s=0.0,seed=5"
 
 
+@pytest.mark.ci
 def test_links_are_written_anew(small: Sweep) -> None:
     old = small.store.folder / "points" / "old"
     small.store.link({})
