@@ -33,14 +33,6 @@ def test_the_page_has_the_score() -> None:
     assert len(re.findall(r"\| (?:equivalent|not reached|other) \| \d+ \|", page)) == 3
 
 
-@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
-def test_a_mutant_is_planted_and_gone_again(mutant, monkeypatch) -> None:
-    with monkeypatch.context() as planted:
-        plant(mutant, planted)
-    with monkeypatch.context() as planted:  # the source is the honest one's still
-        plant(mutant, planted)
-
-
 @pytest.mark.ci
 @pytest.mark.parametrize("mutant", QUICK, ids=lambda m: m.name)
 def test_a_mutant_is_found_at_once(mutant, monkeypatch) -> None:
