@@ -58,11 +58,9 @@ def report(
         raise typer.BadParameter(f"{round_} opens the page, --rounds {rounds} limits it: give one of them",
                                  param_hint="--round")  # fmt: skip
     asked = _from_to(rounds)
-    from simfl.reports.folder import open_run
+    from simfl.reports.folder import open_folder
     from simfl.runs.folder import repeats
-    from simfl.runs.folder.latest import latest, need_run
-    from simfl.runs.folder.unfinished import recover
-    from simfl.scenario.load import look_at
+    from simfl.runs.folder.latest import latest
 
     if figures:
         need("--figures", "matplotlib.figure")
@@ -85,11 +83,8 @@ def report(
             raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats.repeat(folder, 1)}")
         _show_repeats(folder)
         return
-    need_run(folder)
     with telling_removed(folder):
-        recover(folder)
-    resolved = folder / "resolved.yaml"
-    run = open_run(folder, look_at(resolved), resolved.read_text(encoding="utf-8"))
+        run = open_folder(folder)
     if latex:
         from simfl.reports.tables import latex as as_latex
 
@@ -117,6 +112,7 @@ def _write(
     from simfl.reports import one_round, perfetto, terminal
     from simfl.reports.advice import advise
     from simfl.reports.assumptions import after
+    from simfl.reports.model import run_report
     from simfl.reports.page import page
     from simfl.runs.folder.disk import atomic, write_text
 
@@ -138,7 +134,7 @@ def _write(
         say(f"- {decides}: {sentence}", further="  ")
     notes = [f"{name}: {sentence}" for name, sentence in advised.items()]
     notes += one_round.sentences(run, focus) if focus else ()
-    terminal.show(terminal.console(), run.summary, run.scenario.profile, run.time, notes)
+    terminal.show(terminal.console(), run_report([run.summary], run.scenario.profile, run.time, notes))
     for line in perfetto.left_out(run, chosen) if with_perfetto else ():
         say(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", further="  ")
     say(f"Written to {folder}: report.html{', trace.perfetto.json' * with_perfetto}", further="  ")
@@ -150,12 +146,13 @@ def _write(
 
 def _show_repeats(folder: Path) -> None:
     from simfl.reports import terminal
+    from simfl.reports.model import run_report
     from simfl.runs.folder import repeats
     from simfl.scenario.load import look_at
 
     found = repeats.finished(folder)
     profile = look_at(next(iter(found)) / "resolved.yaml").profile
-    terminal.show_repeats(terminal.console(), list(found.values()), profile)
+    terminal.show(terminal.console(), run_report(list(found.values()), profile))
     for run in repeats.repeats_in(folder):
         if run not in found:
             say(f"{run.name} is not finished, and left out", further="  ")

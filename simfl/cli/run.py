@@ -16,15 +16,17 @@ from simfl.cli.common import FAILED, NO_AGGREGATE, PATIENCE_S, app, keeping, say
 from simfl.cli.folders import run_folder, tell_written, telling_removed
 from simfl.cli.inputs import (
     SCENARIO_HELP,
+    Format,
     Out,
     Protocols,
     ScenarioFile,
+    Seed,
     Set,
     finite,
     load_scenario,
     names_and_files,
 )
-from simfl.errors import BadInput, counted, need
+from simfl.errors import counted, need
 from simfl.trace.rows import unit
 
 if TYPE_CHECKING:
@@ -32,11 +34,9 @@ if TYPE_CHECKING:
     from simfl.runs.simulation import Progress
     from simfl.scenario.schema import Scenario
 
-Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
 MANY_USERS = 100_000  # from which on a command says first what a run takes
-MAX_CLASSES = 20  # of a scenario, whose users `check` counts
 CLUSTER_HELP = (
     "Train on a cluster: dask://HOST:PORT, ray://HOST:PORT, or local:N, a Dask cluster of N processes here."
 )
@@ -60,11 +60,7 @@ def run_command(
     save_every_s: Annotated[
         float,
         Option(
-            "--save-every",
-            metavar="S",
-            min=0,
-            callback=finite,
-            help="Seconds from one saving to the next.",
+            "--save-every", metavar="S", min=0, callback=finite, help="Seconds from one saving to the next."
         ),
     ] = 2.0,
     set_: Set = None,
@@ -73,7 +69,7 @@ def run_command(
     protocols: Protocols = None,
     workers: Workers = None,
     cluster: Cluster = None,
-    format_: Annotated[Literal["table", "json"], Option("--format", help="What is printed.")] = "table",
+    format_: Format = "table",
     no_progress: Annotated[bool, Option("--no-progress", help="No live progress.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write breakdown.parquet too.")] = False,
     repeat: Annotated[int | None, Option(metavar="N", min=1, help=REPEAT_HELP)] = None,
@@ -101,6 +97,7 @@ def run_command(
         raise typer.BadParameter(message, param_hint="--repeat")
 
     from simfl.reports import terminal
+    from simfl.reports.model import run_report
 
     if parquet:
         need("--parquet", "pyarrow.parquet")
@@ -122,12 +119,8 @@ def run_command(
         dumped = [summary.dump() for summary in summaries.values()]
         print(json.dumps(dumped[0] if repeat is None else dumped, indent=2))
     else:
-        if repeat is None:
-            terminal.show(terminal.console(), summaries[folder], loaded.profile, notes=pressing)
-        else:
-            terminal.show_repeats(
-                terminal.console(), list(summaries.values()), loaded.profile, notes=pressing
-            )
+        report = run_report(list(summaries.values()), loaded.profile, notes=pressing)
+        terminal.show(terminal.console(), report)
         tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
     inexact = warn_inexact(
         ("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()
@@ -263,44 +256,18 @@ def check(
     """
     loaded = _load(scenario, set_, seed, clock, protocols, workers)
 
-    from simfl.config.python_files import blamed
     from simfl.privacy.histograms import label_histogram
-    from simfl.reports.assumptions import before
-    from simfl.reports.units import listed
-    from simfl.runs import assumptions
-    from simfl.runs.build import build, make_clocks
-    from simfl.scenario.load import filled_yaml
+    from simfl.reports import checked
 
     with stages() as stage:
-        with blamed(BadInput):
-            study = build(loaded, stage)
-        stage("reading the recording")
-        make_clocks(study)
-        stage("finding out how often each protocol fails")
-        entries = loaded.protocols.items()
-        promised = [f"{name}: {note}" for name, e in entries for note in e.notes(loaded.params(name))]
-        stage("counting what a mask costs")
-        with blamed(BadInput):
-            decides = before(loaded, assumptions.assumed(study), assumptions.masking(study))
-            warnings = list(assumptions.too_short(study))
-        users = counted(loaded.population.users, "user")
-        stage(f"counting the labels of {users}")
-        partitions = study.partitions
-    print(filled_yaml(loaded), end="")
-    rounds = counted(loaded.rounds, unit(loaded.asynchronous))
-    good = f"{scenario.name}: good; {users}, {rounds} of {', '.join(loaded.protocols)}"
-    dimension = f"the model has d = {counted(study.trainer.d, 'parameter')}"
-    memory = (f"{name}: {entry}" for name, entry in study.memory.items())
-    deciding = (f"{name}: {sentence}" for name, sentence in decides)
-    sizes = study.people.classes.sizes() if loaded.population.classes else {}
-    drawn = [f"{name} {size}" for name, size in sizes.items()]
-    classes = [f"users by class: {listed(drawn, MAX_CLASSES)}"] * bool(drawn)
-    first = f"{good}; {dimension}", *classes, *promised
-    for line in (*first, *study.training_times(), *deciding, *warnings, *memory):
+        result = checked.check(loaded, watch=stage)
+    print(result.text, end="")
+    size, *notes = result.notes
+    for line in (f"{scenario.name}: good; {size}", *notes):
         say(f"# {line}", further="#   ")
-    for name, counts in partitions.items():
+    for name, counts in result.labels.items():
         dealt = loaded.of(name).learning.partition
-        of = f" ({name})" if len(partitions) > 1 else ""
+        of = f" ({name})" if len(result.labels) > 1 else ""
         tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}{of}:")
         for line in label_histogram(counts, width=78):
             print(f"# {line}")
@@ -321,7 +288,7 @@ def _load(
 
 def _tell_forecast(loaded: Scenario) -> None:
     """Say on stderr what a run of many users will take, before its users are made."""
-    from simfl.runs.forecast import forecast
+    from simfl.runs.memory import forecast
     from simfl.scenario.checks import gb
 
     found = forecast(loaded)

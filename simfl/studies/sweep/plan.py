@@ -30,7 +30,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of a study. points: the values that vary, by dotted key, in the order of the file."""
+    """The cells of a study.
+
+    Attributes:
+        name: Name of the study.
+        points: The values that vary, by dotted key, in the order of the file.
+        cells: A cell for each point and seed.
+    """
 
     name: str
     points: tuple[Mapping[str, Any], ...]
@@ -55,9 +61,9 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def make_plan(path: Path) -> Plan:
-    """Return the cells of a study's file, points by seeds; ScenarioError if any of its scenarios is wrong."""
-    study = load_study(path)
+def make_plan(source: str | Path | Mapping[str, Any]) -> Plan:
+    """Return the cells of a study, points by seeds; ScenarioError if any of its scenarios is wrong."""
+    study = load_study(source)
     many = len(study.cells) * prod(map(len, study.grid)) * len(study.seeds)
     if many > MAX_CELLS:
         raise refusal(study.file, None, f"{many} cells; at most {MAX_CELLS}")
