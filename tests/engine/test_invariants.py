@@ -45,7 +45,8 @@ ROUGH_ASYNC: dict[str, Any] = {
     "buffer.staleness_bound": 1,
     "rounds": 15,
 }
-WORLDS = ("sync", "async", "async, disconnect", "edges")
+DEAR = pytest.param("edges", marks=pytest.mark.ci)
+WORLDS = ("sync", "async", "async, disconnect", DEAR)
 
 
 @cache
@@ -181,7 +182,7 @@ def test_rounds_follow_each_other_without_a_gap(which: str) -> None:
         assert [end.start for end in ends] == [0, *(end.at for end in ends[:-1])]
 
 
-@pytest.mark.parametrize("which", ["edges", "sync"])
+@pytest.mark.parametrize("which", [DEAR, "sync"])
 def test_a_user_is_counted_or_lost_in_one_phase(which: str) -> None:
     for protocol in world(which).summary["protocols"].values():
         for r in protocol["rounds"]:
