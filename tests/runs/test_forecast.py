@@ -59,7 +59,7 @@ def test_many_users_are_told_what_they_take_first(
         raise BadInput("built only after that")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("simfl.runs.build.build", refused)
+    monkeypatch.setattr("simfl.reports.checked.build", refused)
     monkeypatch.setattr("simfl.runs.simulation.build", refused)
     changes = [
         "--set",

@@ -21,7 +21,7 @@ from simfl.errors import cut, refusal
 MAX_BYTES = 2**26
 """Of a file; FedScale's have 26 and 39 million."""
 MAX_HELD = 10_000_000
-"""Marks, values that are no numbers, and values remembered; FedScale's larger file has 3 million of each."""
+"""Marks, values other than numbers, values remembered; a file like FedScale's larger one has 6.5 million."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ class Entry(BaseModel):
         return [*(f"model.{version}" for version in self.models), *moments]
 
     def named(self, kind: str) -> list[str]:
-        """Return its parts whose names begin so."""
+        """Return its parts of a kind, such as `trace.`."""
         return [part for part in self.digests if part.startswith(kind)]
 
     def merged(self, new: "Entry") -> "Entry":
@@ -102,9 +102,9 @@ class Unfinished:
     """The saved rounds of a run's folder, whose lock is held."""
 
     played = ""
-    """How, if not in virtual time."""
+    """The way of running, if it is not in virtual time."""
     entries: dict[str, Entry]
-    """What is saved of each protocol."""
+    """The finished rounds that are saved, by protocol."""
 
     def __init__(self, run: Path, base: sqlite3.Connection) -> None:
         self.run, self.base = run, base

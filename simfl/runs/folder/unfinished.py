@@ -100,5 +100,5 @@ def _nothing(run: Path) -> BadInput:
 
 def _refuse_earlier(run: Path) -> None:
     if (run / NAME / "journal.jsonl").exists():
-        remedy = "resume it with that simfl, or run the scenario again in another folder"
+        remedy = "resume it with that simfl, or remove it to use the files beside it"
         raise BadInput(f"{run / NAME} was saved by an earlier simfl: {remedy}")
