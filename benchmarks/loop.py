@@ -26,7 +26,7 @@ TESTS = ("-m", "pytest", "-n", "auto", "--dist", "loadfile")
 
 
 def cpu_s(*arguments: str) -> float:
-    """Run Python with these arguments, whatever its exit code; return the CPU seconds of all its processes."""
+    """Run Python with these arguments, whatever its exit code; return all its processes' CPU seconds."""
     before = getrusage(RUSAGE_CHILDREN)
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     subprocess.run([sys.executable, *arguments], cwd=ROOT, env=environment, stdout=LOG)
