@@ -15,7 +15,7 @@ def examples(count: int) -> int:
     return max(count // ONE_IN, min(count, 5))
 
 
-CASES = 8
+CASES = 6
 """The most cases of a test that `make test` runs, evenly spread, unless it is marked `each`."""
 
 

@@ -140,6 +140,7 @@ def test_damage_is_named_and_nothing_is_changed(
     assert content(half) == before
 
 
+@pytest.mark.ci
 def test_each_flipped_bit_is_found_or_harmless(unfinished: Path, half: Path) -> None:
     """300 bits of the whole file, chosen evenly, its header and its free space among them."""
     file = half / NAME / BASE

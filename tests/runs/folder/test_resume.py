@@ -170,6 +170,7 @@ def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
     assert content(out)["trace.jsonl"] == content(tmp_path / "whole")["trace.jsonl"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("nth", [1, 3])
 @pytest.mark.parametrize("noted", [False, True])
 def test_an_interrupt_at_the_end_of_a_saving(
