@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from simfl.runs.simulation import run as run
     from simfl.runs.simulation import simulate as simulate
     from simfl.studies.proof.patterns import leaks as leaks
+    from simfl.studies.proof.patterns import proof as proof
 
-__all__ = ["Result", "ScenarioError", "leaks", "progress_bars", "run", "simulate"]
+__all__ = ["Result", "ScenarioError", "leaks", "progress_bars", "proof", "run", "simulate"]
 
 _HOMES = {
     "leaks": "simfl.studies.proof.patterns",
     "Result": "simfl.runs.folder.result",
     "ScenarioError": "simfl.errors",
     "progress_bars": "simfl.reports.notebook",
+    "proof": "simfl.studies.proof.patterns",
     "run": "simfl.runs.simulation",
     "simulate": "simfl.runs.simulation",
 }

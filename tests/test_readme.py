@@ -49,8 +49,8 @@ def smaller(command: Command) -> list[str]:
     arguments = command.simfl or []
     if arguments[0] == "explore":
         return ["--random", "5"]
-    if arguments[0] == "attack":
-        return ["--with", {"membership": "shadows=2"}.get(arguments[1], "steps=3")]
+    if arguments[:2] == ["privacy", "attack"]:
+        return ["--with", {"membership": "shadows=2"}.get(arguments[2], "steps=3")]
     if arguments[0] != "run":
         return []
     name = arguments[1].removeprefix("scenarios/").removesuffix(".yaml")

@@ -13,7 +13,7 @@ from simfl.errors import counted
 from simfl.reports.units import listed
 
 if TYPE_CHECKING:
-    from simfl.privacy.attack import Attack
+    from simfl.privacy.least_squares import WindowResult
 
 I64 = NDArray[np.int64]
 MAX_USERS, MAX_CELLS = 12, 40  # rows that are shown, and cells of a bar
@@ -72,7 +72,7 @@ def _bar(row: I64, each: int) -> str:
     return "".join((NO_SAMPLES + BLOCKS)[height] for height in heights)
 
 
-def attack_lines(name: str, found: Attack) -> Iterator[str]:
+def attack_lines(name: str, found: WindowResult) -> Iterator[str]:
     """A headline, the histogram of the reconstruction errors, and the users whom the server could isolate."""
     errors = found.errors[np.isfinite(found.errors)]
     users = f"{len(errors)} of {len(found.errors)} users, rank {found.rank}"

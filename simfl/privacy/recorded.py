@@ -7,7 +7,9 @@ of the run itself where the same users took part to the end.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from simfl.config.blocks import as_name
 from simfl.config.digests import checked, names_in
 from simfl.crypto.quantize import signed
 from simfl.dataplane.eager import EagerOps
@@ -24,14 +27,16 @@ from simfl.dataplane.handles import F32, Handle
 from simfl.engine.clocks import ConstantClock
 from simfl.errors import BadInput
 from simfl.learning.trainer import one_thread
-from simfl.privacy.attack import read_updates
+from simfl.privacy import attack_report
 from simfl.privacy.attacks.attack import Attack, Outcome, Truth, View
 from simfl.privacy.attacks.registry import ATTACKS
+from simfl.privacy.least_squares import read_updates
 from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import SERVER, Message, Update
 from simfl.random_streams import Streams
 from simfl.runs.build import Experiment, build
-from simfl.runs.folder.latest import need_run
+from simfl.runs.folder.disk import reserve, write_text
+from simfl.runs.folder.latest import RUNS, need_run
 from simfl.runs.results import metrics
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
@@ -42,7 +47,18 @@ from simfl.trace.text import first_problem
 Seen = dict[int, tuple[NDArray[np.float32], int]]
 
 
-def made(kind: str, settings: Mapping[str, Any]) -> Attack:
+@dataclass(frozen=True)
+class Attacked:
+    """An attack on a run, whose findings are in the run's folder."""
+
+    attack: Attack
+    outcome: Outcome
+    folder: Path
+    files: tuple[str, str]
+    """Names of the findings and of the figure: attack-KIND.json, attack-KIND.svg."""
+
+
+def attack_of(kind: str, settings: Mapping[str, Any]) -> Attack:
     """Return an attack by its word, or path.py:Name, with settings; BadInput for a wrong one."""
     cls = ATTACKS.find(kind)
     try:
@@ -51,40 +67,83 @@ def made(kind: str, settings: Mapping[str, Any]) -> Attack:
         raise BadInput(f"{kind}: {first_problem(error)}") from None
 
 
+def folder_of(target: str | Path | Mapping[str, Any] | Scenario) -> Path | None:
+    """Return the run's folder that a target is; None of a scenario."""
+    return Path(target) if isinstance(target, str | Path) and Path(target).is_dir() else None
+
+
+def update_files(folder: Path) -> list[Path]:
+    """Return the updates that a run recorded, a file an entry; BadInput if there is none."""
+    need_run(folder)
+    files = names_in(folder, "updates-*.npz")
+    if not files:
+        raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
+    return files
+
+
 def scenario_of(folder: Path) -> Scenario:
     """Return the scenario of a run that recorded its updates; BadInput for another folder."""
     resolved = folder / "resolved.yaml"
     if not resolved.is_file():
         need_run(folder)
         raise BadInput(f"{folder}: no resolved.yaml: its run is not finished")
-    if not names_in(folder, "updates-*.npz"):
-        raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
+    update_files(folder)
     return load(checked(resolved))
 
 
+def scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenario:
+    """Load a scenario so that its run records updates."""
+    return load(target, {**(overrides or {}), "record_updates": True})
+
+
+def run_into(out: str | Path | None, s: Scenario, on_stage: Callable[[str], object]) -> Path:
+    """Run a scenario in a folder, or in a new one of `runs/`, which goes if the run is refused."""
+    folder = reserve(RUNS / s.name) if out is None else Path(out)
+    on_stage(f"running {s.name}")
+    try:
+        run(s, None, folder)
+    except BadInput:
+        for empty in (folder, RUNS):
+            with suppress(OSError):  # it holds something, or was never made
+                empty.rmdir()
+        raise
+    return folder
+
+
 def perform(
-    attack: Attack, folder: Path, s: Scenario, seed: int, to_run: bool, tell: Callable[[str], None]
-) -> Outcome:
-    """Attack each entry of the run in a folder, whose scenario is run there first if it is `to_run`.
+    attack: Attack,
+    kind: str,
+    s: Scenario,
+    folder: Path | None,
+    out: str | Path | None,
+    seed: int,
+    on_stage: Callable[[str], object],
+) -> Attacked:
+    """Attack each entry of the run in a folder, or of the scenario's run, and write what is found there.
 
     Raises:
         BadInput: the run, its data or how they are dealt rule the attack out; nothing was run then.
     """
-    study = build(s, tell)
+    on_stage(f"{s.name}: its data")
+    study = build(s, on_stage)
     for name, trainer in study.trainers.items():
         if unknown := trainer.beyond_attacks:
             raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
         if (problem := attack.problem(trainer.split, trainer.parts)) is not None:
             raise BadInput(f"{s.name}, {name}: {problem}")
-    if to_run:
-        tell(f"running {s.name}")
-        run(s, None, folder)
+    folder = folder or run_into(out, s, on_stage)
     outcome = Outcome(())
     with one_thread():
         for view, truth in views(folder, study):
-            tell(f"attacking {view.entry}")
+            on_stage(f"attacking {view.entry}")
             outcome += attack(view, truth, Streams(seed).rng("attack"))
-    return outcome
+    name = as_name(kind.rpartition(":")[2])
+    text = json.dumps(attack_report.record(attack, outcome, s.name, seed), indent=2, allow_nan=False) + "\n"
+    figure = attack_report.svg(f"{name.replace('_', ' ')} on {s.name}", outcome)
+    files = (f"attack-{name}.json", f"attack-{name}.svg")
+    for file, content in zip(files, (text, figure), strict=True):
+        write_text(folder / file, content)
+    return Attacked(attack, outcome, folder, files)
 
 
 def views(folder: Path, study: Experiment) -> Iterator[tuple[View, Truth]]:

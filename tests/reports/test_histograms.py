@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from simfl.privacy.attack import Attack
 from simfl.privacy.histograms import MAX_CELLS, MAX_USERS, attack_lines, label_histogram
+from simfl.privacy.least_squares import WindowResult
 
 I64 = NDArray[np.int64]
 
@@ -100,8 +100,8 @@ def test_errors_name_the_values() -> None:
 
 
 # --- attacks ------------------------------------------------------------------------------
-def found(errors: list[float], alone: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> Attack:
-    return Attack(3, 9, 7, 2, np.array(errors), alone, groups)
+def found(errors: list[float], alone: tuple[int, ...], groups: tuple[tuple[int, ...], ...]) -> WindowResult:
+    return WindowResult(3, 9, 7, 2, np.array(errors), alone, groups)
 
 
 def test_errors_are_counted_in_bins_and_isolated_users_named() -> None:

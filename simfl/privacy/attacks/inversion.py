@@ -7,7 +7,6 @@ import numpy as np
 from simfl.config.blocks import Count, NonNegative, Positive
 from simfl.errors import BadInput
 from simfl.learning.data.dataset import F32, I64, Split
-from simfl.privacy.attack import errors
 from simfl.privacy.attacks.attack import (
     Attack,
     Finding,
@@ -21,6 +20,7 @@ from simfl.privacy.attacks.attack import (
 )
 from simfl.privacy.attacks.least_squares import estimated, window
 from simfl.privacy.attacks.similarity import mse, psnr, ssim
+from simfl.privacy.least_squares import errors
 
 MAX_SAMPLES = 8  # of a user: beyond, neither this search nor the paper's finds single images
 

@@ -255,15 +255,15 @@ def in_words(told: Told) -> str:
     return f"survivors are said to be {'; '.join(parts)}"
 
 
-def lies(setup: Setup, lie: str, collude: int = 0, report: Lied | None = None) -> Lied:
+def lies(setup: Setup, lie: str, colluders: int = 0, report: Lied | None = None) -> Lied:
     """Try the lies of one kind with the last so many users as colluders, from none on, until one leaks.
     report: takes the counts as they come. BadInput for another kind, for a coalition of all users, and for a
     protocol that asks nobody who survived."""
-    check_colluders(collude, len(setup.users))
+    check_colluders(colluders, len(setup.users))
     if lie not in LIES:
         raise BadInput(f"lie={lie} is none of {', '.join(LIES)}")
     report, users = report or Lied(), setup.users
-    for size in range(collude + 1):
+    for size in range(colluders + 1):
         coalition = users[len(users) - size :]
         if lied(setup, lie, coalition, report):
             break
