@@ -101,6 +101,7 @@ HOMES = {
     "ray": ("studies", "connect"),
     "filelock": ("studies", "runs"),
     "pyarrow": ("reports",),
+    "flint": ("runs",),
     "networkx": ("protocols",),
     "scipy": ("protocols", "world", "privacy", "learning", "runs", "studies", "papers"),
     "concurrent": ("dataplane", "live"),

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
     from simfl.privacy.recorded import Attacked
     from simfl.scenario.schema import Scenario
 
-Stage = Callable[[str], object]
+Stage = Callable[[str], None]
+
+
+def _silent(stage: str) -> None:
+    """Show nothing."""
 
 
 def sums(
@@ -51,7 +55,7 @@ def sums(
     folder = recorded.folder_of(target)
     if folder is None:
         scenario = recorded.scenario_to_run(target, overrides)
-        folder = recorded.run_into(out, scenario, on_stage or str)
+        folder = recorded.run_into(out, scenario, on_stage or _silent)
     return {
         file.stem.removeprefix("updates-"): attack_window(file, first, last)
         for file in recorded.update_files(folder)
@@ -91,4 +95,4 @@ def attack(
 
     chosen, folder = recorded.attack_of(kind, settings or {}), recorded.folder_of(target)
     s = recorded.scenario_to_run(target, overrides) if folder is None else recorded.scenario_of(folder)
-    return recorded.perform(chosen, kind, s, folder, out, seed, on_stage or str)
+    return recorded.perform(chosen, kind, s, folder, out, seed, on_stage or _silent)

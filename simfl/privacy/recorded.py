@@ -96,7 +96,7 @@ def scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenari
     return load(target, {**(overrides or {}), "record_updates": True})
 
 
-def run_into(out: str | Path | None, s: Scenario, on_stage: Callable[[str], object]) -> Path:
+def run_into(out: str | Path | None, s: Scenario, on_stage: Callable[[str], None]) -> Path:
     """Run a scenario in a folder, or in a new one of `runs/`, which goes if the run is refused."""
     folder = reserve(RUNS / s.name) if out is None else Path(out)
     on_stage(f"running {s.name}")
@@ -117,7 +117,7 @@ def perform(
     folder: Path | None,
     out: str | Path | None,
     seed: int,
-    on_stage: Callable[[str], object],
+    on_stage: Callable[[str], None],
 ) -> Attacked:
     """Attack each entry of the run in a folder, or of the scenario's run, and write what is found there.
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.runs.multi_round_privacy.circuits import Budget
-from simfl.runs.multi_round_privacy.modular import PRIMES, Residues, RowSpace, Unlucky
+from simfl.runs.multi_round_privacy.modular import PRIMES, Echelon, Residues, Unlucky, echelon
 from simfl.runs.multi_round_privacy.weak import BUDGET, Interval, Search
 
 Members = tuple[int, ...]
@@ -32,7 +32,7 @@ class Spanned:
     """The row space of P, [t, N], modulo a prime. labels, [N]: equal for users with identical columns, 0 for
     those that took no part."""
 
-    space: RowSpace
+    space: Echelon
     labels: NDArray[np.int64]
 
     @property
@@ -77,16 +77,12 @@ def span(P: NDArray[Any], p: int = PRIMES[0]) -> Spanned:
     array([2, 2, 1])
     """
     Q = residues(P, p)
-    space = RowSpace(P.shape[1], p)
-    for row in Q:
-        members = np.flatnonzero(row)
-        space.append(members, row[members])
     labels = np.zeros(P.shape[1], np.int64)
     took_part = np.flatnonzero(Q.any(axis=0))
     if took_part.size:
         _, group = np.unique(Q[:, took_part], axis=1, return_inverse=True)
         labels[took_part] = group.ravel() + 1
-    return Spanned(space, labels)
+    return Spanned(echelon(Q, p), labels)
 
 
 def weak(P: NDArray[Any], budget: float = BUDGET) -> Interval | None:
