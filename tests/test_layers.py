@@ -37,7 +37,7 @@ MAY_IMPORT = {
         "errors", "random_streams", "dataplane", "world", "learning", "scenario", "runs",
     ),
     "privacy": (
-        "errors", "random_streams", "config", "trace", "crypto", "dataplane", "protocols", "world",
+        "errors", "random_streams", "config", "trace", "crypto", "dataplane", "protocols",
         "learning", "engine", "scenario", "runs", "reports",
     ),
     "live": (
