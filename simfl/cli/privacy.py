@@ -80,12 +80,12 @@ def sums(
     Example: simfl privacy sums runs/multi_round-1
     """
     import simfl.privacy
-    from simfl.privacy.histograms import attack_lines
+    from simfl.privacy.attack_report import window_lines
 
     with _stages_of(target, set_, out) as begin:
         results = simfl.privacy.sums(target, first, last, overrides(set_), out, begin)
     for name, result in results.items():
-        tell("\n".join(attack_lines(name, result)))
+        tell("\n".join(window_lines(name, result)))
     if not target.is_dir():
         tell(f"Recorded in {next(iter(results.values())).file.parent}")
 

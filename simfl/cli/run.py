@@ -258,8 +258,8 @@ def check(
     loaded = _load(scenario, set_, seed, clock, protocols, workers)
 
     from simfl.config.python_files import blamed
-    from simfl.privacy.histograms import label_histogram
     from simfl.reports.assumptions import before
+    from simfl.reports.label_histogram import label_histogram
     from simfl.reports.units import listed
     from simfl.runs import assumptions
     from simfl.runs.build import build, make_clocks

@@ -28,6 +28,8 @@ ARRAYS = {
     "weights": ("fiu", 1), "updates": ("f", 2),
 }  # fmt: skip
 """The arrays of an `updates-NAME.npz`: numpy's kinds of their numbers, and their dimensions."""
+BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
+"""Of a histogram of errors."""
 
 
 def isolated(P: NDArray[Any]) -> tuple[int, Members, tuple[Members, ...]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from simfl.learning.trainer import one_thread
 from simfl.privacy import attack_report
 from simfl.privacy.attacks.attack import Attack, Outcome, Truth, View
 from simfl.privacy.attacks.registry import ATTACKS
+from simfl.privacy.leaks.views import handles
 from simfl.privacy.least_squares import read_updates
 from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import SERVER, Message, Update
@@ -297,5 +298,4 @@ def _content(message: Message) -> Any:
     """Return the vector of an upload; None of any other message."""
     if message.point != "upload":
         return None
-    handles = [v for v in (getattr(message, f.name) for f in fields(message)) if isinstance(v, Handle)]
-    return max(handles, key=lambda handle: handle.columns).content
+    return max((handle for _, handle in handles(message)), key=lambda handle: handle.columns).content

@@ -54,13 +54,12 @@ class _Noting:
 
 
 @dataclass
-class Asked:
+class ForkedRound:
     """A round up to the question who survived, and each user's machine as it waits for it."""
 
     setup: Setup
     seen: Transcript
     waiting: dict[int, Any]
-    least: int
     _heard: dict[tuple[int, tuple[int, ...]], tuple[Any, Message | None]] = field(default_factory=dict)
 
     def hear(self, user: int, told: tuple[int, ...]) -> tuple[Any, Message | None]:
@@ -110,7 +109,7 @@ def said(machine: Any, message: Message) -> tuple[Any, Message | None]:
     return machine, sends[0] if sends else None
 
 
-def ask(setup: Setup, lie: Alter = lambda to, message: message) -> Asked:
+def ask(setup: Setup, lie: Alter = lambda to, message: message) -> ForkedRound:
     """Play a round in which nobody is lost, up to the question who survived. lie: what is told before."""
     kind, waiting = _Noting(setup.kind), dict[int, Any]()
 
@@ -121,20 +120,19 @@ def ask(setup: Setup, lie: Alter = lambda to, message: message) -> Asked:
 
     anything: Any = kind
     seen = play(replace(setup, kind=anything), alter=alter)
-    least = max(setup.kind.needed(stage, setup.params) for stage in setup.kind.round_timers)
-    before = [sent for sent in seen.sent if sent.message.phase != "recovery"]
-    return Asked(setup, replace(seen, sent=before, results=[], sums=[], least=least), waiting, least)
+    seen.sent = [sent for sent in seen.sent if sent.message.phase != "recovery"]
+    return ForkedRound(setup, seen.of_liar(setup.least), waiting)
 
 
 # --- lies about who survived -------------------------------------------------------------------------
-def every_lie(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def every_lie(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Yield every way to tell each honest user any set that it does not refuse."""
     honest = [user for user in asked.waiting if user not in coalition]
     for told in product(*map(asked.sets, honest)):
         yield dict(zip(honest, told, strict=True))
 
 
-def two_stories(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def two_stories(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Yield every way to tell each honest user one of two sets, or nothing if it would refuse it."""
     honest = [user for user in asked.waiting if user not in coalition]
     may = {user: set(asked.sets(user)) for user in honest}
@@ -143,7 +141,7 @@ def two_stories(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
             yield {user: one for user, one in zip(honest, told, strict=True) if one in may[user]}
 
 
-def one_missing(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def one_missing(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Yield, for each size of a group: it is told that all survived, the others that user 0 did not."""
     users = asked.setup.users
     honest = [user for user in users if user not in coalition]
@@ -151,17 +149,17 @@ def one_missing(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
         yield {user: users if k < size else users[1:] for k, user in enumerate(honest)}
 
 
-def few_alive(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def few_alive(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Yield, for each number of users: each honest user is told of them, of itself, and of as few others as
     may be. So these few are alive to all, and every other one is dead to as many as can be."""
     users = asked.setup.users
     honest = [user for user in users if user not in coalition]
-    for size in range(1, asked.least):
+    for size in range(1, asked.setup.least):
         claims, told = Counter[int](), dict[int, tuple[int, ...]]()
         for user in reversed(honest):
             named = {*honest[:size], *coalition, user}
             rest = sorted(set(honest) - named, key=lambda other: (claims[other], -other))
-            named |= set(rest[: max(0, asked.least - len(named))])
+            named |= set(rest[: max(0, asked.setup.least - len(named))])
             claims.update(named)
             told[user] = tuple(sorted(named))
         yield told
@@ -182,10 +180,10 @@ def narrow(target: int, partners: Sequence[int]) -> Alter:
     return lie
 
 
-def spread(asked: Asked, partners: Sequence[int], coalition: Sequence[int]) -> Told:
+def spread(asked: ForkedRound, partners: Sequence[int], coalition: Sequence[int]) -> Told:
     """Tell each honest user but user 0 a set with user 0 that lacks as many of its partners as may be: to
     enough users each partner is lost."""
-    users, least = asked.setup.users, asked.least
+    users, least = asked.setup.users, asked.setup.least
     short = {user: least - len(coalition) for user in partners if user not in coalition}
     told = {}
     for user in sorted(set(users[1:]) - set(coalition), key=lambda user: (user in partners, user)):
@@ -230,7 +228,7 @@ class Lied:
 
 
 def search(
-    asked: Asked, coalition: tuple[int, ...], lies: Iterator[Told], report: Lied, before: str = ""
+    asked: ForkedRound, coalition: tuple[int, ...], lies: Iterator[Told], report: Lied, before: str = ""
 ) -> bool:
     """Try lies about survivors until one leaks. before: what was told earlier, in words."""
     base = asked.seen.view(coalition)
@@ -281,7 +279,7 @@ def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bo
         kinds = [few_alive, one_missing]
         kinds += [every_lie] if len(users) <= ALL_LIES else [two_stories] if len(users) <= TWO_STORIES else []
         return search(asked, coalition, chain(*(kind(asked, coalition) for kind in kinds)), report)
-    partners = (*coalition, *users[1 : max(1, asked.least - len(coalition))])
+    partners = (*coalition, *users[1 : max(1, asked.setup.least - len(coalition))])
     asked = ask(setup, narrow(0, partners))
     shared = {0, *partners}
     told = f"user 0 is told that {shared} shared; "
@@ -298,9 +296,7 @@ def _with_own_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) -> bo
             rows = max(rows, message.publics.rows)
         return own_keys(to, message)
 
-    seen = play(setup, alter=lie)
-    least = max(setup.kind.needed(stage, setup.params) for stage in setup.kind.round_timers)
-    seen = replace(seen, results=[], sums=[], least=least)
+    seen = play(setup, alter=lie).of_liar(setup.least)
     seen.drawn[SERVER] = [*seen.drawn[SERVER], *map(own_key, range(rows))]
     knowledge: Knowledge = seen.view(coalition)
     report.coalition, report.leak = coalition, beyond(seen, knowledge)
