@@ -179,10 +179,14 @@ def proof(
     from simfl.scenario.shipped import is_scenario
 
     scenario = is_scenario(target)
-    if scenario and lie is None:
-        _refuse("goes with a protocol, not with a scenario", users=users, random=random)
     if lie is not None:
         _refuse("goes with losses, and --lie has none", random=random, out=out)
+    elif scenario:
+        _refuse("goes with a protocol, not with a scenario", users=users, random=random)
+    else:
+        out = out or PROOF_OUT
+    if out is not None:
+        check_place(out)
     if figure is not None:
         need("--figure", "matplotlib", "figures")
         check_place(figure)
@@ -190,16 +194,12 @@ def proof(
             raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
         if scenario or lie:
             raise typer.BadParameter("goes with a protocol's losses alone", param_hint="--figure")
-    if out is None and not scenario and lie is None:
-        out = PROOF_OUT
-    if out is not None:
-        check_place(out)
     if scenario and lie is None:
         leaks = _of_scenario(Path(target), colluders, seed, set_, out, yes)
     else:
         from simfl.studies.proof.patterns import make_small
 
-        small = make_small(target, USERS if users is None else users, seed or 0, settings(set_))
+        small = make_small(target, users or USERS, seed or 0, settings(set_))
         tell_whose_code()
         if lie is not None:
             leaks = _of_lies(small, colluders, lie)

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import FAILED, NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell, warn_inexact
-from simfl.cli.folders import run_folder, tell_written, telling_removed
+from simfl.cli.folders import tell_written, telling_removed
 from simfl.cli.inputs import (
     SCENARIO_HELP,
     Out,
@@ -87,7 +87,7 @@ def run_command(
     Example: simfl run tutorial
     """
     from simfl.runs.folder import repeats
-    from simfl.runs.folder.latest import is_latest
+    from simfl.runs.folder.latest import is_latest, run_folder
     from simfl.runs.folder.unfinished import has_saved, unfinished_scenario
 
     if resume is not None and out is not None:

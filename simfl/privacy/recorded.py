@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -36,8 +35,8 @@ from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import SERVER, Message, Update
 from simfl.random_streams import Streams
 from simfl.runs.build import Experiment, build
-from simfl.runs.folder.disk import reserve, write_text
-from simfl.runs.folder.latest import RUNS, need_run
+from simfl.runs.folder.disk import write_text
+from simfl.runs.folder.latest import need_run, run_folder
 from simfl.runs.results import metrics
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
@@ -98,16 +97,10 @@ def scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenari
 
 
 def run_into(out: str | Path | None, s: Scenario, on_stage: Callable[[str], None]) -> Path:
-    """Run a scenario in a folder, or in a new one of `runs/`, which goes if the run is refused."""
-    folder = reserve(RUNS / s.name) if out is None else Path(out)
+    """Run a scenario in a folder, or in a new one of `runs/`."""
     on_stage(f"running {s.name}")
-    try:
+    with run_folder(None if out is None else Path(out), s.name) as folder:
         run(s, None, folder)
-    except BadInput:
-        for empty in (folder, RUNS):
-            with suppress(OSError):  # it holds something, or was never made
-                empty.rmdir()
-        raise
     return folder
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.runs.multi_round_privacy.circuits import Budget
-from simfl.runs.multi_round_privacy.modular import PRIMES, Echelon, Residues, Unlucky, echelon
+from simfl.runs.multi_round_privacy.modular import PRIMES, Echelon, Residues, echelon, with_a_prime
 from simfl.runs.multi_round_privacy.weak import BUDGET, Interval, Search
 
 Members = tuple[int, ...]
@@ -29,11 +29,11 @@ SIMPLEST = 1_000_000  # the largest denominator of a ratio: of staleness weights
 
 @dataclass(frozen=True, slots=True)
 class Spanned:
-    """The row space of P, [t, N], modulo a prime. labels, [N]: equal for users with identical columns, 0 for
-    those that took no part."""
+    """The row space of P, [t, N], modulo a prime."""
 
     space: Echelon
     labels: NDArray[np.int64]
+    """Equal for users with identical columns, 0 for those that took no part, [N]."""
 
     @property
     def rank(self) -> int:
@@ -91,12 +91,7 @@ def weak(P: NDArray[Any], budget: float = BUDGET) -> Interval | None:
     >>> weak(np.array([[1, 1, 0], [0, 1, 1], [1, 0.5, 0]]))
     (1, 1)
     """
-    for p in PRIMES:
-        try:
-            return _weak(span(P, p), Budget(budget))
-        except Unlucky:
-            continue
-    raise ArithmeticError(f"none of the primes {PRIMES} suits these ratios")
+    return with_a_prime(lambda p: _weak(span(P, p), Budget(budget)))
 
 
 def _weak(found: Spanned, budget: Budget) -> Interval | None:

@@ -1,14 +1,12 @@
-"""A server that lies: what it learns by telling users what they do not refuse.
+"""A malicious server: what it learns by sending users inconsistent messages that they accept.
 
-A user's machine answers by what it is told, and by itself. So a round is played up to the question who
-survived, and each machine is kept as it is then; a lie says to each of them a set of survivors of its own. A
-lie about who shared, or about keys, is told before. Where survivors are signed, a user is shown all
-signatures that fit what it was told (of honest users who were told the same, and of colluders), and if it
-refuses these, all others with them.
+A round runs honestly until the server announces the survivors. Each client is forked there, and its answer to
+every survivor set is computed once. An attack sends each user one of the sets that it accepts. A lie about
+who shared, or about keys, comes earlier in the round. Where survivors are signed, a user gets all signatures
+of its set (by honest users with the same set, and by colluders), and if it refuses these, all others too.
 
-The law is that of any server: at most one sum, over at least U users (t in SecAgg), whichever they are. The
-lies are a menu and not all that a server could do: that none of them learns more does not say that nothing
-would.
+Invariant: a server learns at most one sum, over at least U users (t in SecAgg), whichever they are. The lies
+are a menu: if none of them leaks, another one may.
 """
 
 from __future__ import annotations
@@ -55,7 +53,12 @@ class _Noting:
 
 @dataclass
 class ForkedRound:
-    """A round up to the question who survived, and each user's machine as it waits for it."""
+    """A round up to the announcement of survivors, from which each client is forked for each set.
+
+    Attributes:
+        seen: What was sent before.
+        waiting: By user, its client before the announcement.
+    """
 
     setup: Setup
     seen: Transcript
@@ -214,8 +217,14 @@ def own_keys(to: int, message: Message) -> Message:
 # --- what they tell ------------------------------------------------------------------------------------
 @dataclass
 class Lied:
-    """The lies that were tried, and the first by which a server learns more than one sum over enough users:
-    who colludes, in words what was told, and what is known."""
+    """The lies that were tried, and the first by which a server learns more than one sum over enough users.
+
+    Attributes:
+        tried: Number of lies, by the number of colluders.
+        coalition: Colluders of the lie that leaks.
+        told: That lie, in words.
+        leak: The combination of updates that it reveals; None if no lie leaks.
+    """
 
     tried: Counter[int] = field(default_factory=Counter)
     coalition: tuple[int, ...] = ()

@@ -25,13 +25,16 @@ Say = Callable[[int, Any], Any]
 
 @dataclass(frozen=True)
 class Statement:
-    """A field of the server's messages, what is said there instead, in words, and whether after the truth."""
+    """A false statement in a field of the server's messages."""
 
     kind: str
+    """Kind of message."""
     field: str
     words: str
+    """What is stated, in words."""
     say: Say
     after: bool = False
+    """It follows the true message, and does not replace it."""
 
     def __str__(self) -> str:
         return f"{self.words} as {self.field} of {self.kind}"
@@ -45,10 +48,12 @@ class Statement:
 
 @dataclass
 class Stated:
-    """The statements that were tried, by their fields, and what is learned by those that work."""
+    """The false statements of a protocol's server, and their effect."""
 
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of statements, by kind of message and field."""
     worked: list[str] = field(default_factory=list)
+    """Statements that reveal more than one sum, in words."""
 
 
 def statements(setup: Setup, colluders: int) -> Stated:

@@ -31,11 +31,12 @@ Alter = Callable[[int, Message], Message | Sequence[Message]]
 
 
 class NamedEntropy(Entropy):
-    """Entropy whose bytes know their names; drawn: those that a machine asked for."""
+    """Entropy whose bytes carry their names."""
 
     def __init__(self, root: bytes, *scope: Name) -> None:
         super().__init__(root, *scope)
         self.drawn: list[Term] = []
+        """Secrets that a machine drew, in order."""
 
     def __call__(self, name: str) -> bytes:
         drawn = Named(super().__call__(name))
@@ -45,23 +46,31 @@ class NamedEntropy(Entropy):
 
 
 class Sent(NamedTuple):
-    """A message that was not lost on its way; label: of its round, where there are several."""
+    """A message that arrived."""
 
     sender: int
     to: int
     message: Message
     label: str = ""
+    """Prefix that names its round, where there are several."""
 
 
 @dataclass
 class Transcript:
     """All that was sent and drawn, and what may be known of it.
 
-    results: the sums over members that machines came to, as forms; exact: each result is that sum, for all
-    updates; sums: those that may be known, the results among them; least: users in one further sum that may
-    be known, whichever it is, None for no such sum;
-    verdict: the server's own of a round over a graph;
-    misuse: seeds with two purposes, nonces with two rows; kernels: those that machines ran.
+    Attributes:
+        q: Modulus of the updates' field.
+        users: Users of the round.
+        sent: Messages that arrived.
+        drawn: Secrets that each party drew.
+        results: Sums that machines computed, as linear forms in the updates.
+        sums: Sums that may be known, the results among them.
+        least: Minimum number of users in one further sum that may be known, whichever it is; None for none.
+        misuse: Seeds with two purposes, nonces with two rows, in words.
+        exact: Each result is the sum over its members, for all updates.
+        verdict: The server's own, of a round over a graph.
+        kernels: Kernels that machines ran.
     """
 
     q: int
@@ -100,7 +109,7 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind))
 
 
-def values(message: Message) -> Iterator[tuple[str, Any]]:
+def values(message: Any) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a message: name and value."""
     return ((name, getattr(message, name)) for name in _names(type(message)))
 
@@ -130,12 +139,13 @@ def shortened(kind: Protocol, p: Params) -> Params:
 
 @dataclass(frozen=True)
 class Setup:
-    """A protocol's machines with parameters of few users, ready to be played. root: of their entropy."""
+    """A protocol with parameters of few users."""
 
     kind: Protocol
     params: Params
     users: tuple[int, ...]
     root: bytes = bytes(32)
+    """Root of all entropy."""
 
     @property
     def coordinates(self) -> int:

@@ -6,8 +6,8 @@ only if the prime divides every one of its largest non-zero minors.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +17,21 @@ PRIMES = (2**31 - 1, 2**31 - 19, 2**31 - 61)  # the largest three below 2^31
 Ints = NDArray[np.int64]
 Residues = Ints  # below the prime: two have a product that fits
 Rows = Sequence[Ints]  # each round's users
+Bounds = TypeVar("Bounds")
 
 
 class Unlucky(ArithmeticError):
     """Something holds modulo this prime that does not hold over the rationals: take another one."""
+
+
+def with_a_prime(bounds: Callable[[int], Bounds]) -> Bounds:
+    """Return bounds computed modulo the first of `PRIMES` that suits the participation matrix."""
+    for p in PRIMES:
+        try:
+            return bounds(p)
+        except Unlucky:
+            continue
+    raise ArithmeticError(f"none of the primes {PRIMES} suits this participation matrix")
 
 
 def inverses(a: Residues, p: int) -> Residues:

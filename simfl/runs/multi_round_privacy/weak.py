@@ -32,16 +32,15 @@ from numpy.typing import NDArray
 from simfl.runs.multi_round_privacy.circuits import Budget, Circuits
 from simfl.runs.multi_round_privacy.metrics import Classes, Matrix, rounds, sparse, strong_over_time
 from simfl.runs.multi_round_privacy.modular import (
-    PRIMES,
     Echelon,
     Ints,
     Residues,
     Rows,
     RowSpace,
-    Unlucky,
     echelon,
     indicators,
     proved_support,
+    with_a_prime,
 )
 
 if TYPE_CHECKING:
@@ -65,12 +64,7 @@ def weak_over_time(P: Matrix, budget: float = BUDGET) -> list[Interval | None]:
     >>> weak_over_time(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))
     [(2, 2), (2, 2), (1, 1)]
     """
-    for p in PRIMES:
-        try:
-            return _over_time(sparse(P), p, Budget(budget))
-        except Unlucky:
-            continue
-    raise ArithmeticError(f"none of the primes {PRIMES} suits this participation matrix")
+    return with_a_prime(lambda p: _over_time(sparse(P), p, Budget(budget)))
 
 
 def _over_time(P: csr_array, p: int, budget: Budget) -> list[Interval | None]:
