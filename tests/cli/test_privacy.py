@@ -165,7 +165,7 @@ def test_proof_of_a_scenario_writes_the_leak(leak, tmp_path) -> None:
 
 
 def test_proof_of_a_scenario_asks_before_long(leak, monkeypatch) -> None:
-    monkeypatch.setattr(common, "LONG_S", -1.0)
+    monkeypatch.setattr(common, "LONG_S", 0.0)
     code, _, errors = leak("tutorial", *SHORT)
     assert code == 2
     assert re.search(
