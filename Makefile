@@ -2,10 +2,13 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run test test-ci test-all fuzz bench live site gpu lint clean
+.PHONY: run quick test test-ci test-all fuzz bench live site gpu lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
+
+quick: .venv/ready  # while working: lint, types, the layers, a golden trace, the tests of what has changed
+	$(BIN)/python -m tests.quick
 
 test: .venv/ready  # before each commit: the laws at their smallest size, with few random examples
 	$(BIN)/python -m pytest -n auto --dist loadfile
@@ -24,7 +27,7 @@ bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/rat
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json
 
 live: .venv/ready  # as root, for links by the kernel; about 25 minutes on two quiet cores, and a rerun goes on
-	$(BIN)/python -m benchmarks.live && $(BIN)/python -m tests.docs.reality
+	$(BIN)/python -m benchmarks.live && $(BIN)/python -m docs.tools.reality
 
 site: .venv/ready  # the documentation, in site/; fails on a warning or a dead link
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict

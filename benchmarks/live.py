@@ -13,10 +13,11 @@ import os
 import platform
 import sys
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import asdict
 
 import simfl
+from benchmarks.kernel_links import opened
 from benchmarks.live_grid import (
     LINKS,
     RUNS,
@@ -100,8 +101,9 @@ def late(one: tuple[Result, Figures]) -> float:
 
 def _played(s: Scenario, links: str) -> tuple[Result, Figures]:
     (name,) = s.protocols
-    kind, delay, _ = LINKS[links]
-    result, figures = play(prepared(s), links=kind, delay=delay)
+    (delay, _), study = LINKS[links], prepared(s)
+    with nullcontext() if delay is None else opened(study, delay) as sockets:
+        result, figures = play(study, sockets=sockets)
     return result, figures[name]
 
 

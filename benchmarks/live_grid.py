@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import simfl
-from simfl.live.kernel_links import Delay, LinkKind
+from benchmarks.kernel_links import Delay
 from simfl.runs.folder.disk import atomic
 from simfl.runs.folder.result import Result
 from simfl.scenario.load import load
@@ -71,12 +71,13 @@ BANDWIDTHS = {
     "10/40": {"up": 10, "down": 40, "server": 50},
 }
 """Mbit/s of each user's link, up and down, and of the server's; the second is one that users crowd."""
-LINKS: dict[str, tuple[LinkKind, Delay, str]] = {
-    "user": ("user", "user", ""),
-    "kernel": ("kernel", "user", "never"),
-    "wire": ("kernel", "wire", "idle"),
+LINKS: dict[str, tuple[Delay | None, str]] = {
+    "user": (None, ""),
+    "kernel": ("user", "never"),
+    "wire": ("wire", "idle"),
 }
-"""By the links' name: how they are played, and the slow start that the simulation has, if any."""
+"""By the links' name: the delay of the kernel's, None for links in user space; and the slow start that the
+simulation has, if any."""
 
 
 class Cell(NamedTuple):
@@ -120,7 +121,7 @@ def cells() -> Iterator[Cell]:
 
 def scenario(cell: Cell, calibrated: Calibration | None = None, **more: Any) -> Scenario:
     """Return the scenario of a cell; with what a ping of its links found, if that is given."""
-    rates, (_, _, slow_start) = BANDWIDTHS[cell.bandwidth], LINKS[cell.links]
+    rates, (_, slow_start) = BANDWIDTHS[cell.bandwidth], LINKS[cell.links]
     more_s, overhead_s = calibrated or (0.0, 0.0)
     users = {
         "uplink_mbps": rates["up"],
@@ -178,7 +179,7 @@ def _seconds(ns: int) -> float:
 
 
 # -- the ping
-PING = {
+PING: dict[str, Any] = {
     "rounds": 2,
     "dropout.rate": 0.0,
     "learning.dataset": "digits",

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.bounds import buffered_bound
 from papers.entry import Cell, Entry, Evidence, Place
 from simfl.crypto.quantize import signed_levels
-from simfl.learning.convergence import buffered_bound
 from simfl.random_streams import Streams
 
 N, K, E, D = 100, 10, 2, 20

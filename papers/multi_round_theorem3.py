@@ -10,6 +10,7 @@ from math import sqrt
 
 import numpy as np
 
+from papers.bounds import rank_bound
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.selected import participation
 from simfl.random_streams import Streams
@@ -21,14 +22,6 @@ SETTINGS = {(20, 4): 2000, (30, 6): 4000, (40, 8): 4000, (120, 12): 100}
 """(N, K) -> how often N rounds are drawn."""
 ERRORS = 3.3
 """Standard errors by which a share of draws may exceed the bound."""
-
-
-def rank_bound(N: int, K: int) -> float:
-    """Return the bound of eq. 32 on P[P has rank N after N rounds] for i.i.d. selection, t = K / N, without
-    its o(1): 1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 - t)^2)^N. It may be negative, where it says nothing.
-    """
-    t = K / N
-    return 1 - 2 * N * (1 - t) ** N - N * (N - 1) * (t**2 + (1 - t) ** 2) ** N
 
 
 def schemes(N: int, K: int) -> dict[str, Selection]:

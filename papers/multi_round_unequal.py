@@ -6,17 +6,17 @@ exactly, and rounds that are really selected must find it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from math import ceil, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
+from papers.bounds import cardinality_of
 from papers.entry import Cell, Entry, Evidence, Place
 from papers.multi_round_theorem1 import worth
 from papers.selected import participation
 from simfl.random_streams import Streams
-from simfl.world.selection import MultiRound, check_batches
+from simfl.world.selection import MultiRound
 
 AWAY = (0.1, 0.2, 0.3, 0.4, 0.5)
 """p_i is one of these, uniformly (section 6)."""
@@ -27,26 +27,6 @@ BOUND, ERRORS = 0.02, 3.3
 """The measured C must lie within BOUND, which ERRORS standard errors fill."""
 ALMOST_ONE = 0.99
 ABLATION = ((240, 12), (120, 24))
-
-
-def cardinality_of(p: Sequence[float], K: int, T: int) -> float:
-    """Return C (eq. 7) where user i is away with probability p_i, K times the chance of K / T whole batches.
-
-    Batch b is users b T .. b T + T - 1 and is whole with the product of their 1 - p_i, so the number of whole
-    batches is Poisson-binomial; its distribution is built batch by batch. Theorem 1 is the case of equal p_i.
-
-    Raises:
-        ValueError: A p_i is not from 0 to 1, or as `check_batches`.
-    """
-    N = len(p)
-    check_batches(N, K, T)
-    here = 1 - np.asarray(p, np.float64)
-    if not ((here >= 0) & (here <= 1)).all():
-        raise ValueError(f"each p must be from 0 to 1: {list(p)}")
-    whole = np.ones(1)  # P[exactly k whole] of the batches so far, [k]
-    for chance in here.reshape(N // T, T).prod(axis=1):
-        whole = np.append(whole * (1 - chance), 0) + np.append(0, whole * chance)
-    return K * float(whole[K // T :].sum())
 
 
 def drawn(N: int, *name: str | int) -> NDArray[np.float64]:

@@ -4,41 +4,61 @@
     result = simfl.run("scenarios/sync_breakdown.yaml", overrides={"clock": "modelled"})
     result.summary["protocols"]["lightsecagg"]["mean"]["span_s"]
 
-`await simfl.simulate(...)` does the same inside a coroutine.
+`await simfl.simulate(...)` does the same inside a coroutine. Commands that compute something are functions
+here, with the same name and the same result.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from simfl import moved
 from simfl.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from simfl.errors import ScenarioError as ScenarioError
+    from simfl.reports.checked import check as check
+    from simfl.reports.folder import load as load
     from simfl.reports.notebook import progress_bars as progress_bars
     from simfl.runs.folder.result import Result as Result
     from simfl.runs.simulation import run as run
     from simfl.runs.simulation import simulate as simulate
+    from simfl.studies.calibrate.passes import calibrate as calibrate
+    from simfl.studies.compared import compare as compare
+    from simfl.studies.explore.exploration import explore as explore
+    from simfl.studies.plan.fleet_plan import plan as plan
     from simfl.studies.proof.patterns import leaks as leaks
     from simfl.studies.proof.patterns import proof as proof
+    from simfl.studies.sweep.study import sweep as sweep
+    from simfl.studies.verify import verify as verify
 
-__all__ = ["Result", "ScenarioError", "leaks", "progress_bars", "proof", "run", "simulate"]
+moved.install()
 
 _HOMES = {
-    "leaks": "simfl.studies.proof.patterns",
-    "Result": "simfl.runs.folder.result",
-    "ScenarioError": "simfl.errors",
-    "progress_bars": "simfl.reports.notebook",
-    "proof": "simfl.studies.proof.patterns",
-    "run": "simfl.runs.simulation",
-    "simulate": "simfl.runs.simulation",
+    "Result": "runs.folder.result",
+    "ScenarioError": "errors",
+    "calibrate": "studies.calibrate.passes",
+    "check": "reports.checked",
+    "compare": "studies.compared",
+    "explore": "studies.explore.exploration",
+    "leaks": "studies.proof.patterns",
+    "load": "reports.folder",
+    "plan": "studies.plan.fleet_plan",
+    "progress_bars": "reports.notebook",
+    "proof": "studies.proof.patterns",
+    "run": "runs.simulation",
+    "simulate": "runs.simulation",
+    "sweep": "studies.sweep.study",
+    "verify": "studies.verify",
 }
+"""Public name -> its module, imported on first use: torch takes seconds, and `simfl --help` needs none."""
+
+__all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    """Import on first use: torch takes seconds, and `simfl --help` needs none of it."""
     if name not in _HOMES:
         raise AttributeError(f"module 'simfl' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(f"simfl.{_HOMES[name]}"), name)

@@ -16,6 +16,7 @@ from simfl.config.python_files import executed
 from simfl.dataplane import pooled
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.trainer import pick_device
+from simfl.trace import rows
 from tests.docs.shell import Shell
 from tests.sizes import TIER, examples, left_to_ci
 
@@ -56,6 +57,7 @@ def pytest_collection() -> Generator[None, object, object]:
     result = yield
     gc.enable()
     gc.freeze()
+    rows._frozen = True  # or each run would count what is frozen, which takes longer than most tests
     return result
 
 

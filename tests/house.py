@@ -1,9 +1,9 @@
-"""The size of simfl by package, the core apart from its annexes: lines of code, and comments.
+"""The size of simfl, and the figures that it is to keep.
 
-python -m tests.house     prints a line for each package, and the sums
+python -m tests.house     prints a line for each package, then the figures
 
-A line of code is one that has a token other than a comment, and is no part of an import or a docstring (of a
-field, too). So neither explaining nor importing makes the house larger.
+A line of code is neither blank nor only a comment, and is no part of an import or a docstring (of a field,
+too). So neither explaining nor importing makes the house larger.
 """
 
 from __future__ import annotations
@@ -11,20 +11,24 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+from collections.abc import Iterator
 from dataclasses import astuple, dataclass
+from functools import cache
 from pathlib import Path
 
-PRODUCT = Path(__file__).parents[1] / "simfl"
-ANNEXES = {"live", "privacy", "studies", "connect"}
-"""Packages that the core never imports."""
-BLANK = {
-    tokenize.COMMENT,
-    tokenize.NL,
-    tokenize.NEWLINE,
-    tokenize.INDENT,
-    tokenize.DEDENT,
-    tokenize.ENDMARKER,
-}
+from tests.test_layers import ANNEXES, FLOORS, LOOSE_MODULES, PACKAGES, floors, folders, loose_modules
+
+ROOT = Path(__file__).parents[1]
+PRODUCT = ROOT / "simfl"
+CEILING = (21_180, 8_750)
+"""Lines of code of the core and of the annexes. Lower it whenever you can; to raise it, say in CHANGELOG.md
+what for."""
+METHODS = 30
+"""The most methods of a class."""
+STATEMENTS = 50
+"""The most lines of code in the body of a function; its signature, perhaps a table of options, is free."""
+TABLES = {"Ops"}
+"""Longer on purpose: `Ops` is a table of operations, with a method for each."""
 
 
 @dataclass(frozen=True)
@@ -36,28 +40,33 @@ class Size:
     """All of them."""
     code: int = 0
     """Lines of code."""
-    comments: int = 0
 
     def __add__(self, other: Size) -> Size:
         return Size(*map(sum, zip(astuple(self), astuple(other), strict=True)))
 
 
-def size(text: str) -> Size:
-    """Return the size of a module's text."""
+@cache
+def parsed(text: str) -> tuple[frozenset[int], tuple[ast.AST, ...]]:
+    """Return the numbers of a module's lines of code, and its nodes."""
     apart: set[int] = set()
-    for node in ast.walk(ast.parse(text)):
+    nodes = tuple(ast.walk(ast.parse(text)))
+    for node in nodes:
         is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         if isinstance(node, ast.Import | ast.ImportFrom) or (is_text and isinstance(node.value.value, str)):
             apart.update(range(node.lineno, node.end_lineno + 1))
-    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
-    code = {
-        line
-        for token in tokens
-        if token.type not in BLANK
-        for line in range(token.start[0], token.end[0] + 1)
-    }
-    comments = sum(token.type == tokenize.COMMENT for token in tokens)
-    return Size(1, len(text.splitlines()), len(code - apart), comments)
+    lines = enumerate(map(str.strip, text.splitlines()), 1)
+    return frozenset(number for number, line in lines if line and line[0] != "#") - apart, nodes
+
+
+def size(text: str) -> Size:
+    """Return the size of a module's text."""
+    return Size(1, len(text.splitlines()), len(parsed(text)[0]))
+
+
+def comments(text: str) -> int:
+    """Return the number of comments in a module's text."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return sum(token.type == tokenize.COMMENT for token in tokens)
 
 
 def packages(product: Path = PRODUCT) -> dict[str, Size]:
@@ -70,20 +79,52 @@ def packages(product: Path = PRODUCT) -> dict[str, Size]:
     return dict(sorted(sizes.items(), key=lambda item: -item[1].code))
 
 
+def core_and_annexes(sizes: dict[str, Size]) -> tuple[int, int]:
+    """Return the lines of code of the core, and of the annexes."""
+    annexes = sum(each.code for name, each in sizes.items() if name in ANNEXES)
+    return sum(each.code for each in sizes.values()) - annexes, annexes
+
+
+def too_long(text: str) -> Iterator[str]:
+    """Yield the functions and classes of a module that are longer than allowed, with their length."""
+    code, nodes = parsed(text)
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            length = len(code & set(range(node.body[0].lineno, node.end_lineno + 1)))
+            if length > STATEMENTS:
+                yield f"{node.name}: {length} lines"
+        elif isinstance(node, ast.ClassDef) and node.name not in TABLES:
+            methods = sum(isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef) for part in node.body)
+            if methods > METHODS:
+                yield f"{node.name}: {methods} methods"
+
+
+def all_too_long(product: Path = PRODUCT) -> list[str]:
+    """Return the functions and classes of a package that are longer than allowed."""
+    return [name for path in sorted(product.rglob("*.py")) for name in too_long(path.read_text("utf-8"))]
+
+
+def lines_of(path: Path) -> int:
+    return len(path.read_text(encoding="utf-8").splitlines())
+
+
 def main() -> None:
     sizes = packages()
     for name, each in sizes.items():
         kind = "annex" if name in ANNEXES else "core"
-        print(
-            f"{name:14}{kind:6}{each.files:5} files{each.lines:7} lines"
-            f"{each.code:7} of code{each.comments:5} comments"
-        )
-    total = sum(sizes.values(), Size())
-    annexes = sum(each.code for name, each in sizes.items() if name in ANNEXES)
-    print(
-        f"core {total.code - annexes}, annexes {annexes}, all {total.code}; "
-        f"{1000 * total.comments / total.lines:.0f} comments in 1,000 lines"
-    )
+        print(f"{name:14}{kind:6}{each.files:5} files{each.lines:7} lines{each.code:7} of code")
+    for name, code, ceiling in zip(("core", "annexes"), core_and_annexes(sizes), CEILING, strict=True):
+        print(f"{name}: {code:,} lines of code, at most {ceiling:,}")
+    texts = [path.read_text(encoding="utf-8") for path in PRODUCT.rglob("*.py")]
+    in_1000 = 1000 * sum(map(comments, texts)) / sum(each.lines for each in sizes.values())
+    print(f"comments: {in_1000:.0f} in 1,000 lines")
+    print(f"packages: {len(folders())}, at most {PACKAGES}")
+    print(f"loose modules: {len(loose_modules())}, at most {LOOSE_MODULES}")
+    print(f"floors: {floors()}, at most {FLOORS}")
+    print(f"over {METHODS} methods or {STATEMENTS} lines: {', '.join(all_too_long()) or 'none'}")
+    largest = max(PRODUCT.rglob("*.py"), key=lines_of)
+    print(f"largest file: {largest.relative_to(ROOT)}, {lines_of(largest)} lines")
+    print(f"tests: {sum(map(lines_of, (ROOT / 'tests').rglob('*.py'))):,} lines")
 
 
 if __name__ == "__main__":

@@ -236,6 +236,14 @@ def test_schema_is_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert "population" in json.loads(told(capsys, "schema"))["properties"]
 
 
+def test_schema_refuses_to_print_pages(capsys: pytest.CaptureFixture[str]) -> None:
+    """The options of earlier releases end with the place of the pages and of their makers."""
+    with pytest.raises(SystemExit) as exit_code:
+        main(["schema", "--outputs"])
+    assert exit_code.value.code == 2
+    assert "python -m docs.tools.NAME" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("things", "one"),
     [

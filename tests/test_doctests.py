@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,13 @@ import pytest
 ROOT = Path(__file__).parents[1]
 WITH_EXAMPLES = [
     path.relative_to(ROOT)
-    for path in sorted((ROOT / "simfl").rglob("*.py"))
-    if ">>> " in path.read_text(encoding="utf-8")
+    for part in ("simfl", "papers", "docs")
+    for path in sorted((ROOT / part).rglob("*.py"))
+    if re.search(r"^ *>>> ", path.read_text(encoding="utf-8"), re.M)
 ]
 
 
-@pytest.mark.ci(only=["trackers/", "folder/result", "proof/patterns"])
+@pytest.mark.ci(only=["trackers/", "folder/result", "proof/patterns", "plan/fleet_plan", "sweep/study"])
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=str)
 def test_examples_of(path: Path) -> None:
     module = importlib.import_module(".".join(path.with_suffix("").parts).removesuffix(".__init__"))

@@ -9,7 +9,7 @@ import pytest
 from simfl.cli import main
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.load import load
-from simfl.studies.verify import CHECKS, Subject, verify
+from simfl.studies.verify import CHECKS, Subject, answers
 
 
 def code_of(*arguments: str) -> int:
@@ -33,7 +33,7 @@ def test_what_it_writes_passes(tmp_path: Path) -> None:
         test()  # type: ignore[operator]
     short = {name: check for name, check in CHECKS.items() if name != "loss_patterns"}
     subject = Subject(f"{tmp_path / 'masked_mean.py'}:MaskedMean", {})
-    rows = {row.name: row for row in verify(subject, short)}
+    rows = {row.name: row for row in answers(subject, short)}
     assert not [row for row in rows.values() if row.findings]
     # It uploads plain updates, and promises nothing.
     for name in ("fresh_masks", "secrets", "sessions", "statements"):

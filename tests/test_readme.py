@@ -16,13 +16,13 @@ from typer.core import TyperGroup
 from typer.main import get_command
 
 import simfl
+from docs.tools import first_run
 from simfl.cli import app
 from simfl.cli.authoring import THINGS
 from simfl.protocols.registry import PROTOCOLS
 from simfl.runs.folder import result
 from simfl.scenario import schema
 from simfl.scenario.schema_shape import hints
-from tests.docs import first_run
 from tests.docs.pages import ROOT, Command, blocks, differs, script
 from tests.docs.shell import Shell
 from tests.engine.harness import FILES
@@ -72,7 +72,7 @@ def test_its_commands_run(shell: Shell) -> None:
 
 @pytest.mark.ci
 def test_its_first_output_is_that_of_the_command() -> None:
-    """Line by line; `python -m tests.docs.first_run` writes it anew where figures changed on purpose."""
+    """Line by line; `python -m docs.tools.first_run` writes it anew where figures changed on purpose."""
     assert first_run.COMMAND in TEXT
     shown, printed = first_run.between()[2], first_run.excerpt(first_run.printed())
     assert not differs(tuple(shown.splitlines()), printed)

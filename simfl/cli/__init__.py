@@ -8,6 +8,7 @@ Heavy modules are imported inside the commands that need them: `--help` answers 
 import atexit
 import gc
 import sys
+import warnings
 from functools import cache
 from typing import Any
 
@@ -19,7 +20,6 @@ from simfl.cli import (  # noqa: F401
     authoring,
     compare,
     data,
-    import_,
     live,
     plan,
     privacy,
@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> None:
     # once more at everything when the process ends. Together that was a tenth of a short run.
     gc.set_threshold(200_000, 20, 1000)
     atexit.register(gc.freeze)
+    # A user's own file that imports an old name of a module (`simfl/moved.py`).
+    warnings.filterwarnings("default", r"simfl\.[\w.]+ is now", DeprecationWarning)
     heed_termination()
     try:
         with keeping(), read_to_its_end(), naming_unchecked():

@@ -5,7 +5,7 @@ import re
 from importlib import import_module, resources
 from pathlib import Path
 from string import Template
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -15,31 +15,60 @@ from simfl.cli.help import App
 from simfl.cli.inputs import names
 from simfl.errors import did_you_mean
 
+if TYPE_CHECKING:
+    from simfl.config.kinds import Kinds
+
 NAME_COLUMNS = 20
 
-THINGS = (
-    "scenarios", "protocols", "models", "losses", "datasets", "profiles", "selection", "availability",
-    "dropout", "links", "batteries", "partition", "server", "clip", "staleness", "attacks",
-)  # fmt: skip
+REGISTRIES = {
+    "models": "learning.models.registry:MODELS",
+    "protocols": "protocols.registry:PROTOCOLS",
+    "losses": "learning.losses:LOSSES",
+    "datasets": "learning.data:DATASETS",
+    "selection": "world.selection:SELECTION",
+    "availability": "world.availability:AVAILABILITY",
+    "dropout": "world.dropout:DROPOUT",
+    "links": "world.variations:LINKS",
+    "batteries": "world.energy:BATTERIES",
+    "partition": "learning.partition:PARTITION",
+    "server": "learning.server_opt:SERVER",
+    "clip": "learning.clipping:CLIP",
+    "staleness": "protocols.staleness:STALENESS",
+    "attacks": "privacy.attacks.registry:ATTACKS",
+}
+"""A thing that has kinds -> their registry; each registry of simfl has a line."""
+THINGS = ("scenarios", "profiles", *REGISTRIES)
 
 
 @app.command()
 def schema(
-    markdown: Annotated[bool, Option("--markdown", help="As a page for people: docs/scenario.md.")] = False,
-    outputs: Annotated[bool, Option("--outputs", help="Of a run's files: docs/outputs.md.")] = False,
-    commands: Annotated[bool, Option("--commands", help="Of this command line: docs/commands.md.")] = False,
+    pages: Annotated[bool, Option("--markdown", "--outputs", "--commands", hidden=True)] = False,
 ) -> None:
     """Print the JSON Schema of scenarios, for editors.
 
     Example: simfl schema > scenario.schema.json
     """
-    pages = {"cli.commands": commands, "cli.outputs": outputs, "scenario.reference": markdown}
-    if page := next((module for module, asked in pages.items() if asked), ""):
-        print(import_module(f"simfl.{page}").markdown(), end="")
-        return
+    if pages:
+        message = "the pages are in docs/; in a checkout `python -m docs.tools.NAME` makes them"
+        raise typer.BadParameter(message, param_hint="--markdown, --outputs or --commands")
     from simfl.scenario.load import json_schema
 
     print(json.dumps(json_schema(), indent=2))
+
+
+def listed(thing: str) -> list[tuple[str, str]]:
+    """Return (name, one line) of all scenarios, profiles, or kinds of a thing."""
+    if thing == "scenarios":
+        from simfl.scenario import shipped
+
+        return shipped.listed()
+    if thing == "profiles":
+        from simfl.world import profiles
+
+        return [(name, profiles.load(name).description) for name in profiles.names()]
+    module, _, name = REGISTRIES[thing].partition(":")
+    registry: Kinds[Any] = getattr(import_module(f"simfl.{module}"), name)
+    return registry.listed()
 
 
 @app.command("list")
@@ -60,9 +89,6 @@ def list_command(
     if thing not in THINGS:
         message = f"{thing!r:.80} must be one of {', '.join(THINGS)}{did_you_mean(thing, THINGS)}"
         raise typer.BadParameter(message, param_hint="THING")
-
-    from simfl.cli.catalog import listed
-
     for name, text in listed(thing):
         if len(name) >= NAME_COLUMNS - 1:  # it has a line of its own
             print(name)

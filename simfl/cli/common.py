@@ -229,3 +229,20 @@ def stages() -> Iterator[Begin]:
         finally:
             stage_number += 1
             waiting.cancel()
+
+
+@contextmanager
+def bars() -> Iterator[Callable[[str, int, int], None]]:
+    """Yield a function that shows on stderr how much of a stage is done: its name, a number and the total."""
+    from simfl.reports.terminal import console, counting
+
+    with ExitStack() as stack:
+        shown: dict[str, Callable[[int], None]] = {}
+
+        def watch(stage: str, done: int, total: int) -> None:
+            if stage not in shown:
+                stack.close()  # the bar of the stage before
+                shown[stage] = stack.enter_context(counting(console(stderr=True), stage, total))
+            shown[stage](done)
+
+        yield watch

@@ -27,16 +27,14 @@ def compare(
 
     Example: simfl compare runs/tutorial-1 runs/tutorial-2
     """
-    if len(folders) < 2:
-        raise typer.BadParameter("takes two folders or more", param_hint="DIR")
-    from simfl.studies.compared import open_folders
+    from simfl.studies import compared
 
     if out is not None:
         check_place(out)
     with ExitStack() as told:
         for folder in folders:
             told.enter_context(telling_removed(folder))
-        comparison = open_folders(folders)
+        comparison = compared.compare(*folders)
     summaries = [run for side in comparison.sides for run in side.summaries]
     if out is not None:
         from simfl.reports.compare_page import page

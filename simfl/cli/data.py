@@ -1,12 +1,18 @@
-"""Fetch published data sets."""
+"""Fetch data sets; turn recorded users, devices and links into files that a scenario can name."""
 
+import csv
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
+import typer
 from typer import Argument, Option
 
 from simfl.cli.common import app, say
 from simfl.cli.help import App
+from simfl.errors import BadInput, need
+
+if TYPE_CHECKING:
+    from simfl.connect.importers import Imported
 
 data = App(help="Fetch published data sets.")
 app.add_typer(data, name="data")
@@ -35,3 +41,101 @@ def fetch(
 
     folder = fetch(name, root, lambda url: say(url))
     say(f"Written to {folder}; SIMFL_DATA={root} in the environment lets scenarios find it", further="  ")
+
+
+import_ = App(help="Turn recorded users, devices and links into files that a scenario can name.")
+app.add_typer(import_, name="import")
+
+Out = Annotated[Path, Option("--out", metavar="DIR", help="The folder of the files that are written.")]
+Parquet = Annotated[bool, Option("--parquet", help="Write Parquet instead of CSV.")]
+Force = Annotated[bool, Option("--force", help="Replace files that are there already.")]
+
+
+@import_.command()
+def fedscale(
+    behave: Annotated[Path, Argument(help="FedScale's client_behave_trace.", metavar="BEHAVE")],
+    capacity: Annotated[Path, Argument(help="FedScale's client_device_capacity.", metavar="CAPACITY")],
+    out: Out,
+    parquet: Parquet = False,
+    force: Force = False,
+) -> None:
+    """Write when phones were online, and the rates of devices and links. The pickles are not executed.
+
+    Example: simfl import fedscale BEHAVE CAPACITY --out traces
+    """
+    files = _files(out, ("online", "devices", "capacity"), parquet, force)
+    from simfl.connect.importers.fedscale import fedscale
+
+    _write(files, fedscale(behave, capacity))
+
+
+@import_.command()
+def mahimahi(
+    traces: Annotated[list[Path], Argument(help="Traces by pairs: one user's link each.", metavar="UP DOWN")],
+    out: Out,
+    window_ms: Annotated[int, Option("--window-ms", min=1, help="The time of one mean rate.")] = 1000,
+    parquet: Parquet = False,
+    force: Force = False,
+) -> None:
+    """Write the mean rates of recorded links, window by window.
+
+    Example: simfl import mahimahi lte.up lte.down --out traces
+    """
+    if len(traces) % 2:
+        raise typer.BadParameter("takes an uplink and a downlink for each user", param_hint="UP DOWN")
+    files = _files(out, ("rates",), parquet, force)
+    from simfl.connect.importers.mahimahi import mahimahi
+
+    _write(files, mahimahi(list(zip(traces[::2], traces[1::2], strict=True)), window_ms))
+
+
+@import_.command()
+def ookla(
+    table: Annotated[Path, Argument(help="A table of speed tests: CSV, one place a row.", metavar="CSV")],
+    out: Out,
+    parquet: Parquet = False,
+    force: Force = False,
+) -> None:
+    """Write the rates and latencies of a table of speed tests.
+
+    Example: simfl import ookla tiles.csv --out traces
+    """
+    files = _files(out, ("capacity",), parquet, force)
+    from simfl.connect.importers.ookla import ookla
+
+    _write(files, ookla(table))
+
+
+def _files(out: Path, tables: tuple[str, ...], parquet: bool, force: bool) -> dict[str, Path]:
+    """Return the file of each table. BadInput, before anything long runs, if one cannot be written."""
+    if parquet:
+        need("--parquet", "pyarrow.parquet")
+    from simfl.runs.folder.disk import make
+
+    make(out)
+    files = {table: out / f"{table}.{'parquet' if parquet else 'csv'}" for table in tables}
+    for file in files.values():
+        if file.is_dir() or (file.exists() and not force):
+            remedy = "it is a folder" if file.is_dir() else "--force replaces it"
+            raise BadInput(f"{file} is there already: {remedy}")
+    return files
+
+
+def _write(files: dict[str, Path], imported: "Imported") -> None:
+    from simfl.runs.folder.disk import atomic
+
+    for name, file in files.items():
+        table = imported.tables[name]
+        if file.suffix == ".parquet":
+            from simfl.reports.tables import write_parquet
+
+            columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
+            write_parquet(file, dict(zip(table.columns, columns, strict=True)))
+        else:
+            with atomic(file) as stream:
+                writer = csv.writer(stream, lineterminator="\n")
+                writer.writerow(table.columns)
+                writer.writerows(table.rows)
+    say(f"Written to {next(iter(files.values())).parent}: {', '.join(file.name for file in files.values())}",
+        further="  ")  # fmt: skip
+    say(imported.found, further="  ")

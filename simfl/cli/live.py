@@ -20,26 +20,16 @@ if TYPE_CHECKING:
     from simfl.runs.build import Experiment
     from simfl.scenario.schema import Scenario
 
-LINKS_HELP = (
-    "`user` shapes links as the scenario says, in user space; `kernel` in namespaces, as root; `none` leaves "
-    "them as this machine's are."
-)
-DELAY_HELP = (
-    "The latency of kernel links: `wire` delays packets, so that TCP has the round trip; `user` messages."
-)
+LINKS_HELP = "`user` shapes links as the scenario says; `none` leaves them as this machine's are."
 RESUME_HELP = "Go on with the unfinished run in DIR: protocols that were played to their end are kept."
-PROCESSES_HELP = (
-    "Processes among which the users are dealt; one for each core unless given, and under kernel links for "
-    "each user."
-)
+PROCESSES_HELP = "Processes among which the users are dealt; one for each core unless given."
 
 
 @app.command("live")
 def live_command(
     scenario: ScenarioFile,
     out: Out = None,
-    links: Annotated[Literal["user", "kernel", "none"], Option(help=LINKS_HELP)] = "user",
-    delay: Annotated[Literal["wire", "user"], Option(help=DELAY_HELP)] = "wire",
+    links: Annotated[Literal["user", "none"], Option(help=LINKS_HELP)] = "user",
     processes: Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)] = None,
     set_: Set = None,
     protocols: Protocols = None,
@@ -57,7 +47,7 @@ def live_command(
     check_resumed(resume, out)
     study = playable(load_scenario(scenario, set_, protocols=protocols))
     with live_folder(out, study.scenario) as folder:
-        play(study, folder, links, processes, told, delay, resume)
+        play(study, folder, links, processes, told, resume)
 
 
 def check_resumed(resume: bool, out: Path | None) -> None:

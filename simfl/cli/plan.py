@@ -35,21 +35,20 @@ def plan_command(
     """
     from simfl.reports.terminal import console
     from simfl.runs.folder.disk import write_text
-    from simfl.scenario.fleet import load_fleet
-    from simfl.studies.plan.answer import plain, scenario_text
-    from simfl.studies.plan.search import plan
-    from simfl.studies.plan.sensitivity import flips
+    from simfl.studies.plan import fleet_plan
     from simfl.studies.plan.terminal import show_plan
 
     check_place(out)
-    loaded = load_fleet(fleet, overrides(set_))
-    tell_whose_code()
     with stages() as stage:
-        answer = plan(loaded, stage)
-        changes = list(flips(answer, stage))
-    write_text(out, scenario_text(answer))
+
+        def watch(text: str) -> None:
+            tell_whose_code()
+            stage(text)
+
+        planned = fleet_plan.plan(fleet, overrides(set_), watch)
+    write_text(out, planned.scenario_text())
     if json_:
-        print(json.dumps(plain(answer, changes), indent=2))
+        print(json.dumps(planned.dump(), indent=2))
         return
-    show_plan(console(), answer, changes)
+    show_plan(console(), planned.answer, planned.changes)
     say(f"Written to {out}: run it with simfl run {out}")

@@ -26,7 +26,14 @@ if TYPE_CHECKING:
 
 USERS = 4
 PROOF_OUT = Path("leak.yaml")
+RUN_HELP = "A run's folder with record_updates: true, or a scenario to run first."
+WITH_HELP = "A setting of the attack, such as steps=500."
+PROTOCOL_HELP = "A protocol (ours, or path.py:Name), or a scenario."
+COLLUDERS_HELP = "The most users who pool what they see with the server: at most all but one."
 SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
+LIE_HELP = "A server that lies about: survivors, shared (who shared), or keys."
+OUT_HELP = f"A leak's scenario; of a protocol {PROOF_OUT} unless given."
+FIGURE_HELP = "An SVG or PNG of who could learn what, in the shown case."
 
 
 class _Group(Group):
@@ -41,14 +48,8 @@ class _Group(Group):
 privacy = App(help="Show what a server learns: from sums, by attacks, by proof.")
 app.add_typer(privacy, name="privacy", cls=_Group)
 
-Target = Annotated[
-    Path,
-    Argument(
-        help="A run's folder with record_updates: true, or a scenario to run first.",
-        metavar="RUN|SCENARIO",
-        autocompletion=names_and_files,
-    ),
-]
+Target = Annotated[Path, Argument(help=RUN_HELP, metavar="RUN|SCENARIO", autocompletion=names_and_files)]
+KeyValues = list[str] | None
 RunOut = Annotated[Path | None, Option("--out", metavar="DIR", help="Where a scenario's run goes.")]
 
 
@@ -94,10 +95,7 @@ def sums(
 def attack(
     kind: Annotated[str, Argument(help="See `simfl list attacks`; or path.py:Name of your own.")],
     target: Target,
-    with_: Annotated[
-        list[str] | None,
-        Option("--with", metavar="KEY=VALUE", help="A setting of the attack, such as steps=500."),
-    ] = None,
+    with_: Annotated[KeyValues, Option("--with", metavar="KEY=VALUE", help=WITH_HELP)] = None,
     set_: Set = None,
     out: RunOut = None,
     seed: Annotated[int, Option(min=0, help="Of the attack's own draws.")] = 1,
@@ -112,9 +110,8 @@ def attack(
     from simfl.reports import terminal
 
     with _stages_of(target, set_, out) as begin:
-        done = simfl.privacy.attack(
-            kind, target, settings(with_, "--with"), overrides(set_), out, seed, begin
-        )
+        chosen = settings(with_, "--with")
+        done = simfl.privacy.attack(kind, target, chosen, overrides(set_), out, seed, begin)
     if as_json:
         print((done.folder / done.files[0]).read_text(encoding="utf-8"), end="")
         return
@@ -127,46 +124,17 @@ def attack(
 @privacy.command()
 def proof(
     target: Annotated[
-        str,
-        Argument(
-            help="A protocol (ours, or path.py:Name), or a scenario.",
-            metavar="PROTOCOL|SCENARIO",
-            autocompletion=names_and_files,
-        ),
+        str, Argument(help=PROTOCOL_HELP, metavar="PROTOCOL|SCENARIO", autocompletion=names_and_files)
     ],
-    users: Annotated[
-        int | None,
-        Option(min=3, help=f"Size of the cohort, {USERS} unless given; beyond 5 use --random."),
-    ] = None,
-    colluders: Annotated[
-        int,
-        Option(
-            "--colluders",
-            "--collude",
-            min=0,
-            help="The most users who pool what they see with the server: at most all but one.",
-        ),
-    ] = 1,
-    random: Annotated[
-        int | None, Option(min=1, metavar="COUNT", help="Random loss patterns to try instead of all.")
-    ] = None,
-    lie: Annotated[
-        str | None,
-        Option(metavar="WHAT", help="A server that lies about: survivors, shared (who shared), or keys."),
-    ] = None,
-    seed: Annotated[
-        int | None, Option(help="For keys and random graphs: 0, or the scenario's, unless given.")
-    ] = None,
-    set_: Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
+    users: Annotated[int | None, Option(min=3, help=f"{USERS} unless given; beyond 5 use --random.")] = None,
+    colluders: Annotated[int, Option("--colluders", "--collude", min=0, help=COLLUDERS_HELP)] = 1,
+    random: Annotated[int | None, Option(min=1, metavar="COUNT", help="Try random losses, not all.")] = None,
+    lie: Annotated[str | None, Option(metavar="WHAT", help=LIE_HELP)] = None,
+    seed: Annotated[int | None, Option(help="Of keys; 0, or the scenario's, unless given.")] = None,
+    set_: Annotated[KeyValues, Option("--set", metavar="KEY=VALUE", help=SET_HELP)] = None,
     yes: Yes = False,
-    out: Annotated[
-        Path | None,
-        Option(metavar="FILE", help=f"A leak's scenario; of a protocol {PROOF_OUT} unless given."),
-    ] = None,
-    figure: Annotated[
-        Path | None,
-        Option(metavar="FILE", help="An SVG or PNG of who could learn what, in the shown case."),
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help=OUT_HELP)] = None,
+    figure: Annotated[Path | None, Option(metavar="FILE", help=FIGURE_HELP)] = None,
 ) -> None:
     """Prove what the server and colluding users learn beyond the sum, whoever is lost.
 

@@ -1,7 +1,9 @@
 """Report on a finished run."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
@@ -9,6 +11,9 @@ from typer import Argument, Option
 from simfl.cli.common import FAILED, app, say, tell, warn_inexact
 from simfl.cli.folders import telling_removed
 from simfl.errors import BadInput, need
+
+if TYPE_CHECKING:
+    from simfl.reports.folder import Run
 
 
 @app.command()
@@ -53,15 +58,12 @@ def report(
         raise typer.BadParameter(f"{round_} opens the page, --rounds {rounds} limits it: give one of them",
                                  param_hint="--round")  # fmt: skip
     asked = _from_to(rounds)
-    from simfl.reports.folder import open_run
+    from simfl.reports.folder import open_folder
     from simfl.runs.folder import repeats
-    from simfl.runs.folder.latest import latest, need_run
-    from simfl.runs.folder.unfinished import recover
-    from simfl.scenario.load import look_at
+    from simfl.runs.folder.latest import latest
 
     if figures:
         need("--figures", "matplotlib.figure")
-        from simfl.reports.figures import catalogue
     if folder is None:
         folder = latest()
         tell(f"Report of {folder}, the latest run", error=latex)
@@ -71,6 +73,7 @@ def report(
         if not figures:
             there = "whose report.html and tables are there already; --figures draws its figure"
             raise BadInput(f"{folder} holds a sweep, {there}")
+        from simfl.reports.figures import catalogue
         from simfl.studies.sweep.figures import of_sweep
 
         _say_written(folder, catalogue.save(folder / "figures", of_sweep(folder)))
@@ -80,11 +83,8 @@ def report(
             raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats.repeat(folder, 1)}")
         _show_repeats(folder)
         return
-    need_run(folder)
     with telling_removed(folder):
-        recover(folder)
-    resolved = folder / "resolved.yaml"
-    run = open_run(folder, look_at(resolved), resolved.read_text(encoding="utf-8"))
+        run = open_folder(folder)
     if latex:
         from simfl.reports.tables import latex as as_latex
 
@@ -92,15 +92,34 @@ def report(
         if warn_inexact([("", run.summary.protocols)]):
             raise typer.Exit(FAILED)
         return
+    _write(folder, run, asked, (round_, user), with_perfetto, figures)
+
+
+def _write(
+    folder: Path,
+    run: Run,
+    asked: tuple[int, int] | None,
+    shown: tuple[int | None, int | None],
+    with_perfetto: bool,
+    figures: bool,
+) -> None:
+    """Write a run's report.html and what else is asked for; print its table and what decides it.
+
+    Args:
+        asked: The rounds of the page's timeline.
+        shown: The round that the page opens on, and its user.
+    """
     from simfl.reports import one_round, perfetto, terminal
     from simfl.reports.advice import advise
     from simfl.reports.assumptions import after
     from simfl.reports.page import page
     from simfl.runs.folder.disk import atomic, write_text
 
+    if figures:
+        from simfl.reports.figures import catalogue
     # All is made before any of it is written, so that a folder never holds half of a report.
     chosen = perfetto.choose(run, asked) if with_perfetto or asked else {}
-    focus = None if round_ is None else one_round.focus(run, round_, user)
+    focus = None if shown[0] is None else one_round.focus(run, shown[0], shown[1])
     html = page(run, asked, focus)
     drawn = catalogue.of_run(run) if figures else {}
     advised = {name: advise(run.traces[name], listed).sentence for name, listed in run.rounds.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -24,7 +24,7 @@ from simfl.cli.inputs import (
     load_scenario,
     names_and_files,
 )
-from simfl.errors import BadInput, counted, need
+from simfl.errors import counted, need
 from simfl.trace.rows import unit
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
 MANY_USERS = 100_000  # from which on a command says first what a run takes
-MAX_CLASSES = 20  # of a scenario, whose users `check` counts
 CLUSTER_HELP = (
     "Train on a cluster: dask://HOST:PORT, ray://HOST:PORT, or local:N, a Dask cluster of N processes here."
 )
@@ -88,21 +87,14 @@ def run_command(
     """
     from simfl.runs.folder import repeats
     from simfl.runs.folder.latest import is_latest, run_folder
-    from simfl.runs.folder.unfinished import has_saved, unfinished_scenario
+    from simfl.runs.folder.unfinished import has_saved
 
     if resume is not None and out is not None:
         raise typer.BadParameter("goes on in the run's own folder: leave --out away", param_hint="--resume")
     if given := resume or out:
         repeats.check_folder(given, resume is not None, repeat is not None)
-    if scenario is not None:
-        loaded = _load(scenario, set_, seed, clock, protocols, workers)
-    elif resume is None:
-        raise typer.BadParameter("is missing", param_hint="SCENARIO")
-    elif any(setting is not None for setting in (set_, seed, clock, protocols, workers)):
-        message = "goes on with the run as it is: leave other settings away"
-        raise typer.BadParameter(message, param_hint="--resume")
-    else:
-        loaded = unfinished_scenario(resume) if repeat is None else repeats.scenario_of(resume)
+    settings = (set_, seed, clock, protocols, workers)
+    loaded = _to_resume(resume, repeat, settings) if scenario is None else _load(scenario, *settings)
     if repeat is not None and loaded.clock.kind != "measured":
         message = f"under clock {loaded.clock.kind} all runs would be the same: it goes with --clock measured"
         raise typer.BadParameter(message, param_hint="--repeat")
@@ -146,6 +138,19 @@ def run_command(
         raise typer.Exit(FAILED)
     if without:
         raise typer.Exit(NO_AGGREGATE)
+
+
+def _to_resume(folder: Path | None, repeat: int | None, settings: Iterable[object]) -> Scenario:
+    """Return the scenario of an unfinished run, whose settings stay as they are."""
+    from simfl.runs.folder import repeats
+    from simfl.runs.folder.unfinished import unfinished_scenario
+
+    if folder is None:
+        raise typer.BadParameter("is missing", param_hint="SCENARIO")
+    if any(setting is not None for setting in settings):
+        message = "goes on with the run as it is: leave other settings away"
+        raise typer.BadParameter(message, param_hint="--resume")
+    return unfinished_scenario(folder) if repeat is None else repeats.scenario_of(folder)
 
 
 def _perform(
@@ -257,44 +262,18 @@ def check(
     """
     loaded = _load(scenario, set_, seed, clock, protocols, workers)
 
-    from simfl.config.python_files import blamed
-    from simfl.reports.assumptions import before
+    from simfl.reports import checked
     from simfl.reports.label_histogram import label_histogram
-    from simfl.reports.units import listed
-    from simfl.runs import assumptions
-    from simfl.runs.build import build, make_clocks
-    from simfl.scenario.load import filled_yaml
 
     with stages() as stage:
-        with blamed(BadInput):
-            study = build(loaded, stage)
-        stage("reading the recording")
-        make_clocks(study)
-        stage("finding out how often each protocol fails")
-        entries = loaded.protocols.items()
-        promised = [f"{name}: {note}" for name, e in entries for note in e.notes(loaded.params(name))]
-        stage("counting what a mask costs")
-        with blamed(BadInput):
-            decides = before(loaded, assumptions.assumed(study), assumptions.masking(study))
-            warnings = list(assumptions.too_short(study))
-        users = counted(loaded.population.users, "user")
-        stage(f"counting the labels of {users}")
-        partitions = study.partitions
-    print(filled_yaml(loaded), end="")
-    rounds = counted(loaded.rounds, unit(loaded.asynchronous))
-    good = f"{scenario.name}: good; {users}, {rounds} of {', '.join(loaded.protocols)}"
-    dimension = f"the model has d = {counted(study.trainer.d, 'parameter')}"
-    memory = (f"{name}: {entry}" for name, entry in study.memory.items())
-    deciding = (f"{name}: {sentence}" for name, sentence in decides)
-    sizes = study.people.classes.sizes() if loaded.population.classes else {}
-    drawn = [f"{name} {size}" for name, size in sizes.items()]
-    classes = [f"users by class: {listed(drawn, MAX_CLASSES)}"] * bool(drawn)
-    first = f"{good}; {dimension}", *classes, *promised
-    for line in (*first, *study.training_times(), *deciding, *warnings, *memory):
+        result = checked.check(loaded, watch=stage)
+    print(result.text, end="")
+    size, *notes = result.notes
+    for line in (f"{scenario.name}: good; {size}", *notes):
         say(f"# {line}", further="#   ")
-    for name, counts in partitions.items():
+    for name, counts in result.labels.items():
         dealt = loaded.of(name).learning.partition
-        of = f" ({name})" if len(partitions) > 1 else ""
+        of = f" ({name})" if len(result.labels) > 1 else ""
         tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}{of}:")
         for line in label_histogram(counts, width=78):
             print(f"# {line}")

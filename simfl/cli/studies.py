@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell, warn_inexact
+from simfl.cli.common import FAILED, app, ask_before_long, bars, keeping, say, stages, tell, warn_inexact
 from simfl.cli.folders import check_place
 from simfl.cli.inputs import Set, Yes, names_and_files, settings, tell_whose_code
-from simfl.errors import need
 
 if TYPE_CHECKING:
-    from simfl.studies.sweep.backends import Backend
     from simfl.studies.sweep.run import Sweep
 
 JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
@@ -45,68 +44,29 @@ def sweep(
 
     Example: simfl sweep studies/users_and_losses
     """
-    if address is not None and backend == "loky":
-        raise typer.BadParameter("goes with --backend dask or ray", param_hint="--address")
+    from simfl.studies.sweep.study import complete, open_sweep
 
-    from simfl.studies.sweep import backends
-    from simfl.studies.sweep.plan import make_plan
-    from simfl.studies.sweep.run import Sweep
-    from simfl.studies.sweep.store import Store
-
-    backends.need(backend)
-    if jobs is not None and address is None:
-        backends.check_jobs(jobs)
-    if parquet:
-        need("--parquet", "pyarrow.parquet")
-    plan = make_plan(study)
+    state = open_sweep(study, out, keep_traces)
     tell_whose_code()
-    folder = out or Path("sweeps") / plan.name
-    if folder.exists() and not folder.is_dir():
-        raise typer.BadParameter(f"{folder} is a file, not a folder", param_hint="--out")
-    state = Sweep(plan, Store(folder), keep_traces)
 
     def kept() -> str:
-        number = sum(map(state.store.has, set(state.keys)))
-        cells = f"; {number} of {len(set(state.keys))} cells are kept in {folder}" if number else ""
+        every, folder = set(state.keys), state.store.folder
+        number = sum(map(state.store.has, every))
+        cells = f"; {number} of {len(every)} cells are kept in {folder}" if number else ""
         return f"{cells}; the same command goes on from there"
 
     with keeping(kept):
-        stored = _perform(state, backend, jobs or state.at_once, address, parquet)
-    exact = _show(state, stored)
+        try:
+            with bars() as watch:
+                complete(state, jobs, backend, address, parquet, watch, partial(tell, error=True))
+        finally:
+            _tell_failures(state)
+    exact = _show(state)
     if state.failures or not exact:
         raise typer.Exit(FAILED)
 
 
-def _perform(state: Sweep, backend: Backend, jobs: int, address: str | None, parquet: bool) -> int:
-    """Check and run the missing cells, and write the tables; return the number of cells that were stored."""
-    from simfl.reports.tables import write_parquet
-    from simfl.reports.terminal import console, counting
-    from simfl.runs.folder.disk import write_text
-    from simfl.studies.sweep import tables
-    from simfl.studies.sweep.page import page
-    from simfl.studies.sweep.picture import folder_names, picture
-    from simfl.studies.sweep.plan import check
-
-    errors, plan, store = console(stderr=True), state.plan, state.store
-    new = [cell for key, cell in zip(state.keys, plan.cells, strict=True) if not store.has(key)]
-    with counting(errors, f"{plan.name}: checking", len({cell.point for cell in new})) as watch:
-        check(plan, new, watch)
-    with store.locked():
-        todo = state.missing(lambda text: tell(text, error=True))
-        try:
-            with counting(errors, plan.name, len(todo)) as watch:
-                state.perform(todo, backend, jobs, address, watch)
-            columns = tables.write(state)
-            store.link(folder_names(state))
-            write_text(store.folder / "report.html", page(picture(state)))
-            if parquet:
-                write_parquet(store.folder / "sweep.parquet", columns)
-        finally:
-            _failures(state)
-    return len(set(state.keys)) - len(todo)
-
-
-def _show(state: Sweep, stored: int) -> bool:
+def _show(state: Sweep) -> bool:
     """Print the means, and return True if all aggregates of the cells that did not fail are exact."""
     from simfl.reports import terminal
     from simfl.runs.results.drift import warning
@@ -128,25 +88,19 @@ def _show(state: Sweep, stored: int) -> bool:
         tell(f"{name} has no aggregate in {count} of {len(summaries)} cells")
     cells, failures = len(set(state.keys)), len(state.failures)
     failed = f", {failures} failed" if failures else ""
-    counts = f"{stored} were stored, {cells - stored - failures} run{failed}"
+    counts = f"{state.stored} were stored, {cells - state.stored - failures} run{failed}"
     tell(f"{cells} cells: {counts}. Written to {state.store.folder}")
     kept = {key: (plan.label(cell), summary.protocols) for cell, key, summary in state.kept()}
     return not warn_inexact(kept.values())
 
 
-def _failures(state: Sweep) -> None:
-    """List the cells that failed; their tracebacks go to a file."""
-    from simfl.runs.folder.disk import atomic
-
-    file = state.store.folder / "failures.txt"
-    file.unlink(missing_ok=True)
-    if not state.failures:
-        return
-    with atomic(file) as out:
-        for cell, why in state.failures.values():
-            out.write(f"{state.plan.label(cell)}: {why.reason}\n{why.details}\n")
-            tell(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
-    tell(f"{len(state.failures)} of {len(set(state.keys))} cells failed; details in {file}", error=True)
+def _tell_failures(state: Sweep) -> None:
+    for cell, why in state.failures.values():
+        tell(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
+    if state.failures:
+        file = state.store.folder / "failures.txt"
+        counts = f"{len(state.failures)} of {len(set(state.keys))} cells failed"
+        tell(f"{counts}; details in {file}", error=True)
 
 
 @app.command()
@@ -160,7 +114,7 @@ def explore(
     set_: Set = None,
     jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
     yes: Yes = False,
-    out: Annotated[str, Option(metavar="FILE", help="A broken law's scenario.")] = "explored.yaml",
+    out: Annotated[Path, Option(metavar="FILE", help="A broken law's scenario.")] = Path("explored.yaml"),
 ) -> None:
     """Lose users at every combination of points, and hold every law to each round.
 
@@ -168,65 +122,45 @@ def explore(
 
     Example: simfl explore secagg --users 4
     """
-    if random is not None:
-        need("--random", "hypothesis", "explore")
-    from simfl.reports.terminal import console, counting
-    from simfl.runs.folder.disk import atomic
-    from simfl.scenario.load import resolved_yaml
-    from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
-    from simfl.studies.explore.reached import Tried, counted, tried
-    from simfl.studies.explore.rounds import Report, explore, judge, make_cohort, sample, total
-    from simfl.studies.sweep.backends import check_jobs
+    from simfl.runs.folder.disk import write_text
+    from simfl.studies.explore.exploration import open_exploration
+    from simfl.studies.explore.reached import counted
 
-    check_jobs(jobs)
-    check_place(Path(out))
-    cohort = make_cohort(protocol, users, seed, settings(set_))
+    check_place(out)
+    exploration, since = (
+        open_exploration(protocol, users, random, seed, settings(set_), jobs),
+        time.monotonic(),
+    )
     tell_whose_code()
-    report, since = Report(), time.monotonic()
-    patterns = total(cohort) if random is None else random
+    cohort, patterns = exploration.cohort, exploration.patterns
     label = f"{cohort.protocol}, {cohort.users} users"
-    if random is None and patterns > FEW_PATTERNS and not yes:
+    if not yes:
         with stages() as stage:
             stage(f"{label}: timing a few of {patterns} patterns")
-            expected = seconds_for_all(cohort, jobs)
+            expected = exploration.seconds(jobs)
         ask_before_long(f"{label}: all {patterns:,} patterns", expected, yes)
 
     def counts() -> str:
+        report = exploration.report
         took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
         return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
 
-    def watch(now: Report) -> None:
-        nonlocal report
-        report = now
-        done(now.patterns)
-
-    kept = keeping(lambda: f"; {counts()}, no law broken so far")
-    with kept, counting(console(stderr=True), label, patterns) as done:
-        if random is None:
-            explore(cohort, watch, jobs)
-        else:
-            sample(cohort, random, watch)
-    if report.violation is None:
+    with keeping(lambda: f"; {counts()}, no law broken so far"), bars() as watch:
+        exploration.run(jobs, lambda report: watch(label, report.patterns, patterns))
+    broken = exploration.violation
+    if broken is None:
         say(f"{counts()}; every law held", further="  ")
-        rows = [*cohort.laws, *tried(report.reached, cohort.rows)]
-        if random is not None:
-            of = f"{total(cohort):,} patterns"
-            rows.append(Tried(f"the rest of {of}", because=f"--random {random} tries so many"))
+        rows = exploration.rows
         for row in rows:
             say(f"  {row}", further=" " * 13)
         say(f"  {counted(rows)}")
         return
     say(f"{counts()}; a law is broken:", further="  ")
-    found = report.violation
-    tell(f"  {found}")
-    if report.patterns < patterns:
+    tell(f"  {broken}")
+    if exploration.report.patterns < patterns:
         say(f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", further="    ")
-    _, again = judge(cohort, found.pattern, found.detect, replay=True)
-    say("On the engine: " + ("; ".join(again) if again else "every law held"), further="  ")
-    scenario = resolved_yaml(cohort.replayable(found.pattern, found.detect))
-    with atomic(Path(out)) as file:
-        file.writelines(f"# {law}\n" for law in found.laws)
-        file.write(scenario)
+    say("On the engine: " + ("; ".join(exploration.replayed) or "every law held"), further="  ")
+    write_text(out, exploration.scenario_text())
     tell(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
 
@@ -242,19 +176,18 @@ def verify(
 
     Example: simfl verify secagg
     """
-    from simfl.studies.subject import Subject
-    from simfl.studies.verify import Row, counted_rows, verify
+    from simfl.studies import verify as verifying
 
-    rows = list[Row]()
-    for row in verify(Subject(protocol, settings(set_))):
+    def show(row: verifying.Row) -> None:
         tell_whose_code()
-        rows.append(row)
         say(f"{row.outcome:<11}{row.name.replace('_', ' ')}: {row.demand}", further=" " * 11)
         for finding in row.findings[:MAX_FINDINGS]:
             say(f"{'':11}- {finding}", further=" " * 13)
         if row.outcome == "not tried":
             say(f"{'':11}because {row.not_tried}", further=" " * 11)
-    say(counted_rows(rows))
+
+    rows = verifying.verify(protocol, settings(set_), show)
+    say(verifying.counted_rows(rows))
     if any(row.findings for row in rows):
         raise typer.Exit(FAILED)
 
@@ -279,27 +212,14 @@ def calibrate(
 
     Example: simfl calibrate here.yaml
     """
-    import numpy as np
-
-    from simfl.reports.terminal import console, counting
-    from simfl.runs.build import build
     from simfl.runs.folder.disk import write_text
-    from simfl.scenario.load import load
-    from simfl.studies.calibrate.kernels import Training
-    from simfl.studies.calibrate.passes import calibrate
+    from simfl.studies.calibrate import passes as measuring
     from simfl.world.profiles import text
 
     if out is not None:
         check_place(out)
-    more = []
-    if scenario is not None:
-        trainer = build(load(scenario, {"clock": "measured"})).trainer
-        split, batch_size = trainer.split, trainer.sgd.batch_size
-        tokens = 1 + int(np.asarray(split.x_train).max()) if split.tokens else 0
-        kind = trainer.model, split.shape, split.classes, batch_size, trainer.device, tokens
-        more.append(Training(*kind))
-    with counting(console(stderr=True), "pass", passes) as done:
-        profile = calibrate(passes, more, done)
+    with bars() as watch:
+        profile = measuring.calibrate(scenario, passes, lambda done: watch("pass", done, passes))
     if out is None:
         print(text(profile), end="")
         return

@@ -133,6 +133,7 @@ class Buffer(ServerSide):
                     self.runtime.meter.batteries.turn_off(user)
                 elif until < FOR_EVER:
                     heappush(asleep, (until, user))
+                    self.count_return(stays=True)
             elif self.machine.admits(user):
                 here = cause
                 if here is None:

@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,6 @@ from simfl.world.links import Links, ServerLink
 
 if TYPE_CHECKING:
     from simfl.live.door import Door
-    from simfl.live.neighbours import Neighbours
     from simfl.live.user import LiveUser
 
 OPTIONS = [
@@ -47,14 +47,34 @@ def unbounded(now: int) -> float:
 
 
 @dataclass(frozen=True)
+class Sockets:
+    """Where a live run's sockets are, and what its processes do for links: by default all, on the loopback.
+
+    Attributes:
+        has_links: There are rates and latencies, as the scenario states them.
+        shapes_rates: The processes themselves limit rates.
+        adds_latency: The receiver of a message waits for its latency.
+        address: That of the server.
+        at_server: Lets the server's thread be where the server is.
+        enter_user: Lets a process be where a user is until it ends.
+    """
+
+    has_links: bool = True
+    shapes_rates: bool = True
+    adds_latency: bool = True
+    address: str = "127.0.0.1"
+    at_server: Callable[[], AbstractContextManager[None]] = nullcontext
+    enter_user: Callable[[int], None] = lambda user: None
+
+
+@dataclass(frozen=True)
 class Wires:
     """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
 
     up, down: the codecs of messages to the server and to users. most_bytes: of a frame. quota_bytes: of all
     that a user sends before its report. join_s: until when all must have joined, and how long a user tries to
     reach the server. begins_without: after `join_s` the run begins without users who have not joined.
-    rates_here, latency_here: False where they are those of the sockets' own path. among: the codec of what
-    users send each other.
+    sockets: where they are, and what is left to their own path.
     """
 
     up: Codec
@@ -65,11 +85,9 @@ class Wires:
     server_link: ServerLink | None
     jitter: Callable[[int, bool], Iterator[float] | None] | None
     quota_bytes: int
-    among: Codec | None = None
     join_s: float = 120.0
     begins_without: bool = False
-    rates_here: bool = True
-    latency_here: bool = True
+    sockets: Sockets = Sockets()
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
@@ -80,7 +98,7 @@ class Wires:
         return self._rate(self.server_link, up)
 
     def _rate(self, link: Callable[[int], Sequence[float]] | None, up: bool) -> Callable[[int], float]:
-        if link is None or not self.rates_here:
+        if link is None or not self.sockets.shapes_rates:
             return unbounded
         bps, until = 0.0, -1.0
 
@@ -158,7 +176,7 @@ class Latencies:
 
     def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
         """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
-        due = self.env.now + (self.of(user) if self.wires.latency_here else 0)
+        due = self.env.now + (self.of(user) if self.wires.sockets.adds_latency else 0)
         if self.wires.links is not None and self.wires.jitter is not None:
             if user not in self._jitter:
                 self._jitter[user] = self.wires.jitter(user, up)
@@ -185,8 +203,7 @@ class LiveLink:
         if connection is None:
             t.broke(0)
             return
-        message = network.ends.apart(t, connection) if t.relayed and network.is_direct else t.message
-        frame = network.codec.encode(message, t.round, t.step, t.at)
+        frame = network.codec.encode(t.message, t.round, t.step, t.at)
         connection.put(frame[: len(frame) // 2] if t.half else frame, t.sent)
 
     def cut(self) -> None:
@@ -208,7 +225,6 @@ class LiveNetwork:
     ) -> None:
         self.ends, self.latencies, self.up = ends, latencies, up
         self.codec = wires.up if up else wires.down
-        self.is_direct = wires.among is not None
         self._link = link
         self._links: dict[tuple[int, bool], LiveLink] = {}
 
@@ -244,9 +260,7 @@ class Connection(asyncio.Protocol):
     closed: the socket is. heard_s: when something came last.
     """
 
-    def __init__(
-        self, owner: Door | LiveUser | Neighbours, codec: Codec, most_bytes: int, user: int = -1
-    ) -> None:
+    def __init__(self, owner: Door | LiveUser, codec: Codec, most_bytes: int, user: int = -1) -> None:
         self.owner, self.codec, self.user = owner, codec, user
         self.parser = Parser(most_bytes)
         self.closing = False
@@ -283,8 +297,8 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.write(bytes(data))
 
-    def put(self, frame: bytes, then: Callable[[], object] = lambda: None, **more: Any) -> None:
-        self.out.put(frame, then, **more)
+    def put(self, frame: bytes, then: Callable[[], object] = lambda: None) -> None:
+        self.out.put(frame, then)
 
     def say(self, message: Any, index: int = 0) -> None:
         """Send a word of the driver's own, behind what waits."""

@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import time
 from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from simfl.engine.links import Transmission
 from simfl.engine.server_side import ServerSide
 from simfl.errors import RunFailed, counted
 from simfl.live.connection import Connection, Latencies, LiveRuntime, Wires
 from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.mailbox import Mailbox
-from simfl.live.neighbours import Listens, Others, introductions
 from simfl.live.peer import Peer
 from simfl.live.real_time import wait_until
 from simfl.live.shaping import Link
@@ -38,7 +35,7 @@ from simfl.live.wire import (
     Start,
     Taken,
 )
-from simfl.protocols.machine import SERVER, Message
+from simfl.protocols.machine import SERVER
 from simfl.trace import rows
 from simfl.virtual_time import NS
 
@@ -65,7 +62,7 @@ class Door:
 
     peers: connections by user. absent: those of users who are offline, over which they only report; None
     where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
-    reason. origin: when the run began. heard_bytes, hellos, addresses: of each user. broke_s: when the
+    reason. origin: when the run began. heard_bytes, hellos: of each user. broke_s: when the
     connection ended of a user that has no other yet. rounding: seeds that users told, by user and part.
     users, side: set before the run.
     """
@@ -86,7 +83,6 @@ class Door:
         self.heard_bytes: Counter[tuple[int, bool]] = Counter()
         self.broke_s: dict[int, float] = {}
         self.hellos: dict[int, deque[float]] = {}
-        self.addresses: dict[int, tuple[str, int]] = {}
         self.rounding: dict[tuple[int, int], bytes] = {}
         self.origin = 0
         self.over = False
@@ -112,10 +108,7 @@ class Door:
     async def _played(self) -> None:
         await self._joined()
         origin = self.origin = time.monotonic_ns() + START_NS
-        secret = secrets.token_bytes(32)
-        for user, peer in self.lines().items():
-            if self.wires.among is not None:
-                peer.say(Others(introductions(secret, self.addresses, user)))
+        for peer in self.lines().values():
             peer.say(Start(origin))
         if self.config.horizon_ns is not None:
             self.env.at(self.config.horizon_ns, self._horizon)
@@ -169,11 +162,6 @@ class Door:
             peer.unshape()
             peer.say(Bye())
 
-    def apart(self, transmission: Transmission, connection: Connection) -> Message:
-        """The rows are at the user already; as long as its downlink would take for them, all else waits."""
-        connection.put(bytes(transmission.size_bytes), sink=len, apart=True)
-        return transmission.message
-
     def connection_of(self, user: int) -> Connection | None:
         return self.peers.get(user)
 
@@ -198,8 +186,6 @@ class Door:
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
-            case Listens(port) if self.wires.among is not None and not self.origin and not connection.looks:
-                self.addresses[user] = connection.transport.get_extra_info("peername")[0], port
             case Ready() | Away() if connection.looks or connection is self._line(user):
                 raise Malformed("ready, and not asked for")
             case Ready() | Away():

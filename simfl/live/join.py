@@ -4,19 +4,15 @@ The scenario may come from the server. It is read as data then: `scenario.remote
 would open or execute anything of this machine.
 """
 
-import os
-import signal
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import NoReturn
 
 from simfl.errors import BadInput, RunFailed
 from simfl.learning.trainer import one_thread
+from simfl.live.connection import Sockets
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Welcome
-from simfl.live.kernel_links import Place
+from simfl.live.processes import GONE, exit_codes, forked
 from simfl.live.real_time import run
 from simfl.live.serve import OWN, digest
 from simfl.live.sides import Sides, prepared
@@ -27,7 +23,6 @@ from simfl.scenario.remote import load_remote
 from simfl.scenario.schema import Scenario
 
 FROM_SERVER = "the server's scenario"
-GONE = 3  # exit code of a process whose server is gone
 
 
 def received(text: str) -> Scenario:
@@ -84,45 +79,17 @@ def join(
             if name not in study.scenario.protocols:
                 raise BadInput(f"the server plays {name!r:.80}, which the scenario does not have")
             tell(name)
-            place = Place(linked=welcome.links == "user")
-            sides = Sides(study, name, place, replace(admission, protocol=name), wait_s)
+            sockets = Sockets(has_links=welcome.links == "user")
+            sides = Sides(study, name, sockets, replace(admission, protocol=name), wait_s)
             _protocol(sides, address, parts)
 
 
 def _protocol(sides: Sides, address: Address, parts: Sequence[Sequence[int]]) -> None:
     """Be the users in one protocol, each part of them in a process of its own."""
     sides.warm()
-    children = list[int]()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    try:
-        for mine in parts:
-            pid = os.fork()
-            if pid == 0:
-                _child(sides, address, mine)
-            children.append(pid)
-        codes = {os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in tuple(children)}
-        children.clear()
-    finally:
-        for pid in children:
-            with suppress(ProcessLookupError, ChildProcessError):
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
+    with forked(lambda users: sides.be_users(users, address), parts) as pids:
+        codes = exit_codes(pids)
     if codes == {GONE}:
         raise RunFailed("the server is gone")
     if codes != {0}:
         raise RunFailed("not all users stayed until the end")
-
-
-def _child(sides: Sides, address: Address, mine: Sequence[int]) -> NoReturn:
-    code = 1
-    try:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends it
-        code = 0 if run(sides.be_users(mine, address)) else GONE
-    except BadInput as problem:
-        print(f"simfl: {problem}", file=sys.stderr, flush=True)
-    except BaseException as problem:  # a child must never return into the parent's stack
-        told = f"simfl: users {list(mine)}: {type(problem).__name__}: {problem}"
-        print(told, file=sys.stderr, flush=True)
-    finally:
-        os._exit(code)

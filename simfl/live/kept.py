@@ -27,11 +27,9 @@ from simfl.runs.folder.unfinished import Unfinished
 NAME = "live.json"
 
 FACTS = {
-    "links": "`kernel`, `user`: shaped by the kernel or in user space; `none`.",
-    "delay": "Of kernel links: `wire` or `user`, which waits for the latency.",
+    "links": "`user`: shaped in user space; `none`.",
     "scheduler": "How the server's process was scheduled.",
     "processes": "Of users.",
-    "wire": "Packets on a wire with a delay, and by how much they were late in ms.",
     "listens": "Of `simfl serve`: `TLS` or `loopback`.",
     "protocols": "By entry, the figures below.",
 }

@@ -19,8 +19,6 @@ HELLO_S = 5.0
 STALL_S = 30.0
 """Seconds after which half a frame ends its connection."""
 HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
-STRANGERS = 64
-"""Connections to a user, of users who have not greeted yet, that may be open at once."""
 
 
 class Peer(Connection):

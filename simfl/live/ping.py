@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from simfl.live.connection import Sockets
 from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Ping, Pong
-from simfl.live.kernel_links import Place
 from simfl.live.real_time import run
 from simfl.live.serve import Listening, listening
 from simfl.live.sides import Sides
@@ -97,7 +97,7 @@ def loopback(study: Experiment) -> Measured:
     if pid == 0:
         try:
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            run(_answering(Sides(study, name, Place(linked=False), admission), at))
+            run(_answering(Sides(study, name, Sockets(has_links=False), admission), at))
         finally:
             os._exit(1)
     try:

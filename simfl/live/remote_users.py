@@ -158,7 +158,8 @@ class RemoteUsers(ABC):
         if self.config.disconnect_ns is not None:
             latency_ns = self.door.latencies.of(user)
             delay_ns = max(self.config.disconnect_ns, latency_ns)
-            delay_ns -= 0 if self.door.wires.latency_here else latency_ns  # the connection's end was as slow
+            if not self.door.wires.sockets.adds_latency:
+                delay_ns -= latency_ns  # the connection's end was as slow
             more = {"subject": task.id, "round": task.round}
             gone = partial(side.call, task.server, "gone", user, -2 - user, phase, **more)
             side.disconnections.tell_at(self.env.now + delay_ns, user, gone)

@@ -16,9 +16,9 @@ from pathlib import Path
 from simfl.errors import BadInput, reason
 from simfl.learning.trainer import one_thread
 from simfl.live import entrance
+from simfl.live.connection import Sockets
 from simfl.live.hello import Admission, Welcome
 from simfl.live.kept import Kept, kept
-from simfl.live.kernel_links import Place
 from simfl.live.real_time import run
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Sides
@@ -110,7 +110,9 @@ def serve(
                 own_entropy=True,
             )
             is_first = name == next(iter(s.protocols))
-            sides = Sides(study, name, Place(linked=shaped), admission, join_s, begins_without=not is_first)
+            sides = Sides(
+                study, name, Sockets(has_links=shaped), admission, join_s, begins_without=not is_first
+            )
             sides.warm()
             began = time.monotonic()
             server = run(_played(sides, at, runs))

@@ -57,9 +57,8 @@ class Link:
     def _shared_out(self) -> dict[Flow, float]:
         """Return the bytes a nanosecond of each flow, by progressive filling."""
         now = self.env.now
-        shares = {flow: flow.cap(now) / 8 / NS for flow in self.active if flow.apart}
-        left = self.rate(now)
-        capped = sorted(((flow.cap(now), k, flow) for k, flow in enumerate(self.active) if not flow.apart))
+        shares, left = dict[Flow, float](), self.rate(now)
+        capped = sorted((flow.cap(now), k, flow) for k, flow in enumerate(self.active))
         for k, (cap, _, flow) in enumerate(capped):
             share = min(cap, left / (len(capped) - k))
             left -= share
@@ -72,29 +71,20 @@ class Piece(NamedTuple):
 
     Attributes:
         then: Called as they are through; None to call nothing.
-        apart: They pass no link that is shared.
     """
 
     data: memoryview
     then: Callable[[], object] | None
-    sink: Sink
-    apart: bool
 
 
 class Flow:
-    """One user's bytes through a link, in order. cap: of the user's own link; sink: takes what is through,
-    unless a piece has another one."""
+    """One user's bytes through a link, in order. cap: of the user's own link; sink: takes what is through."""
 
     def __init__(self, link: Link, cap: Rate, sink: Sink) -> None:
         self.link, self.cap, self.sink = link, cap, sink
         self.waiting: deque[Piece] = deque()
         self._through = 0.0
         """The part of the first waiting piece that is through."""
-
-    @property
-    def apart(self) -> bool:
-        """True while what goes first passes the user's own link alone."""
-        return bool(self.waiting) and self.waiting[0].apart
 
     @property
     def left(self) -> float:
@@ -111,15 +101,9 @@ class Flow:
                 break
         return awaited
 
-    def put(
-        self,
-        data: bytes,
-        then: Callable[[], object] | None = None,
-        sink: Sink | None = None,
-        apart: bool = False,
-    ) -> None:
+    def put(self, data: bytes, then: Callable[[], object] | None = None) -> None:
         """Queue bytes; `then` is called when the last of them is through."""
-        self.waiting.append(Piece(memoryview(data), then, sink or self.sink, apart))
+        self.waiting.append(Piece(memoryview(data), then))
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
         elif len(self.waiting) == 1:
@@ -128,13 +112,13 @@ class Flow:
     def let_through(self, more: float) -> None:
         self._through += more
         while self.waiting:
-            data, then, sink, apart = self.waiting[0]
+            data, then = self.waiting[0]
             count = min(len(data), int(self._through))
             self._through -= count
             if count:
-                sink(data[:count])
+                self.sink(data[:count])
             if count < len(data):
-                self.waiting[0] = Piece(data[count:], then, sink, apart)
+                self.waiting[0] = Piece(data[count:], then)
                 return
             self.waiting.popleft()
             if then is not None:
@@ -144,7 +128,7 @@ class Flow:
     def flush(self) -> None:
         """Let all that waits through at once; no `then` is called."""
         for piece in self.waiting:
-            piece.sink(piece.data)
+            self.sink(piece.data)
         self.cut()
 
     def cut(self) -> None:

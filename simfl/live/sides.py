@@ -13,11 +13,9 @@ from simfl.dataplane.eager import EagerOps
 from simfl.engine.warm_up import rehearse, train
 from simfl.errors import ScenarioError, cut
 from simfl.live.buffer_user import LiveBufferUser
-from simfl.live.connection import Wires
+from simfl.live.connection import Sockets, Wires
 from simfl.live.hello import DOWN, UP, Admission
-from simfl.live.kernel_links import Place
 from simfl.live.merge import merged
-from simfl.live.neighbours import WORDS, Listens, Others
 from simfl.live.server import LiveServer
 from simfl.live.unplayed import problems
 from simfl.live.user import LiveUser
@@ -27,7 +25,7 @@ from simfl.live.worker import started
 from simfl.runs.build import Experiment, build, make_clocks
 from simfl.runs.results.round_summary import Measurement
 from simfl.runs.simulation import measurement
-from simfl.scenario.messages import error, problem
+from simfl.scenario.messages import problem
 from simfl.scenario.schema import Scenario
 from simfl.trace import rows
 from simfl.trace.reader import TraceError, rows_of
@@ -74,14 +72,14 @@ def prepared(scenario: Scenario) -> Experiment:
 
 
 class Sides:
-    """One entry of a scenario's protocols, to be played. place: of its sockets.
+    """One entry of a scenario's protocols, to be played. sockets: of its users and server.
     admission: of users to the run; unless given, of those only whom this process forks."""
 
     def __init__(
         self,
         study: Experiment,
         name: str,
-        place: Place,
+        sockets: Sockets,
         admission: Admission | None = None,
         join_s: float = 120,
         begins_without: bool = False,
@@ -93,25 +91,19 @@ class Sides:
         self.users = self.scenario.population.users
         self._repeat: Callable[[], None] = lambda: None  # one user's part of a rehearsal, once there was one
         up, down = messages(self.kind, self.params)
-        direct = self.scenario.network.peers == "direct"
-        if direct and admission is not None and not admission.one_clock:
-            why = "the connections among users have no TLS: users on other machines are relayed"
-            raise error(study.scenario, "network.peers", why)
         most_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
         self.wires = Wires(
-            up=Codec([*up, *UP, Listens], self.kind, self.params, self.users, direct),
-            down=Codec([*down, *DOWN, Others], self.kind, self.params, self.users, direct),
-            among=Codec(WORDS, self.kind, self.params, self.users) if direct else None,
+            up=Codec([*up, *UP], self.kind, self.params, self.users),
+            down=Codec([*down, *DOWN], self.kind, self.params, self.users),
             most_bytes=most_bytes,
             admission=admission or forked(self.scenario),
-            links=study.people.links if place.linked else None,
-            server_link=study.people.server_link if place.linked else None,
+            links=study.people.links if sockets.has_links else None,
+            server_link=study.people.server_link if sockets.has_links else None,
             jitter=study.people.jitter(),
             quota_bytes=(self.scenario.rounds + 1) * len(up) * most_bytes,
             join_s=join_s,
             begins_without=begins_without,
-            rates_here=place.rates,
-            latency_here=place.latency,
+            sockets=sockets,
         )
 
     def warm(self) -> None:

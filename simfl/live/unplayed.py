@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from simfl.live.neighbours import unknown
 from simfl.live.wire import messages
 from simfl.runs.build import Experiment
 from simfl.scenario.user_classes import key_of, settings_of
@@ -24,6 +23,8 @@ def problems(study: Experiment) -> Iterator[Problem]:
         )
     if s.record_updates:
         yield "record_updates", "the updates of users stay with them"
+    if s.network.peers == "direct":
+        yield "network.peers", "users of a live run are not connected to each other: use relayed"
     if s.network.tcp_start is not None:
         yield "network.tcp_start", "is a law of the start of TCP, and a live run has the TCP of this machine"
     if s.server.slowdown < s.server.cores:
@@ -53,9 +54,3 @@ def _of_protocols(study: Experiment) -> Iterator[Problem]:
             messages(kind, s.params(name, 1))
         except ValueError as problem:
             yield f"protocols.{name}", str(problem)
-            continue
-        if s.network.peers == "direct" and kind.asynchronous and kind.offline:
-            why = "users of a buffer are not connected to each other yet"
-            yield "network.peers", f"{name}: {why}: use relayed"
-        elif s.network.peers == "direct" and (why := unknown(kind, s.params(name, 1))):
-            yield "network.peers", f"{name}: {why}: use relayed"

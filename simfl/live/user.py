@@ -26,11 +26,10 @@ from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, Wires
 from simfl.live.guest import AGAIN_S, PASSING, SELDOM_S
 from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
-from simfl.live.neighbours import Listens, Neighbours, Others
 from simfl.live.real_time import RealTime, either
 from simfl.live.shaping import Link
 from simfl.live.wire import Away, Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
-from simfl.protocols.machine import SERVER, Message, UpdateId, name_of
+from simfl.protocols.machine import SERVER, UpdateId, name_of
 from simfl.trace.rows import row_lines
 from simfl.virtual_time import NS
 from simfl.world.dropout import PlannedLoss
@@ -97,19 +96,14 @@ class LiveUser:
         self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
         self._dialling: asyncio.Task[None] | None = None
         self._tries, self._trying_s = 0, 0.0  # dials since the last welcome, and the time of the first
-        self.neighbours: Neighbours | None = None
 
     # -- the connection
     async def run(self) -> None:
         """Take part until the server says that the run is over, or is gone."""
-        if self.wires.among is not None:
-            self.neighbours = Neighbours(self, self.wires.among)
-            await self.neighbours.listen()
-        await self._dial()
+        self._dialling = asyncio.get_running_loop().create_task(self._dial())
+        await self._dialling
         await either(self.finished, self.env.failed)
         self.env.stop()
-        if self.neighbours is not None:
-            self.neighbours.close()
         if self.ended and self.dialled is not None:  # what is still to be written would go with the loop
             async with asyncio.timeout(FLUSH_S):
                 await self.dialled.closed.wait()
@@ -133,7 +127,8 @@ class LiveUser:
             self._tries += 1
             try:
                 await dial(made, *self.address, ssl=context, ssl_handshake_timeout=within_s)
-                return
+                if self.dialled is not None:  # it was not dropped while it was opened
+                    return
             except OSError as error:
                 is_refused = isinstance(error, ConnectionRefusedError)
                 is_gone = is_refused and time.monotonic() - self._trying_s > GONE_S
@@ -158,8 +153,6 @@ class LiveUser:
 
     def get_ready(self, connection: Connection) -> None:
         """Say that the user is there, or is offline."""
-        if self.neighbours is not None and not self.origin:
-            connection.say(Listens(self.neighbours.port))
         if not self.presence.online(self.user):
             connection.say(Away())
             return
@@ -183,8 +176,6 @@ class LiveUser:
         connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
             connection.leave()
-        if self.neighbours is not None:
-            self.neighbours.leave()
         if self._dialling is None or self._dialling.done():  # who dials looks then, if the user is online
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
@@ -228,8 +219,6 @@ class LiveUser:
             case Pong(sent, at) if self.offset is not None:
                 self.offset.take(sent, at)
                 self._ask(connection)
-            case Others(told) if self.neighbours is not None:
-                self.neighbours.introduced(told)
             case Start(origin):
                 self._start(origin)
             case Part(point, when, delay_ns, cycle):
@@ -237,8 +226,6 @@ class LiveUser:
             case Over():
                 if (task := self.tasks.get(index)) is not None:
                     self.users.over(self.user, task)
-                    if self.neighbours is not None:
-                        task.coming -= self.neighbours.forget(index)
                 self.asked.add(index)
                 self._tell_free()
             case Bye() if self.offset is None or not self.origin:
@@ -299,25 +286,12 @@ class LiveUser:
         if not self.presence.online(self.user):
             return
         message = envelope.message
-        if self.neighbours is not None and message.relayed and task is not None:
-            self.neighbours.whole(envelope.round, message, partial(self._deliver, task, envelope))
-        else:
-            self._deliver(task, envelope, message)
-
-    def _deliver(self, task: UserRound | None, envelope: Envelope, message: Message) -> None:
         if isinstance(message, ModelDownload) and task is not None:
             task.weights = message.weights
         where = SERVER, self.user, envelope.round, envelope.step, task
         t = Transmission(self.runtime, message, *where, self.users)
         t.at = min(t.at, envelope.at)
         t.arrived()
-
-    def apart(self, transmission: Transmission, connection: Connection) -> Message:
-        assert self.neighbours is not None
-        assert transmission.task is not None
-        client: Any = transmission.task.client
-        receivers = getattr(transmission.message, "to", None) or client.peers
-        return self.neighbours.push(transmission, receivers, connection)
 
     def _tell_free(self) -> None:
         """Say of rounds that are over that nothing is under way for them any more."""

@@ -27,7 +27,6 @@ from simfl.protocols.protocol import Protocol
 from simfl.random_streams import ZeroEntropy
 from simfl.world.dropout import WhenPlanned
 
-REFERENCE = struct.Struct("<III")  # to a row that goes from user to user: whose, of which message, its place
 LENGTHS = struct.Struct(">II")  # of what follows, and of the header in it
 STRANGER_BYTES = 1024  # in a frame of somebody who has not said who it is
 
@@ -153,16 +152,11 @@ def _no_ops() -> Any:
 
 
 class Codec:
-    """To and from bytes for one protocol and one side; `takes` are the types that may come in.
+    """To and from bytes for one protocol and one side; `takes` are the types that may come in."""
 
-    direct: what users have for each other is on its own way, and here are references to its rows.
-    """
-
-    def __init__(
-        self, takes: Iterable[type[Any]], kind: Protocol, params: Params, users: int, direct: bool = False
-    ) -> None:
+    def __init__(self, takes: Iterable[type[Any]], kind: Protocol, params: Params, users: int) -> None:
         self.kinds = {message.kind: message for message in takes}
-        self.offline, self.q, self.users, self.direct = kind.offline, params.q, users, direct
+        self.offline, self.q, self.users = kind.offline, params.q, users
 
     def encode(self, message: Any, index: int, step: int, at: int) -> bytes:
         head, body = list[Any](), list[bytes]()
@@ -226,14 +220,10 @@ class Codec:
         sizes = {self._type(message, itemsize): itemsize for itemsize in (4, 1)}
         if name not in sizes:
             raise Malformed(f"{message.kind}: elements of {name[:8]!r} instead of {' or '.join(sizes)}")
-        refers = name == "ref"
-        taken = rows * (REFERENCE.size if refers else columns * sizes[name])
+        taken = rows * columns * sizes[name]
         if taken > len(content) or rows > LARGEST_ROWS:
             raise Malformed(f"{message.kind}: {len(content)} bytes for {rows} x {columns} elements of {name}")
-        kind, width = ("u1", REFERENCE.size) if refers else (name, columns)
-        array: Any = np.frombuffer(bytes(content[:taken]), "<" + kind).reshape(rows, width)
-        if refers:
-            return Handle(rows, columns, np.dtype("u1"), array), taken
+        array: Any = np.frombuffer(bytes(content[:taken]), "<" + name).reshape(rows, columns)
         if name == "u4" and array.size and int(array.max()) >= self.q:
             raise Malformed(f"{message.kind}: an element at or above q={self.q}")
         if name == "f4" and not np.isfinite(array).all():
@@ -244,8 +234,6 @@ class Codec:
 
     def _type(self, message: type[Any], itemsize: int) -> str:
         """Return the type of elements so wide; the sum is over the reals where there is no offline phase."""
-        if self.direct and getattr(message, "relayed", False):
-            return "ref"
         if itemsize == 1:
             return "u1"
         return "f4" if message is ModelDownload or not self.offline else "u4"
@@ -272,7 +260,7 @@ def _plain(value: Any) -> Any:
 def _bytes_of(handle: Handle, name: str) -> bytes:
     content = handle.content
     rows = [np.ascontiguousarray(row) for row in (content if isinstance(content, list) else [content])]
-    wanted = np.dtype("<u1" if name == "ref" else "<" + name)
+    wanted = np.dtype("<" + name)
     if any(row.dtype != wanted for row in rows):
         raise TypeError(f"elements of {rows[0].dtype} where the wire has {wanted}")
     return b"".join(row.tobytes() for row in rows)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from simfl.config.digests import checked
 from simfl.config.unpacking import UnpackingError, most_bytes, read_npz
 from simfl.errors import BadInput
-from simfl.privacy.weighted import Members, ratios, span, weak
+from simfl.privacy.weighted import ratios, span, weak
 from simfl.runs.multi_round_privacy.weak import RUN_BUDGET, Interval
 
 ARRAYS = {
@@ -28,6 +28,7 @@ ARRAYS = {
     "weights": ("fiu", 1), "updates": ("f", 2),
 }  # fmt: skip
 """The arrays of an `updates-NAME.npz`: numpy's kinds of their numbers, and their dimensions."""
+Members = tuple[int, ...]
 BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
 """Of a histogram of errors."""
 
@@ -43,9 +44,10 @@ def isolated(P: NDArray[Any]) -> tuple[int, Members, tuple[Members, ...]]:
     computed modulo a prime near 2^31, and wrong for a class with a chance of about one in 2^31.
     """
     spanned = span(P)
-    alone = spanned.isolated()
+    supports = (np.flatnonzero(row) for row in spanned.space.rows)
+    alone = sorted(tuple(s.tolist()) for s in supports if np.ptp(spanned.labels[s]) == 0)
     singles = tuple(group[0] for group in alone if len(group) == 1)
-    return spanned.rank, singles, tuple(group for group in alone if len(group) > 1)
+    return len(spanned.space.rows), singles, tuple(group for group in alone if len(group) > 1)
 
 
 def reconstruct(P: NDArray[Any], totals: NDArray[np.floating]) -> NDArray[np.floating]:

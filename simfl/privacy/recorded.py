@@ -30,7 +30,7 @@ from simfl.privacy import attack_report
 from simfl.privacy.attacks.attack import Attack, Outcome, Truth, View
 from simfl.privacy.attacks.registry import ATTACKS
 from simfl.privacy.leaks.views import handles
-from simfl.privacy.least_squares import read_updates
+from simfl.privacy.least_squares import WindowResult, attack_window, read_updates
 from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import SERVER, Message, Update
 from simfl.random_streams import Streams
@@ -44,6 +44,8 @@ from simfl.scenario.schema import Scenario
 from simfl.trace import reader as trace_reader
 from simfl.trace.text import first_problem
 
+Stage = Callable[[str], object]
+Target = str | Path | Mapping[str, Any] | Scenario
 Seen = dict[int, tuple[NDArray[np.float32], int]]
 
 
@@ -58,7 +60,94 @@ class Attacked:
     """Names of the findings and of the figure: attack-KIND.json, attack-KIND.svg."""
 
 
-def attack_of(kind: str, settings: Mapping[str, Any]) -> Attack:
+def sums(
+    target: Target,
+    first: int | None = None,
+    last: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    watch: Stage = str,
+) -> dict[str, WindowResult]:
+    """Reconstruct users' updates from the sums of many rounds, by least squares; return the result by entry.
+
+    Args:
+        target: The folder of a run with `record_updates: true`, or a scenario to run first.
+        first: First round of the window; unless given, it has the last 2 N rounds.
+        last: Last round of the window; the run's last unless given.
+        overrides: Values of the scenario by dotted key.
+        out: Folder of the scenario's run; a new one in `runs/` unless given.
+        watch: Called with a sentence as each stage begins.
+
+    Raises:
+        BadInput: The run recorded no updates, or has no aggregate in the window.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as out:
+    ...     results = sums("scenarios/reconstruction.yaml", overrides={"rounds": 2}, out=out)
+    >>> results["random"].aggregates
+    2
+    """
+    folder = _folder_of(target)
+    if folder is None:
+        folder = _run_into(out, _scenario_to_run(target, overrides), watch)
+    files = _update_files(folder)
+    return {file.stem.removeprefix("updates-"): attack_window(file, first, last) for file in files}
+
+
+def attack(
+    kind: str,
+    target: Target,
+    settings: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    seed: int = 1,
+    watch: Stage = str,
+) -> Attacked:
+    """Attack users' updates with what the server saw in a recorded run; write a table and a figure there.
+
+    Args:
+        kind: A kind of `simfl list attacks`, or `path.py:Name`.
+        target: The folder of a run with `record_updates: true`, or a scenario to run first.
+        settings: Settings of the attack, such as {"steps": 500}.
+        overrides: Values of the scenario by dotted key.
+        out: Folder of the scenario's run; a new one in `runs/` unless given.
+        seed: Seed of the attack's own draws.
+        watch: Called with a sentence as each stage begins.
+
+    Raises:
+        BadInput: The run, its data or how they are dealt rule the attack out; nothing was run then.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as out:
+    ...     done = attack("least_squares", "scenarios/reconstruction.yaml", overrides={"rounds": 2}, out=out)
+    >>> done.files
+    ('attack-least_squares.json', 'attack-least_squares.svg')
+    """
+    chosen, folder = _attack_of(kind, settings or {}), _folder_of(target)
+    s = _scenario_to_run(target, overrides) if folder is None else scenario_of(folder)
+    watch(f"{s.name}: its data")
+    study = build(s, watch)
+    for name, trainer in study.trainers.items():
+        if unknown := trainer.beyond_attacks:
+            raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
+        if (problem := chosen.problem(trainer.split, trainer.parts)) is not None:
+            raise BadInput(f"{s.name}, {name}: {problem}")
+    folder = folder or _run_into(out, s, watch)
+    outcome = Outcome(())
+    with one_thread():
+        for view, truth in views(folder, study):
+            watch(f"attacking {view.entry}")
+            outcome += chosen(view, truth, Streams(seed).rng("attack"))
+    name = as_name(kind.rpartition(":")[2])
+    text = json.dumps(attack_report.record(chosen, outcome, s.name, seed), indent=2, allow_nan=False) + "\n"
+    figure = attack_report.svg(f"{name.replace('_', ' ')} on {s.name}", outcome)
+    files = (f"attack-{name}.json", f"attack-{name}.svg")
+    for file, content in zip(files, (text, figure), strict=True):
+        write_text(folder / file, content)
+    return Attacked(chosen, outcome, folder, files)
+
+
+def _attack_of(kind: str, settings: Mapping[str, Any]) -> Attack:
     """Return an attack by its word, or path.py:Name, with settings; BadInput for a wrong one."""
     cls = ATTACKS.find(kind)
     try:
@@ -67,12 +156,12 @@ def attack_of(kind: str, settings: Mapping[str, Any]) -> Attack:
         raise BadInput(f"{kind}: {first_problem(error)}") from None
 
 
-def folder_of(target: str | Path | Mapping[str, Any] | Scenario) -> Path | None:
+def _folder_of(target: Target) -> Path | None:
     """Return the run's folder that a target is; None of a scenario."""
     return Path(target) if isinstance(target, str | Path) and Path(target).is_dir() else None
 
 
-def update_files(folder: Path) -> list[Path]:
+def _update_files(folder: Path) -> list[Path]:
     """Return the updates that a run recorded, a file an entry; BadInput if there is none."""
     need_run(folder)
     files = names_in(folder, "updates-*.npz")
@@ -87,57 +176,21 @@ def scenario_of(folder: Path) -> Scenario:
     if not resolved.is_file():
         need_run(folder)
         raise BadInput(f"{folder}: no resolved.yaml: its run is not finished")
-    update_files(folder)
+    _update_files(folder)
     return load(checked(resolved))
 
 
-def scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenario:
+def _scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenario:
     """Load a scenario so that its run records updates."""
     return load(target, {**(overrides or {}), "record_updates": True})
 
 
-def run_into(out: str | Path | None, s: Scenario, on_stage: Callable[[str], None]) -> Path:
+def _run_into(out: str | Path | None, s: Scenario, watch: Stage) -> Path:
     """Run a scenario in a folder, or in a new one of `runs/`."""
-    on_stage(f"running {s.name}")
+    watch(f"running {s.name}")
     with run_folder(None if out is None else Path(out), s.name) as folder:
         run(s, None, folder)
     return folder
-
-
-def perform(
-    attack: Attack,
-    kind: str,
-    s: Scenario,
-    folder: Path | None,
-    out: str | Path | None,
-    seed: int,
-    on_stage: Callable[[str], None],
-) -> Attacked:
-    """Attack each entry of the run in a folder, or of the scenario's run, and write what is found there.
-
-    Raises:
-        BadInput: the run, its data or how they are dealt rule the attack out; nothing was run then.
-    """
-    on_stage(f"{s.name}: its data")
-    study = build(s, on_stage)
-    for name, trainer in study.trainers.items():
-        if unknown := trainer.beyond_attacks:
-            raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
-        if (problem := attack.problem(trainer.split, trainer.parts)) is not None:
-            raise BadInput(f"{s.name}, {name}: {problem}")
-    folder = folder or run_into(out, s, on_stage)
-    outcome = Outcome(())
-    with one_thread():
-        for view, truth in views(folder, study):
-            on_stage(f"attacking {view.entry}")
-            outcome += attack(view, truth, Streams(seed).rng("attack"))
-    name = as_name(kind.rpartition(":")[2])
-    text = json.dumps(attack_report.record(attack, outcome, s.name, seed), indent=2, allow_nan=False) + "\n"
-    figure = attack_report.svg(f"{name.replace('_', ' ')} on {s.name}", outcome)
-    files = (f"attack-{name}.json", f"attack-{name}.svg")
-    for file, content in zip(files, (text, figure), strict=True):
-        write_text(folder / file, content)
-    return Attacked(attack, outcome, folder, files)
 
 
 def views(folder: Path, study: Experiment) -> Iterator[tuple[View, Truth]]:

@@ -23,7 +23,6 @@ from simfl.runs.multi_round_privacy.circuits import Budget
 from simfl.runs.multi_round_privacy.modular import PRIMES, Echelon, Residues, echelon, with_a_prime
 from simfl.runs.multi_round_privacy.weak import BUDGET, Interval, Search
 
-Members = tuple[int, ...]
 SIMPLEST = 1_000_000  # the largest denominator of a ratio: of staleness weights it is c_g
 
 
@@ -36,19 +35,10 @@ class Spanned:
     """Equal for users with identical columns, 0 for those that took no part, [N]."""
 
     @property
-    def rank(self) -> int:
-        return len(self.space.pivots)
-
-    @property
     def strong(self) -> int | None:
         """The least number of users with identical columns; None if nobody took part."""
         sizes = np.bincount(self.labels)[1:]
         return int(sizes.min()) if sizes.size else None
-
-    def isolated(self) -> list[Members]:
-        """Return the classes whose sum alone can be computed, each ascending."""
-        supports = (np.flatnonzero(row) for row in self.space.rows)
-        return sorted(tuple(s.tolist()) for s in supports if np.ptp(self.labels[s]) == 0)
 
 
 def ratios(weights: NDArray[Any]) -> NDArray[np.float64]:

@@ -9,8 +9,14 @@ from typing import Any
 
 from simfl.config import digests
 from simfl.errors import BadInput
+from simfl.runs.folder.latest import need_run
+from simfl.runs.folder.repeats import repeats_in
+from simfl.runs.folder.result import Result
+from simfl.runs.folder.unfinished import recover
 from simfl.runs.results import metrics, summary
+from simfl.runs.results.round_summary import Measurement, RoundSummary
 from simfl.runs.results.summary import Summary
+from simfl.scenario.load import look_at
 from simfl.scenario.schema import Scenario
 from simfl.trace import reader as trace_reader
 from simfl.trace.rows import Trace, unit
@@ -74,6 +80,54 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
         if times != [(e.index, e.start_s, e.end_s) for e in expected]:
             raise _contradiction(folder, f"{name}'s rounds differ in trace and summary")
     return Run(folder, scenario, text, content, traces, rounds)
+
+
+def load(folder: str | Path) -> Result:
+    """Return the result of a finished or killed run from its folder, as `run` returned it.
+
+    No code of its scenario is executed: kinds of the user's own stay unread blocks. Recorded updates stay in
+    their files.
+
+    Args:
+        folder: of a run. What a killed run had saved is written as its files first.
+
+    Raises:
+        BadInput: it is no run's folder, is in use, or its files are damaged or not of one run.
+
+    >>> import simfl, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}, folder)
+    >>> simfl.load(folder).summary == result.summary
+    True
+    """
+    folder = Path(folder)
+    run = open_folder(folder)
+    content = run.summary
+    measured = {name: [_measurement(r) for r in p.rounds] for name, p in content.protocols.items()}
+    return Result(
+        run.scenario,
+        run.traces,
+        measured,
+        {name: p.training for name, p in content.protocols.items() if p.training is not None},
+        interrupted=content.interrupted,
+        assumed=content.assumed,
+        stored=content,
+    )
+
+
+def _measurement(r: RoundSummary) -> Measurement:
+    facts: dict[str, Any] = {key: getattr(r, key) for key in Measurement.__annotations__ if hasattr(r, key)}
+    return Measurement(**facts)
+
+
+def open_folder(folder: Path) -> Run:
+    """Return the run in a folder, which may have been killed; BadInput as of `load`."""
+    need_run(folder)
+    if repeats := repeats_in(folder):
+        raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats[0]}")
+    recover(folder)
+    resolved = folder / "resolved.yaml"
+    return open_run(folder, look_at(resolved), resolved.read_text(encoding="utf-8"))
 
 
 def _compare_facts(folder: Path, content: Summary, s: Scenario) -> None:

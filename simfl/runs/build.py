@@ -181,6 +181,19 @@ def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[st
             yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
 
+def deadlines_of(s: Scenario) -> tuple[dict[str, int], dict[str, float]]:
+    """Return deadlines [ns], and fractions of answers that are enough, each by the stage's name."""
+    deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
+    quorums = {name: given for name, given in s.deadlines.given.items() if isinstance(given, Quorum)}
+    deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
+    if s.buffer and s.buffer.every_s is not None:
+        deadlines["buffer"] = nanoseconds(s.buffer.every_s)
+    answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
+    if (enough := s.selection.enough()) is not None:
+        answers["upload"] = enough
+    return deadlines, answers
+
+
 def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) -> RunConfig:
     """Return the settings that all protocols share."""
 
@@ -199,15 +212,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         low, high = s.buffer.staleness.uniform
         return int(streams.rng("staleness", user, cycle).integers(low, high, endpoint=True))
 
-    given, buffer, clip = s.deadlines.given, s.buffer, s.learning.clip
-    deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in given.items()}
-    quorums = {name: deadline for name, deadline in given.items() if isinstance(deadline, Quorum)}
-    deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
-    if buffer and buffer.every_s is not None:
-        deadlines["buffer"] = nanoseconds(buffer.every_s)
-    answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
-    if (enough := s.selection.enough()) is not None:
-        answers["upload"] = enough
+    buffer, clip = s.buffer, s.learning.clip
+    deadlines, answers = deadlines_of(s)
     return RunConfig(
         users=s.population.users,
         rounds=s.rounds,

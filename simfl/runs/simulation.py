@@ -134,19 +134,18 @@ def run(
     """
     # A loop in a thread of its own would hide the difference, but a run sets what is the whole process's:
     # thresholds of the garbage collection, threads of torch. Ctrl-C would not reach it either.
-    if _in_a_loop():
-        raise RuntimeError(
-            "simfl.run blocks, and an event loop runs here: `await simfl.simulate(...)` instead"
-        )
+    refuse_in_a_loop("run", "simfl.simulate(...)")
     return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s, cluster, callbacks))
 
 
-def _in_a_loop() -> bool:
+def refuse_in_a_loop(name: str, instead: str = "") -> None:
+    """Raise a RuntimeError where an event loop runs, in which `simfl.NAME` cannot start another."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        return False
-    return True
+        return
+    remedy = f"`await {instead or f'asyncio.to_thread(simfl.{name}, ...)'}` instead"
+    raise RuntimeError(f"simfl.{name} blocks, and an event loop runs here: {remedy}")
 
 
 async def _all(

@@ -35,8 +35,6 @@ _MESSAGES = {  # by pydantic's type of error, or by the part of it before the fi
     "too_long": "must have at most {max_length} entries, not {actual_length}",
 }
 MAX_LINE = 600  # characters of a line of a message that was made elsewhere
-_REMEDY = "is gone, leave it out: how products are made follows from `field.q` and the sizes"
-_GONE: dict[Keys, str] = {("field", "backend"): _REMEDY}  # keys that scenarios once had
 
 
 def problem(s: Scenario, path: str, message: str) -> Problem:
@@ -136,8 +134,6 @@ def _follow(loc: Keys, root: type[BaseModel], tree: Node) -> tuple[Keys, Shape, 
 
 def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> str:
     kind, value, context = error["type"], error["input"], error.get("ctx", {})
-    if path in _GONE:
-        return _GONE[path]
     if kind == "extra_forbidden":
         return _unknown_key(str(path[-1]), owner)
     if kind == "missing":

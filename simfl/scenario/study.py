@@ -23,7 +23,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from simfl.config.blocks import Block, Name
-from simfl.config.yaml_tree import Node, plain, read
+from simfl.config.yaml_tree import Node, nodes, plain, read
 from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, show
 from simfl.scenario.load import anchor, load_tree
 from simfl.scenario.messages import place, translate
@@ -106,18 +106,27 @@ class Study:
         return replace(problem, path=f"base.{problem.path}")
 
 
-def load_study(path: Path) -> Study:
-    """Read a study and its base. ScenarioError if one is wrong; `Study.resolve` checks the scenarios."""
-    path = located(path)
-    file = str(path)
-    tree = read(path, file, "study")
-    refuse_other(tree, "study")
+def load_study(source: str | Path | Mapping[str, Any]) -> Study:
+    """Read a study and its base. ScenarioError if one is wrong; `Study.resolve` checks the scenarios.
+
+    Args:
+        source: a YAML file, a shipped study's name, or a mapping of the same shape, whose base is a path from
+            the working directory.
+    """
+    if isinstance(source, Mapping):
+        file = "study"
+        tree = nodes({"name": file, **source}, Node(None, file))
+    else:
+        path = located(Path(source))
+        file = str(path)
+        tree = read(path, file, "study")
+        refuse_other(tree, "study")
     try:
         study = SweepFile.model_validate(plain(tree))
     except ValidationError as errors:
         raise ScenarioError(translate(errors, tree, SweepFile)) from None
     if isinstance(study.base, str):
-        base_file = os.path.normpath(path.parent / study.base)
+        base_file = os.path.normpath(Path(file).parent / study.base)
         base = read(Path(base_file), base_file)
     else:
         base = tree.value["base"]

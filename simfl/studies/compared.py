@@ -24,28 +24,47 @@ from simfl.studies.sweep.tables import MEANS, Row
 MEANS_FILE = "means.csv"
 
 
-def open_folders(folders: Sequence[Path]) -> Comparison:
-    """Return the comparison of two folders or more.
+def compare(*folders: str | Path) -> Comparison:
+    """Compare two or more runs, repeats of a run, or sweeps: settings, times with verdicts, and bytes.
+
+    Args:
+        folders: of runs, or all of sweeps; the first is the reference. No code of theirs is executed.
+
+    Returns:
+        A comparison: `settings`, those that differ, by dotted key; `matches`, the entries that several have,
+        each with its `verdicts` (`faster`, `slower` or `tie`); `dump()`, all of it as plain values.
 
     Raises:
         BadInput: one is named twice, cannot be read, is of another kind, or they have nothing in common.
+
+    >>> import simfl, tempfile
+    >>> folders = [tempfile.mkdtemp() for _ in range(2)]
+    >>> settings = {"rounds": 1, "payload": "shadow", "protocols": ["secagg"]}
+    >>> result = simfl.run("scenarios/tutorial.yaml", settings, folders[0])
+    >>> result = simfl.run("scenarios/tutorial.yaml", settings | {"rounds": 2}, folders[1])
+    >>> comparison = simfl.compare(*folders)
+    >>> comparison.settings["rounds"], comparison.matches[0].verdicts[1].relation
+    ([1, 2], 'tie')
     """
-    places = [folder.resolve() for folder in folders]
-    for folder, place in zip(folders, places, strict=True):
+    paths = [Path(folder) for folder in folders]
+    if len(paths) < 2:
+        raise BadInput("compare: takes two folders or more")
+    places = [path.resolve() for path in paths]
+    for folder, place in zip(paths, places, strict=True):
         if not place.is_dir():
             raise BadInput(f"{folder}: there is no such folder; {runs_here()}")
         if places.count(place) > 1:
             raise BadInput(f"{folder} is named twice: compare it with another folder")
-    kinds = ["a sweep" if (folder / MEANS_FILE).exists() else "a run" for folder in folders]
+    kinds = ["a sweep" if (folder / MEANS_FILE).exists() else "a run" for folder in paths]
     if len(set(kinds)) > 1:
-        held = ", ".join(f"{folder} holds {kind}" for folder, kind in zip(folders, kinds, strict=True))
+        held = ", ".join(f"{folder} holds {kind}" for folder, kind in zip(paths, kinds, strict=True))
         raise BadInput(f"{held}: compare runs with runs, and sweeps with sweeps")
     names = Counter(place.name for place in places)
     labels = [
         place.name if names[place.name] == 1 else str(folder)
-        for folder, place in zip(folders, places, strict=True)
+        for folder, place in zip(paths, places, strict=True)
     ]
-    pairs = list(zip(folders, labels, strict=True))
+    pairs = list(zip(paths, labels, strict=True))
     sides = [_run(*pair) for pair in pairs] if kinds[0] == "a run" else _sweeps(pairs)
     found = Comparison(sides)
     if not found.matches:

@@ -23,6 +23,7 @@ from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, 
 from simfl.protocols.machine import SERVER, Effects, Ignore, Refuse
 from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.runs.build import build, make_clocks
+from simfl.runs.simulation import refuse_in_a_loop
 from simfl.runs.watch import Played
 from simfl.studies.explore.rounds import explore, make_cohort
 from simfl.studies.subject import PROMISES_NOTHING, USERS, USERS_TO_LOSE, Findings, NotTried
@@ -204,7 +205,40 @@ class Row:
         return "FAILED" if self.findings else "not tried" if self.not_tried else "ok"
 
 
-def verify(subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]] = CHECKS) -> Iterator[Row]:
+def verify(
+    protocol: str,
+    overrides: Mapping[str, Any] | None = None,
+    watch: Callable[[Row], None] | None = None,
+) -> list[Row]:
+    """Hold a protocol to exact sums, every loss, refusals, and what a server and colluders may learn.
+
+    Args:
+        protocol: one of ours, or `path.py:Name`.
+        overrides: values of its small scenarios by dotted key.
+        watch: called with the answer of each check as it is found.
+
+    Returns:
+        An answer for each check: its `outcome` is `ok`, `FAILED` (with `findings`) or `not tried`.
+
+    Raises:
+        RuntimeError: an event loop runs, as in a notebook.
+        BadInput: there is no such protocol, or a scenario is refused.
+
+    >>> import simfl
+    >>> rows = simfl.verify("fedavg")
+    >>> rows[1].name, rows[1].outcome
+    ('exact_sums', 'ok')
+    """
+    refuse_in_a_loop("verify")
+    rows = list[Row]()
+    for row in answers(Subject(protocol, overrides or {})):
+        if watch is not None:
+            watch(row)
+        rows.append(row)
+    return rows
+
+
+def answers(subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]] = CHECKS) -> Iterator[Row]:
     """Yield a row for each check; BadInput if a scenario is refused."""
     subject.cohort  # noqa: B018 - so that a setting that does not fit is refused, and not a row
     for name, check in checks.items():

@@ -258,7 +258,7 @@ class Groups(Dropout):
             yield "", "groups is for rounds: users who go at one time are for population.availability"
 
 
-class Loss(Block):
+class ScriptedLoss(Block):
     """One scripted loss: in `round` (of an asynchronous run: the user's own cycle), at a point."""
 
     user: Natural
@@ -275,7 +275,7 @@ class Loss(Block):
     _fits = model_validator(mode="after")(_when_fits)
 
     @model_validator(mode="after")
-    def delay_has_a_length(self) -> Loss:
+    def delay_has_a_length(self) -> ScriptedLoss:
         if (self.when == "delay") != (self.delay_s is not None):
             raise ValueError("delay_s must be given with `when: delay`, and only there")
         return self
@@ -286,7 +286,7 @@ class Script(Dropout):
 
     main_key = "losses"
     kind: Literal["script"] = "script"
-    losses: tuple[Loss, ...]
+    losses: tuple[ScriptedLoss, ...]
     """One entry a loss."""
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:

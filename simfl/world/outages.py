@@ -150,17 +150,23 @@ class Outages:
 
     def factor(self, user: int, now: int) -> tuple[float, int]:
         """Return the factor on a user's rates, and until when (nanoseconds) it surely stays."""
-        factor, until = 1.0, FOR_EVER
+        factor, until, cut_until = 1.0, FOR_EVER, 0
         for outage, times, group in self._of(user):
             on, end = times(group, now)
             factor *= outage.factor if on else 1.0
             until = min(until, end)
-        return factor, until
+            if on and not outage.factor:  # a product with 0 in it stays 0
+                cut_until = max(cut_until, end)
+        return factor, cut_until or until
 
     def offline(self, user: int, now: int) -> tuple[bool, int]:
         """Return whether an outage holds a user offline, and until when (nanoseconds) that surely stays."""
         states = [times(group, now) for outage, times, group in self._of(user) if outage.offline]
-        return any(on for on, _ in states), min((end for _, end in states), default=FOR_EVER)
+        # Until the last one ends that holds the user: what the others do before that changes nothing.
+        holding = max((end for on, end in states if on), default=None)
+        if holding is not None:
+            return True, holding
+        return False, min((end for _, end in states), default=FOR_EVER)
 
     def online(self, days: Days) -> Days:
         """Return the times at which users are online by `days`, and no outage holds them offline."""
@@ -168,7 +174,9 @@ class Outages:
         def at(user: int, now: int) -> State:
             online, until = days(user, now)
             offline, end = self.offline(user, now)
-            return online and not offline, min(until, end)
+            if offline:
+                return False, end if online else max(until, end)
+            return online, min(until, end) if online else until
 
         return at if self.take_offline else days
 

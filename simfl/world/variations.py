@@ -307,7 +307,8 @@ class Daily(LinkModel):
             if self.spread_s:
                 at_s -= self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0))
             factor = daily(self.low, self.high, at_s, self.period_s)
-            return Link(own.up_mbps * factor, own.down_mbps * factor, own.latency_s), (slot + 1) * slot_ns
+            until = FOR_EVER if self.low == self.high else (slot + 1) * slot_ns
+            return Link(own.up_mbps * factor, own.down_mbps * factor, own.latency_s), until
 
         return change
 

@@ -209,4 +209,4 @@ def test_random_names_its_extra(command: str, called: Called, monkeypatch: pytes
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     code, _, errors = called(*command.split(), "lightsecagg", "--random", "3")
     assert code == 2
-    assert "--random needs hypothesis: pip install 'simfl[explore]'" in errors
+    assert "random needs hypothesis: pip install 'simfl[explore]'" in errors

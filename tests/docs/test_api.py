@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import simfl
-from tests.docs import api
+from docs.tools import api
 from tests.docs.pages import ROOT
 from tests.test_doctests import WITH_EXAMPLES
 
@@ -21,7 +21,7 @@ BUILT_ON = ("simfl.protocols", "simfl.dataplane")
 
 def test_it_is_what_the_code_says() -> None:
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    assert api.markdown() == page, "python -m tests.docs.api > docs/api.md"
+    assert api.markdown() == page, "python -m docs.tools.api > docs/api.md"
     assert re.findall(r"^### `(.*)`$", page, re.M) == list(PUBLIC)
 
 

@@ -5,8 +5,8 @@ import re
 import pytest
 
 import simfl
+from docs.tools.leak_counts import COUNTED, HEAD
 from simfl.cli import main
-from tests.docs.leak_counts import COUNTED, HEAD
 from tests.docs.pages import ROOT, blocks, session
 
 PAGE = ROOT / "docs" / "privacy.md"

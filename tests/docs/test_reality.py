@@ -21,12 +21,8 @@ from benchmarks.live_grid import (
     read,
     scenario,
 )
-from simfl.live.sides import Figures
-from simfl.runs.build import build
-from simfl.trace import rows
-from simfl.trace.rows import SERVER, Trace
-from tests.docs.reality import FIGURE, PAGE, TABLES, between
-from tests.docs.reality_points import (
+from docs.tools.reality import FIGURE, PAGE, TABLES, between
+from docs.tools.reality_points import (
     APART,
     CALLED,
     calibration_of,
@@ -38,6 +34,10 @@ from tests.docs.reality_points import (
     simulate,
     tau,
 )
+from simfl.live.sides import Figures
+from simfl.runs.build import build
+from simfl.trace import rows
+from simfl.trace.rows import SERVER, Trace
 
 MOST_DRIFT = 0.01
 STORED = read("simulated")

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from docs.tools import sequence
 from simfl.trace.rows import Aggregated, Sent, Step, TimerSet
-from tests.docs import sequence
 from tests.docs.pages import ROOT, blocks
 
 ENGINE = ROOT / "simfl" / "engine"
@@ -34,7 +34,7 @@ def defined(path: Path) -> set[str]:
 
 @pytest.mark.parametrize("name", sequence.DIAGRAMS)
 def test_a_diagram_is_that_of_its_trace(name: str) -> None:
-    """`python -m tests.docs.sequence` writes it anew where the engine changed on purpose."""
+    """`python -m docs.tools.sequence` writes it anew where the engine changed on purpose."""
     assert sequence.between(name)[2] == sequence.DIAGRAMS[name]()
 
 

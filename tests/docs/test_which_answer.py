@@ -7,11 +7,7 @@ from typing import Any
 
 import pytest
 
-from simfl.reports.assumptions import before
-from simfl.reports.figures.catalogue import KINDS
-from simfl.runs.assumptions import assumed, masking
-from simfl.runs.build import Experiment, build
-from tests.docs.which_answer import (
+from docs.tools.which_answer import (
     FIGURE,
     PAGE,
     PROTOCOLS,
@@ -24,6 +20,10 @@ from tests.docs.which_answer import (
     rows,
     times,
 )
+from simfl.reports.assumptions import before
+from simfl.reports.figures.catalogue import KINDS
+from simfl.runs.assumptions import assumed, masking
+from simfl.runs.build import Experiment, build
 
 TEXT = PAGE.read_text(encoding="utf-8")
 TIMES = times(PAGE)

@@ -11,13 +11,7 @@ from typing import Any
 import pytest
 
 import simfl
-from simfl.runs.assumptions import assumed, masking
-from simfl.runs.build import build
-from simfl.scenario.load import load
-from simfl.scenario.schema import Scenario
-from simfl.trace.rows import PHASES
-from simfl.world import profiles
-from tests.docs.which_links import (
+from docs.tools.which_links import (
     BASE,
     CHANGES,
     COSTS,
@@ -37,6 +31,12 @@ from tests.docs.which_links import (
     point,
     shown,
 )
+from simfl.runs.assumptions import assumed, masking
+from simfl.runs.build import build
+from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
+from simfl.trace.rows import PHASES
+from simfl.world import profiles
 
 TEXT = PAGE.read_text(encoding="utf-8")
 WORDS = " ".join(TEXT.split())

@@ -299,8 +299,9 @@ def test_a_user_is_in_flight_until_its_late_update_leaves() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_users_who_never_come_online_end_a_run() -> None:
-    """The server of a buffer waits for slots in which somebody is online; no event but they pass."""
+@pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
+def test_users_who_never_come_online_end_a_run(name: str) -> None:
+    """The server of a buffer waits for slots of 0.1 s in which a user is online; no event but they pass."""
     never = {"kind": "bernoulli", "p": 1e-9, "slot_s": 0.1}
-    reason = last("lightsecagg_async", {"population.availability": never})
+    reason = last(name, {"population.availability": never, "horizon_s": 1e4})
     assert re.match(r"stopped at 4\d\.\d+ s: users came online 0 times", reason)

@@ -27,10 +27,10 @@ from typing import Any
 from unittest.mock import patch
 
 from simfl.errors import BadInput, RunFailed
+from simfl.live.connection import Sockets
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Hello
 from simfl.live.join import received
-from simfl.live.kernel_links import Place
 from simfl.live.serve import OWN, Listening, digest, listening, serve
 from simfl.live.sides import Sides, prepared
 from simfl.live.wire import Words
@@ -80,7 +80,7 @@ BUFFER = {"buffer": {"K": 2, "staleness_bound": 8, "return_s": 0.05}}
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "fedavg": {}, "secagg": {}, "lightsecagg": {}, "fedbuff": BUFFER, "lightsecagg_async": BUFFER,
 }  # fmt: skip
-ABSENT = {".turned", ".away", ".listens", ".others", "stop"}
+ABSENT = {".turned", ".away", "stop"}
 """Kinds of frames that no conversation has."""
 STRANGERS = ("silent", "garbage", "half", "false", "flood")
 
@@ -139,7 +139,7 @@ def studies(protocol: str) -> tuple[Experiment, Experiment]:
 @cache
 def cells(protocol: str, seed: int) -> list[tuple[str, str, str]]:
     """Return way, kind and thing of all conversations of a protocol, in an order that the seed draws."""
-    wires = Sides(studies(protocol)[0], protocol, Place(linked=False)).wires
+    wires = Sides(studies(protocol)[0], protocol, Sockets(has_links=False)).wires
     absent = ABSENT if "buffer" in PROTOCOLS[protocol] else ABSENT | {".taken"}
     sides = {"up": wires.up, "down": wires.down}
     kinds = [(way, kind) for way, codec in sides.items() for kind in sorted(codec.kinds.keys() - absent)]
@@ -230,7 +230,7 @@ async def _users(chosen: Case, at: Listening, talk: Talk, rng: Random) -> None:
     relay = await middle.listen()
     far = relay.sockets[0].getsockname()
     running = Admission(**{**vars(good), "scenario": digest(study.scenario), "protocol": chosen.protocol})
-    sides = Sides(study, chosen.protocol, Place(linked=False), running)
+    sides = Sides(study, chosen.protocol, Sockets(has_links=False), running)
     worker = await sides.worker(range(USERS))
 
     async def hostile() -> bool:

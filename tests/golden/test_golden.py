@@ -9,7 +9,7 @@ import pytest
 
 import simfl
 from tests.golden.cases import SMALL, STUDIES, WHOLE, scenario
-from tests.golden.update import HERE, of_case, small_round
+from tests.golden.update import HERE, of_case
 
 KEPT = (HERE / "digests.txt").read_text(encoding="utf-8").splitlines()
 LONG = {"async_buffer", "multi_round", "sync_breakdown", "reconstruction", "dropout_edges"} | {
@@ -34,14 +34,6 @@ def marked(names: Iterable[str], long: set[str]) -> list[Any]:
 def kept(name: str) -> list[str]:
     """Return the lines of a case."""
     return [line for line in KEPT if line.split(" ")[2].startswith(f"{name}:")]
-
-
-def test_small_round_is_what_it_was() -> None:
-    assert small_round() == (HERE / "small_round.jsonl").read_text(encoding="utf-8")
-
-
-def test_small_round_can_be_read() -> None:
-    assert len((HERE / "small_round.jsonl").read_text().splitlines()) < 60
 
 
 def test_every_kept_digest_has_a_case() -> None:

@@ -15,11 +15,9 @@ from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload
 from simfl.live import door as doors
 from simfl.live import peer as peers
-from simfl.live.connection import QUEUE
+from simfl.live.connection import QUEUE, Sockets
 from simfl.live.door import Door
 from simfl.live.hello import LOOK, RUN, Admission, Challenge, Hello, Ping, Ready, Rounding, proof
-from simfl.live.kernel_links import Place
-from simfl.live.neighbours import Listens
 from simfl.live.peer import Peer
 from simfl.live.sides import Sides, prepared
 from simfl.live.wire import Away, Done, Free, Rows, Words
@@ -78,7 +76,7 @@ class Wire(asyncio.Transport):
 
 def a_door(protocol: str) -> Door:
     study = prepared(load(SMALL | {"protocols": [protocol], "rounds": 10**4}))
-    return Sides(study, protocol, Place(linked=False), Admission(TOKENS, one_clock=True)).server().door
+    return Sides(study, protocol, Sockets(has_links=False), Admission(TOKENS, one_clock=True)).server().door
 
 
 def joined(door: Door, user: int) -> Wire:
@@ -285,7 +283,6 @@ def test_words_at_the_wrong_time_are_refused() -> None:
         (Done(1, 1, 1), "a report that is not asked for"),
         (Rounding("0" * 64), "a seed that is not asked for"),
         (Ping(0, 1), "a ping for 1 bytes"),
-        (Listens(7), ".listens, and not asked for"),
         (Away(), "ready, and not asked for"),
         (Hello(1, "", RUN, "", "", "", 0), "a second hello"),
     ):

@@ -65,6 +65,8 @@ def test_an_inexact_aggregate_changes_the_exit_code(
     [
         (("--set", "payload=shadow"), "payload: shadow counts work"),
         (("--processes", "5"), "processes: 5 must be from 1 to the number of users, 4"),
+        (("--links", "kernel"), "Invalid value for '--links': 'kernel' is not one of 'user', 'none'."),
+        (("--set", "network.peers=direct"), "users of a live run are not connected to each other"),
     ],
 )
 def test_what_cannot_be_played_is_one_message(

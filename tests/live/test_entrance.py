@@ -7,16 +7,17 @@ import socket
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 from simfl.errors import BadInput, RunFailed
 from simfl.live import entrance, peer
+from simfl.live.connection import Sockets
 from simfl.live.door import Door
 from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission
-from simfl.live.kernel_links import Place
 from simfl.live.serve import OWN
 from simfl.live.sides import Sides, prepared
 from simfl.scenario.load import load
@@ -28,7 +29,7 @@ STUDY = prepared(load(SMALL | {"protocols": ["fedavg"]}, OWN))
 
 
 def sides(join_s: float = 20) -> Sides:
-    return Sides(STUDY, "fedavg", Place(linked=False), Admission(TOKENS, protocol="fedavg"), join_s)
+    return Sides(STUDY, "fedavg", Sockets(has_links=False), Admission(TOKENS, protocol="fedavg"), join_s)
 
 
 def attended(does: Callable[[Door, tuple[str, int]], Coroutine[Any, Any, Any]]) -> Any:
@@ -210,8 +211,8 @@ def test_later_protocols_begin_without_missing_users(begins_without: bool) -> No
     """Of four users, one has joined when the wait is over."""
 
     async def begins() -> Door:
-        place, admission = Place(linked=False), Admission(TOKENS, protocol="fedavg", one_clock=True)
-        door = Sides(STUDY, "fedavg", place, admission, 0.3, begins_without).server().door
+        sockets, admission = Sockets(has_links=False), Admission(TOKENS, protocol="fedavg", one_clock=True)
+        door = Sides(STUDY, "fedavg", sockets, admission, 0.3, begins_without).server().door
         running = asyncio.ensure_future(door.run())
         door.peers[1] = connection = door.connection()
         Wire(connection)
@@ -230,3 +231,35 @@ def test_later_protocols_begin_without_missing_users(begins_without: bool) -> No
     assert door.origin > 0
     assert door.absent == {0: None, 2: None, 3: None}
     assert sum(door.refused.values()) == 3
+
+
+def test_user_back_while_connecting_connects_again() -> None:
+    """Its device comes back between the opening of its second connection and the end of the dialling."""
+
+    async def runs() -> int:
+        door, dials = sides().server().door, 0
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(door.connection, "127.0.0.1", 0)
+        user = sides().user(1, server.sockets[0].getsockname(), await sides().worker([1]))
+        dial = loop.create_connection
+
+        async def is_back_meanwhile(*given: Any, **more: Any) -> Any:
+            nonlocal dials
+            opened, dials = await dial(*given, **more), dials + 1
+            if dials == 2:
+                user.switched(1, True)
+            return opened
+
+        with patch.object(loop, "create_connection", is_back_meanwhile):
+            running = asyncio.ensure_future(user.run())
+            await until(lambda: 1 in door.peers)
+            first = door.peers[1]
+            user.switched(1, True)
+            await until(lambda: door.peers.get(1) not in (None, first))
+        running.cancel()
+        server.close()
+        for connection in tuple(door.connections):
+            connection.abort()
+        return dials
+
+    assert asyncio.run(asyncio.wait_for(runs(), 10)) == 3

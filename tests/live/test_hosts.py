@@ -10,7 +10,7 @@ import pytest
 from simfl.engine.buffered import Buffer
 from simfl.engine.rounds import Rounds
 from simfl.engine.user_side import UserSide
-from simfl.live.kernel_links import Place
+from simfl.live.connection import Sockets
 from simfl.live.sides import Sides, prepared
 from simfl.scenario.load import load
 from tests.live.test_buffers import BUFFER
@@ -24,7 +24,9 @@ from tests.live.test_play import SMALL
 )
 def test_live_parties_are_sides_of_the_engine(given: Any, protocol: str, side: type) -> None:
     """Server and user of a run hold the sides that a simulation joins, and neither is a class of its own."""
-    sides = Sides(prepared(load(SMALL, {**given, "protocols": [protocol]})), protocol, Place(linked=False))
+    sides = Sides(
+        prepared(load(SMALL, {**given, "protocols": [protocol]})), protocol, Sockets(has_links=False)
+    )
 
     async def parties() -> tuple[Any, Any]:
         return sides.server(), sides.user(0, ("127.0.0.1", 1))

@@ -16,12 +16,12 @@ import pytest
 
 from simfl.errors import BadInput, RunFailed, ScenarioError
 from simfl.live import tls
+from simfl.live.connection import Sockets
 from simfl.live.door import Door
 from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, proof
 from simfl.live.join import join, received
-from simfl.live.kernel_links import Place as Sockets
 from simfl.live.serve import OWN, Listening, digest, listening, serve
 from simfl.live.sides import Sides, prepared
 from simfl.runs.build import Experiment
@@ -126,7 +126,7 @@ def at_once(place: Place, study: Experiment, wrong: Admission, user: int, looks:
     """The message at a user's end, and those at the server's."""
 
     async def both() -> tuple[str, Any]:
-        here = Sockets(linked=False)
+        here = Sockets(has_links=False)
         theirs = replace(place.good, protocol=NAME, own_entropy=True)
         door: Door = Sides(study, NAME, here, theirs).server().door
         accepting = asyncio.get_running_loop().create_task(

@@ -20,7 +20,6 @@ from simfl.errors import ScenarioError
 from simfl.live import peer as peers
 from simfl.live import play as playing
 from simfl.live.play import play
-from simfl.live.remote_users import RoundUsers
 from simfl.live.server import RevealedRounding
 from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
@@ -103,7 +102,7 @@ def test_a_round_is_exact_whoever_else_knocks(
     name: str, forked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The users join when the last stranger is cut off."""
-    knocking, tell = list[socket.socket](), playing._tell
+    knocking, send_port = list[socket.socket](), playing._send_port
 
     def knock(into: int, port: int, times: int) -> None:
         def all_strangers() -> None:
@@ -116,11 +115,11 @@ def test_a_round_is_exact_whoever_else_knocks(
                     while stranger.recv(1000):
                         pass
             peers.HELLO_S = 60.0
-            tell(into, port, times)
+            send_port(into, port, times)
 
         threading.Thread(target=all_strangers).start()
 
-    monkeypatch.setattr(playing, "_tell", knock)
+    monkeypatch.setattr(playing, "_send_port", knock)
     monkeypatch.setattr(peers, "HELLO_S", 0.2)
     result, figures = played(tmp_path, protocols=[name])
     assert len(forked) == 2
@@ -169,41 +168,6 @@ def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -
     amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 2 * 10**9]
     assert amid
     assert figures.held_s < 2
-
-
-@pytest.mark.ci
-@pytest.mark.parametrize("name", ["secagg", "lightsecagg"])
-def test_shares_go_from_user_to_user(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The server has references to them in place of their bytes; their trace is that of a simulation."""
-    heard, sizes = RoundUsers.heard, list[tuple[int, int]]()
-
-    def noted(self: RoundUsers, user: int, envelope: Any) -> None:
-        if envelope.message.relayed:
-            sizes.append((envelope.size, envelope.message.size_bytes))
-        heard(self, user, envelope)
-
-    monkeypatch.setattr(RoundUsers, "heard", noted)
-    given = {"network.peers": "direct", "protocols": [name]}
-    result, figures = played(**given)
-    assert [len(r.members) for r in result.rounds[name]] == [4]
-    assert figures.refused == {}
-    assert len(sizes) == 4
-    assert all(size < 150 < real for size, real in sizes)
-
-    def passed(trace: Any) -> list[tuple[int, int, str, int]]:
-        sent = (row for row in trace if isinstance(row, rows.Sent))
-        return sorted((row.sender, row.to, row.kind, row.bytes) for row in sent)
-
-    assert passed(result.traces[name]) == passed(run(SMALL, given).traces[name])
-
-
-@pytest.mark.ci
-def test_who_is_lost_amid_its_shares_is_lost_to_its_peers_too() -> None:
-    losses = [{"user": 2, "round": 0, "at": "shares", "when": "mid_send"}]
-    script = {"kind": "script", "losses": losses}
-    result, _ = played(network__peers="direct", dropout=script, rounds=2)
-    told = [sorted(user for user, _, _ in r.members) for r in result.rounds["lightsecagg"]]
-    assert told == [[0, 1, 3], [0, 1, 2, 3]]
 
 
 LOSSES = [
@@ -299,6 +263,7 @@ def test_a_round_that_fails_is_aborted_live_too() -> None:
 REFUSED = {
     "payload": {"payload": "shadow"},
     "record_updates": {"record_updates": True},
+    "network.peers": {"network.peers": "direct"},
     "network.tcp_start": {"network.tcp_start": "lv08"},
     "server": {"server.cores": 8},
     "population.devices.slowdown": {"population.devices.slowdown": 0.5},

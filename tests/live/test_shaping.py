@@ -37,22 +37,6 @@ def test_flows_share_a_link_fairly() -> None:
     assert all(end == pytest.approx(NS, abs=2 * TICK_NS) for end in ends.values())
 
 
-def test_what_is_apart_leaves_a_shared_link_to_others() -> None:
-    """A link of 8 Mbit/s for a flow of 8, while another one's piece of 4 passes only its own."""
-    env, ends = Environment(), dict[str, int]()
-    link, out = Link(env, lambda now: 8 * MEGA), bytearray()
-    own, other = Flow(link, lambda now: 4 * MEGA, out.extend), Flow(link, lambda now: 8 * MEGA, out.extend)
-    aside = bytearray()
-    env.at(0, lambda: own.put(bytes(250_000), sink=aside.extend, apart=True))
-    env.at(0, lambda: own.put(b"behind", lambda: ends.setdefault("behind", env.now)))
-    env.at(0, lambda: other.put(bytes(500_000), lambda: ends.setdefault("other", env.now)))
-    while env.peek() < 10 * NS:
-        env.step()
-    assert ends["other"] == pytest.approx(NS / 2, abs=2 * TICK_NS)
-    assert ends["behind"] == pytest.approx(NS / 2, abs=3 * TICK_NS)
-    assert (len(aside), len(out)) == (250_000, 500_006)
-
-
 def test_what_one_flow_leaves_another_takes() -> None:
     ends, _ = passed(8 * MEGA, [100 * MEGA] * 2, [250_000, 750_000])
     assert [ends[0], ends[1]] == pytest.approx([NS / 2, NS], abs=2 * TICK_NS)

@@ -19,7 +19,7 @@ from simfl.live.wire import Codec, Control, Malformed, Parser, messages
 from simfl.protocols.consistency import Consistent
 from simfl.protocols.fedavg import FedAvg, PlainUpload
 from simfl.protocols.index_views import Others, Users
-from simfl.protocols.keyed_messages import Inbox, MaskedUpload, Roster, Shares
+from simfl.protocols.keyed_messages import Inbox, MaskedUpload, Roster
 from simfl.protocols.machine import Params, RecoveryId, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
@@ -83,24 +83,6 @@ def messages_of(draw: Any, message: type[Any], kind: Protocol) -> Any:
         else:
             values.append(draw(counts))
     return message(*values)
-
-
-def test_where_users_are_connected_the_wire_has_references() -> None:
-    """Three rows of 5000 bytes, of which 12 each are here; rows themselves are refused."""
-    kind = block(PROTOCOLS.find("lightsecagg"))
-    up, _ = messages(kind, PARAMS)
-    direct, relayed = (Codec(up, kind, PARAMS, USERS, so) for so in (True, False))
-    references = np.arange(36, dtype=np.uint8).reshape(3, 12)
-    frame = direct.encode(Shares(Handle(3, 5000, U8, references)), 0, 1, 2)
-    assert len(frame) < 100
-    sealed = direct.decode(memoryview(frame)[4:]).message.sealed
-    assert (sealed.rows, sealed.columns, sealed.size_bytes) == (3, 5000, 15_000)
-    assert np.array_equal(sealed.content, references)
-    whole = relayed.encode(Shares(Handle(1, 4, U8, np.zeros((1, 4), np.uint8))), 0, 1, 2)
-    with pytest.raises(Malformed, match="instead of ref"):
-        direct.decode(memoryview(whole)[4:])
-    with pytest.raises(Malformed, match="'ref' instead of"):
-        relayed.decode(memoryview(frame)[4:])
 
 
 @pytest.mark.parametrize("kind", ALL, ids=lambda kind: kind.__name__)

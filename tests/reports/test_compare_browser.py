@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simfl.reports.compare_page import page
-from simfl.studies.compared import open_folders
+from simfl.studies.compared import compare
 from tests.reports.test_chart import luminance
 from tests.reports.test_compare import comparison
 from tests.reports.test_page import EVIL
@@ -21,8 +21,8 @@ def files(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     rounds = [round_(k, accuracy=0.5 + k / 10) for k in range(3)]
     evil = comparison(*[summary({"0": 2, "40": 1}, **{EVIL: rounds, "x" * 90: rounds})] * 3)
     pages = {
-        "runs": page(open_folders([folders / "base", folders / "repeats", folders / "lossy"])),
-        "sweeps": page(open_folders([folders / "narrow", folders / "wide"])),
+        "runs": page(compare(folders / "base", folders / "repeats", folders / "lossy")),
+        "sweeps": page(compare(folders / "narrow", folders / "wide")),
         "evil": page(evil),
     }
     root = tmp_path_factory.mktemp("pages")

@@ -26,8 +26,6 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("rounds: 3", "rounds: 0", "3: rounds: must be at least 1, not 0"),
         ("population:", "popultion:", "4: popultion: unknown key 'popultion'; did you mean 'population'?"),
         ("rounds: 3", "rounds: 3\nzzz: 1", "4: zzz: unknown key 'zzz'"),
-        ("rounds: 3", "rounds: 3\nfield: {backend: auto}", "4: field.backend: is gone, leave it out: how "
-         "products are made follows from `field.q` and the sizes"),
         ("clock: modelled", "clock: modeled", "2: clock: unknown kind 'modeled'; known: measured, modelled, "
          "recorded; did you mean 'modelled'?"),
         ("clock: modelled", "clock: 5", "2: clock: must be one of measured, modelled, recorded or a mapping, "

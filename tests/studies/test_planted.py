@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from simfl.crypto import mds
-from simfl.studies.verify import CHECKS, Subject, verify
+from simfl.studies.verify import CHECKS, Subject, answers
 from simfl.studies.verify_privacy import PRIVACY
 from tests.docs.pages import ROOT
 from tests.studies.planted import PLANTED, Planted, table
@@ -31,7 +31,7 @@ def test_a_planted_fault_is_found(fault: Planted, monkeypatch: pytest.MonkeyPatc
     """By the checks of the table and by no other one of these."""
     fault.plant(monkeypatch)
     checks = {name: CHECKS[name] for name in {*QUICK, *fault.found_by}}
-    rows = list(verify(Subject(fault.protocol, {}), checks))
+    rows = list(answers(Subject(fault.protocol, {}), checks))
     assert {row.name for row in rows if row.findings} == {*fault.found_by}
     assert not [finding for row in rows for finding in row.findings if "a machine failed" in finding]
 

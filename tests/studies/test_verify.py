@@ -9,7 +9,7 @@ import pytest
 from simfl.cli import main
 from simfl.crypto import mds
 from simfl.protocols.registry import PROTOCOLS
-from simfl.studies.verify import CHECKS, Subject, counted_rows, verify
+from simfl.studies.verify import CHECKS, Subject, answers, counted_rows
 from simfl.studies.verify_privacy import PRIVACY
 from tests.engine.harness import ROOT
 
@@ -60,7 +60,7 @@ FAULTS: dict[str, tuple[str, str, str]] = {
 def found(subject: Subject, *names: str) -> dict[str, list[str]]:
     """The findings of these checks."""
     chosen = {name: CHECKS[name] for name in names or CHECKS}
-    return {row.name: list(row.findings) for row in verify(subject, chosen) if row.findings}
+    return {row.name: list(row.findings) for row in answers(subject, chosen) if row.findings}
 
 
 @pytest.mark.ci(only=["takes any shape"])
@@ -125,7 +125,7 @@ ROUNDS = "only rounds are looked at so, and the protocol has a buffer"
 )
 def test_a_check_without_an_object_is_not_tried(protocol: str, not_tried: dict[str, str]) -> None:
     names = ("oracle", "fresh_masks", *(check.__name__ for check in PRIVACY))
-    rows = list(verify(Subject(protocol, {}), {name: CHECKS[name] for name in names}))
+    rows = list(answers(Subject(protocol, {}), {name: CHECKS[name] for name in names}))
     assert {row.name: row.not_tried for row in rows if row.not_tried} == not_tried
     assert {row.outcome for row in rows if row.name not in not_tried} <= {"ok"}
     assert counted_rows(rows) == f"{len(names) - len(not_tried)} ok, 0 failed, {len(not_tried)} not tried"
@@ -138,7 +138,7 @@ def test_a_kernel_without_a_meaning_is_not_tried(tmp_path: Path) -> None:
     assert PADS.count(total) == 1
     file = tmp_path / "pads.py"
     file.write_text(f"{PADS.replace(total, own)}\n\ndef _sum(rows):\n    return sum(rows)\n")
-    (row,) = verify(Subject(f"{file}:DealtPads", {}), {"kernels": CHECKS["kernels"]})
+    (row,) = answers(Subject(f"{file}:DealtPads", {}), {"kernels": CHECKS["kernels"]})
     assert row.outcome == "not tried"
     assert row.not_tried.endswith("_sum has no twin on terms: add one to simfl.dataplane.symbolic.TWINS")
 

@@ -14,7 +14,17 @@ from simfl.errors import RunFailed
 from simfl.protocols.protocol import KEYED, PLAIN
 from simfl.random_streams import Streams
 from simfl.trace.rows import Begin, Lost, Step
-from simfl.world.dropout import Dropout, Groups, Loss, Losses, PerStep, PlannedLoss, Rate, Script, WorstCase
+from simfl.world.dropout import (
+    Dropout,
+    Groups,
+    Losses,
+    PerStep,
+    PlannedLoss,
+    Rate,
+    Script,
+    ScriptedLoss,
+    WorstCase,
+)
 from tests.engine.harness import SIX, of, run, script
 
 
@@ -196,7 +206,7 @@ def test_in_an_asynchronous_run_a_rate_is_a_coin() -> None:
     [("advertise", "training"), ("shares", "training"), ("upload", "upload"), ("recovery", None)],
 )
 def test_a_loss_at_a_lacking_point_happens_at_the_next(at: Any, plain: str | None) -> None:
-    spec = Script(losses=(Loss(user=1, round=2, at=at, when="mid_send"),))
+    spec = Script(losses=(ScriptedLoss(user=1, round=2, at=at, when="mid_send"),))
     keyed, short = (Losses(spec, 3, Streams(5), points) for points in (KEYED, PLAIN))
     assert keyed.in_round(2, [0, 1]) == {1: PlannedLoss(at, "mid_send")}
     assert short.in_round(2, [0, 1]) == ({1: PlannedLoss(plain, "mid_send")} if plain else {})

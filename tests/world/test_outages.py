@@ -111,6 +111,18 @@ def test_only_outages_that_say_so_take_users_offline() -> None:
     assert outages(slow).offline(0, 0) == (False, FOR_EVER)
 
 
+@pytest.mark.parametrize("online_s", [0.0, 5.0])
+def test_nested_outages_last_as_long_as_the_longest(online_s: float) -> None:
+    """A user is held offline for 1,000 s, in which the renewed outages of 10 s change nothing."""
+    long = {"of": "all", "factor": 0.0, "from_s": 5.0, "to_s": 1000.0, "offline": True}
+    both = outages({"of": "all", "factor": 0.5, "offline": True, **AGAIN}, long)
+    assert both.offline(0, 5 * NS) == (True, 1000 * NS)
+    assert both.factor(0, 5 * NS) == (0.0, 1000 * NS)
+    days = both.online(lambda user, now: (now < online_s * NS, 2000 * NS))
+    assert days(0, 5 * NS) == (False, 2000 * NS)
+    assert both.online(lambda user, now: (True, 7 * NS))(0, 5 * NS) == (False, 1000 * NS)
+
+
 MISTAKES = [
     ({"of": "all"}, "give from_s and to_s, or every_s and lasts_s, not none"),
     ({"of": "all", "from_s": 1.0, "lasts_s": 2.0}, "or every_s and lasts_s, not from_s and lasts_s"),

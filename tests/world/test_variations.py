@@ -260,6 +260,12 @@ def test_rates_follow_the_cosine_of_the_day() -> None:
         assert until == (slot + 1) * 1800 * NS
 
 
+def test_flat_day_lasts_for_ever() -> None:
+    """A factor of 0.5 at all times of day has no slots at whose ends a link changes."""
+    at = daily(low=0.5, high=0.5, peak_s=7200.0, slot_s=1800.0).changes(1, Streams(1))
+    assert at(0, 17, OWN) == ((4, 8, 0.04), FOR_EVER)
+
+
 def test_time_zones_of_links_are_normal() -> None:
     """E cos(2 pi Z / P) = exp(-(2 pi s / P)^2 / 2), the characteristic function of a normal Z."""
     at = daily(low=0.0, spread_s=14_400.0).changes(4000, Streams(1))

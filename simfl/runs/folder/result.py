@@ -76,6 +76,8 @@ class Result:
     assumed: Assumed | None = None  # none of a killed run
     beside: dict[str, str] = field(default_factory=dict)
     """Texts of further files that `write` puts into the folder, by name, such as `live.json`."""
+    stored: Summary | None = None
+    """The content of `summary.json`, of a run that `simfl.load` read from its folder."""
 
     def __repr__(self) -> str:  # short: asyncio formats the result of a finished task, and throws that away
         return f"Result({self.scenario.name}, {', '.join(self.traces)})"
@@ -159,6 +161,8 @@ class Result:
         >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).summarised().same_rounds
         True
         """
+        if self.stored is not None:
+            return self.stored
         s, rounds_of = self.scenario, self.rounds if finished is None else finished
         return Summary(
             schema=SCHEMA,

@@ -15,16 +15,23 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from scipy.stats import binom
 
 from simfl.dataplane.work import CODEC, WORK
+from simfl.errors import BadInput
 from simfl.learning.device_clock import timer_of
 from simfl.learning.sgd import SIZES, Law
 from simfl.learning.trainer import one_thread
 from simfl.random_streams import Streams
+from simfl.runs.build import build
+from simfl.runs.simulation import refuse_in_a_loop
+from simfl.scenario.load import load
 from simfl.studies.calibrate import kernels, rounds
 
 CONFIDENCE = 0.95
+MIN_PASSES = 6
+"""The fewest passes of which two order statistics hold the median with this confidence."""
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -39,12 +46,34 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def calibrate(
-    passes: int,
-    more: Sequence[kernels.Training] = (),
-    tell: Callable[[int], None] = lambda done: None,
+    scenario: str | Path | Mapping[str, Any] | None = None,
+    passes: int = 21,
+    watch: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Return the profile, as its file has it. more: trainings to find the law of, besides the papers'; tell:
-    called after each pass."""
+    """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
+
+    Args:
+        scenario: its model's training is measured too.
+        passes: how often everything is measured; intervals need 6.
+        watch: called after each pass with the number of passes that are done.
+
+    Returns:
+        The profile, as its file has it: `description`, `seconds` and `intervals` by kind of work, `training`.
+
+    Raises:
+        RuntimeError: an event loop runs, as in a notebook.
+        BadInput: the scenario is bad, or there are too few passes.
+
+    >>> import simfl
+    >>> simfl.calibrate(passes=5)
+    Traceback (most recent call last):
+    ...
+    simfl.errors.BadInput: passes: must be at least 6, not 5: intervals need as many
+    """
+    refuse_in_a_loop("calibrate")
+    if passes < MIN_PASSES:
+        raise BadInput(f"passes: must be at least {MIN_PASSES}, not {passes}: intervals need as many")
+    more = [] if scenario is None else [_training_of(scenario)]
     with one_thread():
         rng, runs = Streams(1).rng("order"), rounds.small_runs()
         measures = [kernels.of_keys, kernels.of_vectors, kernels.of_codes, kernels.of_wire]
@@ -70,7 +99,8 @@ def calibrate(
                 law["start"].append(max(fit.start, 1e-9))
                 law["step"].append(max(fit.step, 1e-12))
                 law["sample"].append(max(fit.sample, 1e-12))
-            tell(index)
+            if watch is not None:
+                watch(index)
     seconds, intervals = rates_of(warm, turns)
     training = []
     for (model, shape, batch_size), law in zip(trainings, laws, strict=True):
@@ -80,6 +110,14 @@ def calibrate(
     return {
         "description": described(more), "seconds": seconds, "intervals": intervals, "training": training,
     }  # fmt: skip
+
+
+def _training_of(scenario: str | Path | Mapping[str, Any]) -> kernels.Training:
+    trainer = build(load(scenario, {"clock": "measured"})).trainer
+    split = trainer.split
+    tokens = 1 + int(np.asarray(split.x_train).max()) if split.tokens else 0
+    batch_size, device = trainer.sgd.batch_size, trainer.device
+    return kernels.Training(trainer.model, split.shape, split.classes, batch_size, device, tokens)
 
 
 def rates_of(

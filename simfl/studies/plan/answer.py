@@ -1,14 +1,11 @@
-"""An answer as plain values, and as a scenario that runs it."""
+"""A candidate's settings as plain values."""
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
 from simfl.runs.results.statistics import Estimate
-from simfl.scenario.load import filled_yaml
 from simfl.scenario.schema import Scenario
-from simfl.studies.plan.search import Answer, Candidate
-from simfl.studies.plan.sensitivity import Flip
+from simfl.studies.plan.search import Candidate
 from simfl.studies.plan.settings import Setting
 
 HIDDEN = ("protocol", "module", "sigma", "eta")  # the last two are shared out of the promise
@@ -42,22 +39,8 @@ def chosen(s: Scenario) -> dict[str, Any]:
     return {"chosen": s.cohort, "enough": s.cohort if enough is None else enough}
 
 
-def plain(answer: Answer, changes: Iterable[Flip]) -> dict[str, Any]:
-    """Return an answer, and what would change it, for `--json`."""
-    return {
-        "fleet": answer.fleet.name,
-        "users": answer.fleet.population.users,
-        "losses_counted_of": answer.losing.measured,
-        "best": answer.best.name,
-        "ties": [c.name for c in answer.candidates[1:] if c.seconds.ties(answer.best.seconds)],
-        "candidates": [_candidate(candidate) for candidate in answer.candidates],
-        "plain": None if answer.plain is None else _candidate(answer.plain),
-        "changes": [asdict(flip) for flip in changes],
-        "refused": {one.name: one.why for one in answer.refused},
-    }
-
-
-def _candidate(c: Candidate) -> dict[str, Any]:
+def described(c: Candidate) -> dict[str, Any]:
+    """Return a candidate as plain values, for JSON."""
     s = c.scenario
     return {
         "name": c.name,
@@ -74,15 +57,3 @@ def _candidate(c: Candidate) -> dict[str, Any]:
 
 def _estimate(e: Estimate) -> dict[str, Any]:
     return {"mean": e.mean, "half": e.half, "runs": e.n}
-
-
-def scenario_text(answer: Answer) -> str:
-    """Return the scenario that runs the best candidate, as YAML with the promise above it."""
-    best = answer.best
-    promise = best.setting.promise
-    hidden = "" if promise.insecure is None else f", is insecure with at most {promise.insecure:.2g}"
-    return (
-        f"# The answer of `simfl plan` for {answer.fleet.name}: {best.name}, {best.seconds.text()} s an\n"
-        f"# aggregate. A round fails with at most {promise.fails:.2g}{hidden}.\n"
-        "# The work is counted, not done: payload real does it.\n" + filled_yaml(best.scenario)
-    )

@@ -55,9 +55,9 @@ def plain(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def make_plan(path: Path) -> Plan:
-    """Return the cells of a study's file, points by seeds; ScenarioError if any of its scenarios is wrong."""
-    study = load_study(path)
+def make_plan(source: str | Path | Mapping[str, Any]) -> Plan:
+    """Return the cells of a study, points by seeds; ScenarioError if any of its scenarios is wrong."""
+    study = load_study(source)
     many = len(study.cells) * prod(map(len, study.grid)) * len(study.seeds)
     if many > MAX_CELLS:
         raise refusal(study.file, None, f"{many} cells; at most {MAX_CELLS}")

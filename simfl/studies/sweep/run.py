@@ -1,29 +1,36 @@
 """Run what is missing of a sweep, and keep each cell as soon as it is done."""
 
+from __future__ import annotations
+
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from joblib import cpu_count, delayed
 
 from simfl.config.digests import Damaged
-from simfl.errors import RunFailed
+from simfl.errors import BadInput, RunFailed
 from simfl.runs.folder.identity import code_version, scenario_key
 from simfl.runs.folder.result import Result, breakdown, versions
+from simfl.runs.results import frames
 from simfl.runs.results.summary import Summary, read
 from simfl.runs.simulation import run
 from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured
+from simfl.studies.sweep import tables
 from simfl.studies.sweep.backends import Backend, workers
 from simfl.studies.sweep.plan import Cell, Plan
 from simfl.studies.sweep.store import Store
 from simfl.trace import rows as trace
 from simfl.trace.text import write_csv
+
+if TYPE_CHECKING:
+    import pandas
 
 TRACE = "trace.jsonl"
 CELL_FILES = ("summary.json", "breakdown.csv", "resolved.yaml")
@@ -42,13 +49,23 @@ class Failed:
 
 @dataclass
 class Sweep:
-    """A plan and its store. keys: the cells' folders; failures: folder -> its cell and why it failed."""
+    """The cells of a study, and those of them that are stored in a folder.
+
+    Attributes:
+        plan: the cells, and the values that vary.
+        store: the folder.
+        traces: a cell needs its trace, too.
+        keys: the key of each cell, its folder's name.
+        failures: key -> the cell, and why it failed.
+        stored: cells that were stored before, and so were not run.
+    """
 
     plan: Plan
     store: Store
     traces: bool = False
     keys: tuple[str, ...] = ()
     failures: dict[str, tuple[Cell, Failed]] = field(default_factory=dict)
+    stored: int = 0
 
     def __post_init__(self) -> None:
         code = code_version()
@@ -77,6 +94,21 @@ class Sweep:
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             if key not in self.failures:
                 yield cell, key, read(self.store.cells / key / "summary.json")
+
+    def to_pandas(self, table: Literal["sweep", "means", "failures"] = "means") -> pandas.DataFrame:
+        """Return a table of the finished sweep as a data frame, with the columns of its CSV file.
+
+        Raises:
+            BadInput: pandas is not installed; or there is no such table.
+        """
+        make: dict[str, Callable[[], Mapping[str, Sequence[Any]]]] = {
+            "sweep": lambda: tables.columns(self.plan, list(tables.rows(self))),
+            "means": lambda: tables.mean_columns(self.plan, tables.means(tables.rows(self))),
+            "failures": lambda: tables.failure_columns(self.plan, tables.failures(self)),
+        }
+        if table not in make:
+            raise BadInput(f"to_pandas: table is {table!r}, expected {', '.join(make)}")
+        return frames.frame(make[table]())
 
     def perform(
         self,

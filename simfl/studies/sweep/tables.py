@@ -1,10 +1,12 @@
 """A sweep as tables: a row for each value of each cell, and their means with 95 % intervals over seeds."""
 
+from __future__ import annotations
+
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simfl.config.digests import SUMS, manifest
 from simfl.runs.folder.disk import atomic, write_text
@@ -13,9 +15,11 @@ from simfl.runs.results.reasons import reasons
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.studies.sweep.plan import Plan, in_words, plain
-from simfl.studies.sweep.run import Sweep
 from simfl.trace.rows import unit
 from simfl.trace.text import write_csv
+
+if TYPE_CHECKING:
+    from simfl.studies.sweep.run import Sweep
 
 SHOWN_SELECTIONS = 3  # of as many points
 Group = tuple[int, str]

@@ -121,7 +121,7 @@ def test_who_took_part_is_told_where_not_everyone_does(
         ({"grid": {"population.userz": [1]}}, [], "grid.population.userz: unknown key 'userz'; did you mean"),
         ({"grid": {"privacy.T": [2, 4]}}, [], "T=4 must be below U=4"),
         ({"grid": {"quantization.levels": [2**30]}}, [], "would wrap around"),
-        ({}, ["--address", "tcp://a:1"], "goes with --backend dask or ray"),
+        ({}, ["--address", "tcp://a:1"], "goes with backend dask or ray"),
         ({}, ["--backend", "spark"], "spark"),
         ({"base": "gone.yaml"}, [], "gone.yaml: cannot be read"),
     ],

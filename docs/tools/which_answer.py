@@ -1,6 +1,6 @@
 """The tables of docs/which_answer.md and README.md, and the page's figure, from the study that they show.
 
-python -m tests.docs.which_answer     runs the study and writes all three
+python -m docs.tools.which_answer     runs the study and writes all three
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from statistics import fmean
 from tempfile import TemporaryDirectory
 
 import simfl
+from docs.tools import ROOT
 from simfl.cli import main
 from simfl.studies.sweep.plan import Plan, make_plan
 from simfl.studies.sweep.total_figure import read
-from tests.docs.pages import ROOT
 
 STUDY = ROOT / "scenarios" / "studies" / "which_answer.yaml"
 PAGE, README = ROOT / "docs" / "which_answer.md", ROOT / "README.md"
@@ -77,7 +77,7 @@ def table(seconds: Seconds) -> str:
 def between(page: Path) -> re.Match[str]:
     """The generated part of a page: what stands between the two comments."""
     text = page.read_text(encoding="utf-8")
-    found = re.search(r"(<!-- python -m tests\.docs\.which_answer .*-->\n).*?(<!-- end -->)", text, re.S)
+    found = re.search(r"(<!-- python -m docs\.tools\.which_answer .*-->\n).*?(<!-- end -->)", text, re.S)
     assert found is not None, page
     return found
 

@@ -89,9 +89,9 @@ def _check_tools() -> None:
     """Raise BadInput unless links can be made here."""
     missing = [tool for tool in TOOLS if shutil.which(tool) is None]
     if missing:
-        raise BadInput(f"--links kernel: {' and '.join(missing)} of iproute2 are needed, and not found here")
+        raise BadInput(f"links by the kernel: {' and '.join(missing)} of iproute2 are needed, and not found")
     if os.geteuid():
-        raise BadInput("--links kernel: only root may make network namespaces: use --links user")
+        raise BadInput("links by the kernel: only root may make network namespaces")
 
 
 def _named() -> list[str]:
@@ -108,7 +108,7 @@ def _run(command: tuple[str, ...], lines: Iterable[str]) -> None:
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BadInput(f"--links kernel: {' '.join(command)}: {' '.join(done.stderr.split())}")
+        raise BadInput(f"links by the kernel: {' '.join(command)}: {' '.join(done.stderr.split())}")
 
 
 def _setns(fd: int) -> None:

@@ -19,7 +19,7 @@ from simfl.connect.trackers import ADAPTERS
 
 HEAD = """# Python
 
-Made from the code: `python -m tests.docs.api > docs/api.md`. Examples run in the test suite, in a checkout.
+Made from the code: `python -m docs.tools.api > docs/api.md`. Examples run in the test suite, in a checkout.
 [simfl in a notebook](notebook.md) shows more of it at work. The models behind a result have the keys of
 [summary.json](outputs.md#summaryjson), rows of a trace the fields of [trace.jsonl](outputs.md#tracejsonl).
 """
@@ -42,7 +42,7 @@ FOR_AUTHORS = {
     "simfl.config.texts": ("NamesFile", "NamesNothing"),
 }
 
-INTERNAL = {"__main__", "errors", "random_streams", "version", "virtual_time"}
+INTERNAL = {"__main__", "errors", "moved", "random_streams", "version", "virtual_time"}
 """Modules beside `simfl/__init__.py` that are not for users."""
 
 SHOWN_DUNDERS = ("_repr_html_",)

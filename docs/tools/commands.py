@@ -13,8 +13,8 @@ from simfl.cli.common import app
 HEAD = """# Commands
 
 Every command with its arguments and options. Made from the code:
-`simfl schema --commands > docs/commands.md`. `simfl COMMAND --help` prints the same. What is **needed** has
-no default.
+`python -m docs.tools.commands > docs/commands.md`. `simfl COMMAND --help` prints the same. What is
+**needed** has no default.
 
 Exit codes: 0 done, 1 the run failed or an aggregate is not exact (stderr names it), 2 a bad scenario, bad
 usage or a damaged file, 3 an entry of the protocols completed nothing, 130 interrupted, 141 nobody reads what
@@ -67,3 +67,7 @@ def _default(parameter: Any) -> str:
         return "**needed**"
     value = parameter.default
     return "" if value in (None, False) or callable(value) else f"`{value}`"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

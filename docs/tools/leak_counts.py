@@ -1,6 +1,6 @@
 """The counts of docs/privacy.md: what `simfl privacy proof` prints, a row for each command.
 
-python -m tests.docs.leak_counts     # the table, in about six minutes of one core
+python -m docs.tools.leak_counts     # the table, in about six minutes of one core
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The tables and the figure of docs/which_links.md, from the study that they show.
 
-python -m tests.docs.which_links     runs the study, which takes two minutes, and writes them
+python -m docs.tools.which_links     runs the study, which takes two minutes, and writes them
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
 import simfl
+from docs.tools import ROOT
 from simfl.reports.chart import PHASE_COLOUR
 from simfl.reports.figures.catalogue import save
 from simfl.reports.figures.style import INK, WIDE, legend, pale, panels, style
@@ -26,7 +27,6 @@ from simfl.scenario.user_classes import classes_of
 from simfl.studies.sweep.plan import Plan, make_plan
 from simfl.trace.rows import PHASES, SERVER
 from simfl.virtual_time import NS
-from tests.docs.pages import ROOT
 
 STUDY = ROOT / "scenarios" / "studies" / "which_links.yaml"
 PAGE, FIGURE = ROOT / "docs" / "which_links.md", ROOT / "docs" / "which_links.svg"
@@ -214,7 +214,7 @@ def between(name: str) -> re.Match[str]:
     """A generated table of the page: what stands between its two comments."""
     text = PAGE.read_text(encoding="utf-8")
     pattern = (
-        rf"(<!-- python -m tests\.docs\.which_links writes this table: {name} -->\n)(.*?)\n(<!-- end -->)"
+        rf"(<!-- python -m docs\.tools\.which_links writes this table: {name} -->\n)(.*?)\n(<!-- end -->)"
     )
     found = re.search(pattern, text, re.S)
     assert found is not None, name

@@ -11,13 +11,13 @@ import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from docs.tools.key_examples import example
+from docs.tools.scenario import markdown
 from simfl.config.python_files import left_alone
 from simfl.learning.clipping import AnyClip
 from simfl.learning.models.registry import AnyModel
 from simfl.scenario import schema, world
-from simfl.scenario.key_examples import example
 from simfl.scenario.load import json_schema
-from simfl.scenario.reference import markdown
 from simfl.scenario.schema_shape import Shape, hints
 from simfl.world.availability import AnyAvailability
 from simfl.world.dropout import AnyDropout
@@ -55,7 +55,7 @@ def blocks() -> list[type[BaseModel]]:
 
 
 def test_the_committed_page_is_what_the_schema_gives() -> None:
-    assert PAGE.read_text(encoding="utf-8") == markdown(), "simfl schema --markdown > docs/scenario.md"
+    assert PAGE.read_text(encoding="utf-8") == markdown(), "python -m docs.tools.scenario > docs/scenario.md"
 
 
 def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:

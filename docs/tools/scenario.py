@@ -11,17 +11,17 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from docs.tools.key_examples import example
 from simfl.config import blocks
 from simfl.config.blocks import UnionName
 from simfl.config.yaml_tree import dump
 from simfl.scenario import schema, world
-from simfl.scenario.key_examples import example
 from simfl.scenario.schema_shape import Shape, hints
 
 HEAD = """# Scenarios
 
 Every key of a scenario's file; `scenarios/tutorial.yaml` is a short one. Made from the schema:
-`simfl schema --markdown > docs/scenario.md`.
+`python -m docs.tools.scenario > docs/scenario.md`.
 
 A bare word stands for its kind (`availability: always`), and where a short form is named, a mapping gives
 kind and main value by the kind's word (`detect: {disconnect: 0.5}`, `dropout: {rate: 0.2, at: shares}`).
@@ -190,3 +190,7 @@ def _power(bound: float) -> str:
 
 def _code(words: list[str]) -> str:
     return ", ".join(f"`{word}`" for word in words)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -20,7 +20,7 @@ from simfl.trace.rows import ROWS, SHARED
 HEAD = """# Files of a run
 
 Every key, row and column of what simfl writes. Made from the code:
-`simfl schema --outputs > docs/outputs.md`.
+`python -m docs.tools.outputs > docs/outputs.md`.
 
 Seconds (`_s`, s) are of virtual time unless something else is said; B are bytes. Keys marked with * are left
 out where a run has no such thing. A phase is `offline`, `training`, `upload` or `recovery`.
@@ -199,3 +199,7 @@ def _lines(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
     listed = [*head]
     table = [listed, ["---"] * len(listed), *rows]
     return "\n".join(f"| {' | '.join(row)} |" for row in table)
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,6 +1,6 @@
 """The sequence diagrams of docs/architecture.md: a user's round and a cycle of a buffered run, from traces.
 
-python -m tests.docs.sequence     runs both, shadow and under the modelled clock, and writes the page's blocks
+python -m docs.tools.sequence     runs both, shadow and under the modelled clock, and writes the page's blocks
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from docs.tools import ROOT
 from simfl.trace.rows import SERVER, Aggregated, Sent, Step, TimerSet, Trace
-from tests.docs.pages import ROOT
 from tests.engine.harness import ASYNC, SYNC, run
 
 PAGE = ROOT / "docs" / "architecture.md"
@@ -56,7 +56,7 @@ def lines(trace: Trace, user: int, about: str) -> Iterator[Line]:
     messages = [row for row in messages if row.about == about]
     began = messages[0].sent
     aggregates = [row for row in trace if isinstance(row, Aggregated) and row.at >= began]
-    causes = {row.cause for row in (*messages, *aggregates)}
+    causes = {row.cause for row in messages} | {row.cause for row in aggregates}
     arrived = {number for number, row in enumerate(trace) if row in messages}
     for number, row in enumerate(trace):
         if isinstance(row, Step) and row.party == user and row.about == about:
@@ -100,7 +100,7 @@ def drawn(listed: Iterable[Line]) -> str:
     """Return the lines in order of their start, below a heading; times in milliseconds."""
     columns = (9, 18, ARROW + 2, 0)
     titles = ("training", "protocol", "link".center(ARROW), "server")
-    rows = [("from", "to", titles)]
+    rows: list[tuple[str, str, tuple[str, ...]]] = [("from", "to", titles)]
     for start, end, column, text in sorted(listed, key=lambda line: line[0]):
         cells = tuple(text if k == column else "" for k in range(4))
         rows.append((f"{start / MS:.3f}", f"{end / MS:.3f}", cells))
@@ -112,7 +112,7 @@ def drawn(listed: Iterable[Line]) -> str:
 
 def between(name: str) -> re.Match[str]:
     """Return a generated part of the page: marker, block, end."""
-    pattern = rf"(<!-- python -m tests\.docs\.sequence: {name} -->\n```text\n)(.*?)(```\n)"
+    pattern = rf"(<!-- python -m docs\.tools\.sequence: {name} -->\n```text\n)(.*?)(```\n)"
     match = re.search(pattern, PAGE.read_text(encoding="utf-8"), re.S)
     assert match, name
     return match

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from simfl.learning.convergence import buffered_bound, strongly_convex_bound
+from papers.bounds import buffered_bound, strongly_convex_bound
 
 ROUNDS: dict[str, Any] = {
     "N": 5, "K": 2, "C": 1.0, "E": 3, "J": 8, "mu": 0.5, "rho": 1.0,

@@ -16,14 +16,13 @@ from typing import Any
 import pytest
 import yaml
 
+from benchmarks import namespaces
+from benchmarks.kernel_links import Delay, opened
+from benchmarks.namespaces import NAMED, PREFIX, Namespaces
 from simfl.errors import BadInput, ScenarioError
-from simfl.live import namespaces
-from simfl.live.kernel_links import Delay, opened
-from simfl.live.namespaces import NAMED, PREFIX, Namespaces
 from simfl.live.play import play
 from simfl.live.sides import prepared
 from simfl.scenario.load import load
-from tests.live.test_cli import called
 from tests.live.test_play import SMALL
 
 THREE: dict[str, Any] = {
@@ -66,7 +65,8 @@ def three(**overrides: Any) -> Any:
 def test_a_round_over_kernel_links_is_exact(delay: Delay, tmp_path: Path, cleaned: None) -> None:
     losses = [{"user": 1, "round": 1, "at": "upload", "when": "mid_send"}]
     study = three(rounds=2, dropout={"kind": "script", "losses": losses})
-    result, figures = play(study, tmp_path, "kernel", delay=delay)
+    with opened(study, delay) as sockets:
+        result, figures = play(study, tmp_path, sockets=sockets)
     assert [m.aggregate_exact for m in result.measured["lightsecagg"]] == [True, True]
     first, second = result.rounds["lightsecagg"]
     assert [sorted(user for user, _, _ in r.members) for r in (first, second)] == [[0, 1, 2], [0, 2]]
@@ -74,31 +74,35 @@ def test_a_round_over_kernel_links_is_exact(delay: Delay, tmp_path: Path, cleane
         assert sum(r.critical.values()) == r.end - r.start
     assert figures["lightsecagg"].silent == ()
     told = json.loads((tmp_path / "live.json").read_text())
-    assert (told["links"], told["delay"], told["processes"]) == ("kernel", delay, 3)
-    assert bool(told["wire"].get("packets")) == (delay == "wire")
-
-
-@pytest.mark.ci
-@as_root
-def test_users_reach_each_other_through_the_hub(cleaned: None) -> None:
-    result, _ = play(three(**{"network.peers": "direct"}), links="kernel", delay="user")
-    assert [m.aggregate_exact for m in result.measured["lightsecagg"]] == [True]
-    assert [len(r.members) for r in result.rounds["lightsecagg"]] == [3]
+    assert told["processes"] == 3
 
 
 @as_root
 def test_the_kernel_has_the_rate_and_the_round_trip(cleaned: None) -> None:
     """A refused connection takes two latencies; the bucket is the scenario's rate with headers."""
     study = three(**{"network.users.latency_s": 0.04, "network.users.uplink_mbps": 2})
-    with opened(study, "kernel", "wire") as place, place.at_server():
-        place.enter(0)
+    with opened(study, "wire") as sockets, sockets.at_server():
+        sockets.enter_user(0)
         began = time.monotonic()
         with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((place.address, 1))
+            socket.create_connection((sockets.address, 1))
         assert 0.08 <= time.monotonic() - began < 10
         name = f"{PREFIX}{os.getpid()}-u0"
         buckets = subprocess.run(["tc", "-n", name, "qdisc", "show"], capture_output=True, text=True).stdout
     assert "rate 2091Kbit" in buckets  # 2000 x 1514 / 1448
+
+
+PLAYS = """
+import sys
+from pathlib import Path
+from benchmarks.kernel_links import opened
+from simfl.live.play import play
+from simfl.live.sides import prepared
+from simfl.scenario.load import load
+study = prepared(load(Path(sys.argv[1])))
+with opened(study, "wire") as sockets:
+    play(study, sockets=sockets)
+"""
 
 
 @pytest.mark.ci
@@ -107,8 +111,7 @@ def test_the_kernel_has_the_rate_and_the_round_trip(cleaned: None) -> None:
 def test_a_run_that_is_ended_leaves_no_namespace(ends: signal.Signals, tmp_path: Path, cleaned: None) -> None:
     scenario = tmp_path / "long.yaml"
     scenario.write_text(yaml.safe_dump({**THREE, "rounds": 1000}))
-    command = ["live", str(scenario), "--links", "kernel", "--out", str(tmp_path / "out")]
-    with subprocess.Popen([sys.executable, "-m", "simfl", *command], stderr=subprocess.PIPE) as run:
+    with subprocess.Popen([sys.executable, "-c", PLAYS, str(scenario)], stderr=subprocess.PIPE) as run:
         own, until = f"{PREFIX}{run.pid}-", time.monotonic() + 60
         while not _plays(run.pid) and time.monotonic() < until:
             time.sleep(0.05)
@@ -141,7 +144,7 @@ def test_a_failure_leaves_no_namespace(cleaned: None) -> None:
     seen = set[str]()
 
     def fails() -> None:
-        with opened(three(), "kernel", "wire"):
+        with opened(three(), "wire"):
             seen.update(there())
             raise ZeroDivisionError
 
@@ -151,7 +154,6 @@ def test_a_failure_leaves_no_namespace(cleaned: None) -> None:
 
 
 REFUSED = {
-    "network.peers": ("direct", "wire"),
     "network.users.varies": ({"markov": [{"factor": 1.0, "dwell_s": 1.0}]}, "wire"),
     "network.server.varies": ({"markov": [{"factor": 1.0, "dwell_s": 1.0}]}, "wire"),
     "network.users.jitter_s": ({"kind": "uniform", "low": 0.001, "high": 0.01}, "wire"),
@@ -162,7 +164,7 @@ REFUSED = {
 @pytest.mark.parametrize("key", REFUSED)
 def test_links_that_vary_are_refused_by_key(key: str) -> None:
     value, delay = REFUSED[key]
-    with pytest.raises(ScenarioError) as refused, opened(three(**{key: value}), "kernel", delay):  # type: ignore[arg-type]
+    with pytest.raises(ScenarioError) as refused, opened(three(**{key: value}), delay):  # type: ignore[arg-type]
         pass
     assert [problem.path for problem in refused.value.problems] == [key]
 
@@ -170,26 +172,12 @@ def test_links_that_vary_are_refused_by_key(key: str) -> None:
 @pytest.mark.parametrize(
     ("lacking", "said"),
     [
-        ("tc", "--links kernel: tc of iproute2 are needed, and not found here"),
-        ("rights", "--links kernel: only root may make network namespaces: use --links user"),
+        ("tc", "links by the kernel: tc of iproute2 are needed, and not found"),
+        ("rights", "links by the kernel: only root may make network namespaces"),
     ],
 )
-def test_what_is_lacking_is_one_message(
-    lacking: str,
-    said: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_lacking_is_one_message(lacking: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces.shutil, "which", lambda tool: None if tool == lacking else tool)
     monkeypatch.setattr(namespaces.os, "geteuid", lambda: int(lacking == "rights"))
-    (tmp_path / "three.yaml").write_text(yaml.safe_dump(THREE))
-    out = tmp_path / "out"
-    assert called("live", str(tmp_path / "three.yaml"), "--links", "kernel", "--out", str(out)) == 2
-    assert said in capsys.readouterr().err
-    assert not out.exists()
-
-
-def test_processes_are_those_of_the_users_under_kernel_links() -> None:
-    with pytest.raises(BadInput, match="under kernel links each user has a process of its own"):
-        play(three(), links="kernel", processes=2)
+    with pytest.raises(BadInput, match=f"^{said}$"), opened(three(), "wire"):
+        pass

@@ -10,14 +10,14 @@ between server and hub (`wire`: TCP sees it).
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Literal, NamedTuple
 
+from benchmarks.delay_wire import carried, tun
+from benchmarks.namespaces import Namespaces
 from simfl.errors import ScenarioError
-from simfl.live.delay_wire import carried, tun
-from simfl.live.namespaces import Namespaces
+from simfl.live.connection import Sockets
 from simfl.runs.build import Experiment
 from simfl.scenario.messages import problem
 from simfl.scenario.user_classes import key_of, settings_of
@@ -25,8 +25,8 @@ from simfl.virtual_time import nanoseconds
 from simfl.world.tcp import Tcp
 from simfl.world.variations import Steady
 
-LinkKind = Literal["user", "kernel", "none"]
 Delay = Literal["user", "wire"]
+"""Where the latency is: messages wait for it, or packets do."""
 
 HUB, SERVER = "hub", "server"
 SERVER_IP, HUB_IP = "10.78.0.1", "10.78.0.2"
@@ -40,71 +40,50 @@ LEAST_BURST, LEAST_QUEUE = 1_600, 30_000
 """Bytes: a packet, and twenty of them."""
 
 
-@dataclass(frozen=True)
-class Place:
-    """The place of a live run's sockets: by default this machine's loopback.
-
-    linked: there are rates and latencies; rates, latency: the processes themselves see to them.
-    """
-
-    linked: bool = True
-    rates: bool = True
-    latency: bool = True
-    address: str = "127.0.0.1"
-    at_server: Callable[[], AbstractContextManager[None]] = nullcontext
-    """Lets this thread be where the server is."""
-    enter: Callable[[int], None] = lambda user: None
-    """Lets this process be where a user is, from now on."""
-    wire: dict[str, float] = field(default_factory=dict)
-    """Figures of a wire with a delay, once the place is closed."""
-
-
 @contextmanager
-def opened(study: Experiment, links: LinkKind, delay: Delay) -> Iterator[Place]:
-    """Open the place where a scenario is played. BadInput where rights or tools are missing."""
-    if links != "kernel":
-        yield Place(linked=links == "user")
-        return
+def opened(study: Experiment, delay: Delay) -> Iterator[Sockets]:
+    """Open the namespaces where a scenario is played, each user in a process of its own.
+
+    Raises:
+        BadInput: Rights or tools are missing.
+        ScenarioError: The scenario has links that the kernel does not play.
+    """
     if found := [problem(study.scenario, key, why) for key, why in problems(study, delay)]:
         raise ScenarioError(found)
     people, users = study.people, range(study.scenario.population.users)
     net = Namespaces([HUB, SERVER, *map(_part, users)])
     with ExitStack() as stack:
         stack.enter_context(net.made())
-        wire = dict[str, float]()
         if delay == "wire":
             users_end, server_end = _tun(net, HUB), _tun(net, SERVER)
             stack.callback(os.close, users_end)
             stack.callback(os.close, server_end)
             delays_ns = {_ip(user): nanoseconds(people.latency_s.item(user)) for user in users}
-            wire = stack.enter_context(carried(users_end, server_end, delays_ns))
+            stack.enter_context(carried(users_end, server_end, delays_ns))
         _configure(net, study, delay)
-        yield Place(
-            rates=False,
-            latency=delay == "user",
+        yield Sockets(
+            shapes_rates=False,
+            adds_latency=delay == "user",
             address=SERVER_IP,
             at_server=lambda: net.inside(SERVER),
-            enter=lambda user: net.enter(_part(user)),
-            wire=wire,
+            enter_user=lambda user: net.enter(_part(user)),
         )
 
 
 def problems(study: Experiment, delay: Delay) -> Iterator[tuple[str, str]]:
     """Yield each key of a scenario whose links the kernel does not play, with the reason."""
     s = study.scenario
-    steady = "kernel links keep their rates: use --links user"
+    steady = "links by the kernel keep their rates"
     if s.network.outages:
         yield "network.outages", steady
     if not isinstance(s.network.server.varies, Steady):
         yield "network.server.varies", steady
-    if s.network.peers == "direct" and delay == "wire":
-        yield "network.peers", "the wire is between users and server, not among users: use --delay user"
     for name, own in settings_of(s).items():
         key = key_of(s, name, "network")
         if not isinstance(own.network.varies, Steady):
             yield f"{key}.varies", steady
         if own.network.jitter_s is not None and delay == "wire":
-            yield f"{key}.jitter_s", "the wire's delay does not vary: use --delay user"
+            yield f"{key}.jitter_s", "the wire's delay does not vary: use delay user"
 
 
 def _configure(net: Namespaces, study: Experiment, delay: Delay) -> None:

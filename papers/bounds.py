@@ -1,6 +1,13 @@
-"""Upper limits of the papers on the loss and the gradient after J rounds, as functions of known constants."""
+"""Bounds of the papers that runs are compared with: on the loss and the gradient after J rounds, on C where
+users differ (Multi-RoundSecAgg, section 6) and on the rank of P (its Theorem 3)."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from simfl.world.selection import check_batches
 
 
 def strongly_convex_bound(
@@ -98,3 +105,34 @@ def buffered_bound(
     step = eta_g * eta_l
     moved = (eta_g * K * tau_max) ** 2 + drift
     return 2 * gap / (step * E * K * J) + L * step * local2 / 2 + 3 * (L * E * eta_l) ** 2 * moved * sigma2
+
+
+def cardinality_of(p: Sequence[float], K: int, T: int) -> float:
+    """Return C (eq. 7) where user i is away with probability p_i: K times the chance that at least K / T of
+    the N / T batches are whole. Batch b is users b T .. b T + T - 1 and is whole with the product of their
+    1 - p_i, so the number of whole batches is Poisson-binomial; its distribution is built batch by batch.
+    Theorem 1 is the case of equal p_i. ValueError unless all 0 <= p_i <= 1, and as `check_batches`.
+
+    >>> cardinality_of([0.5, 0.5], K=1, T=1)
+    0.75
+    """
+    N = len(p)
+    check_batches(N, K, T)
+    here = 1 - np.asarray(p, np.float64)
+    if not ((here >= 0) & (here <= 1)).all():
+        raise ValueError(f"each p must be from 0 to 1: {list(p)}")
+    whole = np.ones(1)  # P[exactly k whole] of the batches so far, [k]
+    for chance in here.reshape(N // T, T).prod(axis=1):
+        whole = np.append(whole * (1 - chance), 0) + np.append(0, whole * chance)
+    return K * float(whole[K // T :].sum())
+
+
+def rank_bound(N: int, K: int) -> float:
+    """Return the bound of eq. 32 on P[P has rank N after N rounds] for i.i.d. selection, t = K / N, without
+    its o(1): 1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 - t)^2)^N. It may be negative, where it says nothing.
+
+    >>> round(rank_bound(40, 8), 3)
+    0.989
+    """
+    t = K / N
+    return 1 - 2 * N * (1 - t) ** N - N * (N - 1) * (t**2 + (1 - t) ** 2) ** N

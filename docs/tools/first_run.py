@@ -1,6 +1,6 @@
 """The output that README.md shows first: the tutorial's scenario, under the modelled clock the same anywhere.
 
-python -m tests.docs.first_run     runs it and writes the block
+python -m docs.tools.first_run     runs it and writes the block
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.docs.pages import ROOT
+from docs.tools import ROOT
 
 README = ROOT / "README.md"
 COMMAND = "python run.py scenarios/tutorial.yaml"
@@ -45,7 +45,7 @@ def excerpt(printed: str) -> str:
 
 def between() -> re.Match[str]:
     """Return the generated part of README.md: marker, block, end."""
-    pattern = r"(<!-- python -m tests\.docs\.first_run .*?-->\n```\n)(.*?)(```\n<!-- end -->)"
+    pattern = r"(<!-- python -m docs\.tools\.first_run .*?-->\n```\n)(.*?)(```\n<!-- end -->)"
     match = re.search(pattern, README.read_text(encoding="utf-8"), re.S)
     assert match
     return match

@@ -1,6 +1,6 @@
 """The tables and the figure of docs/reality.md, from the results of live runs that it shows.
 
-python -m tests.docs.reality     simulates each cell again, which takes a minute, and writes them
+python -m docs.tools.reality     simulates each cell again, which takes a minute, and writes them
 
 `make live` plays the runs. Simulations are kept beside them, so that a test can tell when today's differ.
 """
@@ -23,12 +23,8 @@ from benchmarks.live_grid import (
     read,
     write,
 )
-from simfl.live.play import WARN_OVERRUN
-from simfl.reports.figures.catalogue import save
-from simfl.reports.figures.style import WIDE, panels, style
-from simfl.trace.rows import PHASES
-from tests.docs.pages import ROOT
-from tests.docs.reality_points import (
+from docs.tools import ROOT
+from docs.tools.reality_points import (
     BOUNDS,
     CALLED,
     COLOURS,
@@ -53,7 +49,11 @@ from tests.docs.reality_points import (
     tau,
     three_of,
 )
-from tests.docs.which_links import table
+from docs.tools.which_links import table
+from simfl.live.play import WARN_OVERRUN
+from simfl.reports.figures.catalogue import save
+from simfl.reports.figures.style import WIDE, panels, style
+from simfl.trace.rows import PHASES
 
 PAGE, FIGURE = ROOT / "docs" / "reality.md", ROOT / "docs" / "reality.svg"
 
@@ -250,7 +250,7 @@ TABLES = {
 def between(name: str) -> re.Match[str]:
     """A generated table of the page: what stands between its two comments."""
     text = PAGE.read_text(encoding="utf-8")
-    pattern = rf"(<!-- python -m tests\.docs\.reality writes this table: {name} -->\n)(.*?)\n?(<!-- end -->)"
+    pattern = rf"(<!-- python -m docs\.tools\.reality writes this table: {name} -->\n)(.*?)\n?(<!-- end -->)"
     found = re.search(pattern, text, re.S)
     assert found is not None, name
     return found
@@ -261,15 +261,18 @@ def figure(found: Sequence[Point]) -> Figure:
     """Real against simulated seconds, and the errors a priori over real seconds."""
     drawn, (left, right) = panels(2, WIDE, 2.8, 2)
     for links in CALLED:
-        own = [point for point in found if point.links == links]
-        for axes, height in (
-            (left, lambda p: p.simulated["a priori"]),
-            (right, lambda p: 100 * p.error("a priori")),
-        ):
-            for buffered, marker in ((False, "o"), (True, "x")):
-                some = [point for point in own if point.cell.buffered == buffered]
-                xs, ys = [p.found.mean for p in some], [height(p) for p in some]
-                axes.plot(xs, ys, marker, color=COLOURS[links], ms=3.2, mew=0.8, alpha=0.8, ls="none")
+        for buffered, marker in ((False, "o"), (True, "x")):
+            shown = [p for p in found if p.links == links and p.cell.buffered == buffered]
+            xs = [p.found.mean for p in shown]
+            look: dict[str, Any] = {
+                "color": COLOURS[links],
+                "ms": 3.2,
+                "mew": 0.8,
+                "alpha": 0.8,
+                "ls": "none",
+            }
+            left.plot(xs, [p.simulated["a priori"] for p in shown], marker, **look)
+            right.plot(xs, [100 * p.error("a priori") for p in shown], marker, **look)
     end = 1.08 * max(point.found.mean for point in found)
     left.plot([0, end], [0, end], color="#999999", lw=0.7, zorder=0)
     left.set(xlim=(0, end), ylim=(0, end), xlabel="real, s an aggregate", ylabel="simulated a priori, s")

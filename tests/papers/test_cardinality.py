@@ -7,8 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from papers.multi_round_theorem3 import rank_bound
-from papers.multi_round_unequal import cardinality_of
+from papers.bounds import cardinality_of, rank_bound
 from simfl.runs.multi_round_privacy.metrics import cardinality
 
 
@@ -30,12 +29,11 @@ def test_equal_p_is_theorem_1(T: int) -> None:
 
 
 @pytest.mark.parametrize("p", [[0.1, 1.1], [-0.1, 0.5], [float("nan"), 0.5]])
-def test_cardinality_refuses_no_probability(p: list[float]) -> None:
+def test_no_probability_is_refused(p: list[float]) -> None:
     with pytest.raises(ValueError, match="from 0 to 1"):
         cardinality_of(p, 1, 1)
 
 
-def test_rank_bound_by_hand() -> None:
+def test_the_bound_by_hand() -> None:
     """N = 2, t = 1/2: 1 - 4/4 - 2/4."""
     assert rank_bound(2, 1) == -0.5
-    assert round(rank_bound(40, 8), 3) == 0.989

@@ -1,0 +1,100 @@
+"""Check a scenario without running it: its world is built, and what decides its times is named."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.config.python_files import blamed
+from simfl.errors import BadInput, counted
+from simfl.reports.assumptions import before
+from simfl.reports.units import listed
+from simfl.runs import assumptions
+from simfl.runs.build import Experiment, build, make_clocks
+from simfl.scenario.load import filled_yaml, load
+from simfl.scenario.schema import Scenario
+from simfl.trace.rows import unit
+
+MAX_CLASSES = 20
+"""The most classes of users of which sizes are listed."""
+
+
+@dataclass(frozen=True)
+class CheckedScenario:
+    """A scenario that can be run.
+
+    Attributes:
+        scenario: the validated scenario.
+        notes: sentences: its size, what decides its times, promises of its protocols, warnings, memory.
+        labels: samples of each label that each user holds, int64 [users, classes], by the first entry of the
+            protocols that has this partition.
+    """
+
+    scenario: Scenario
+    notes: tuple[str, ...]
+    labels: dict[str, NDArray[np.int64]]
+
+    @property
+    def text(self) -> str:
+        """The scenario with every default filled in, as YAML."""
+        return filled_yaml(self.scenario)
+
+
+def check(
+    scenario: str | Path | Mapping[str, Any] | Scenario,
+    overrides: Mapping[str, Any] | None = None,
+    watch: Callable[[str], None] | None = None,
+) -> CheckedScenario:
+    """Check a scenario without running it.
+
+    Args:
+        scenario: a YAML file, a mapping of the same shape, or a validated scenario.
+        overrides: values by dotted key.
+        watch: called with each stage of the check as it begins.
+
+    Returns:
+        The checked scenario: `text` is it with every default, `notes` name what decides its times, and
+        `labels` are those that each user holds.
+
+    Raises:
+        BadInput: it cannot be run; a ScenarioError names each value, its bound and its place.
+
+    >>> import simfl
+    >>> simfl.check("scenarios/tutorial.yaml").notes[0]
+    '12 users, 3 rounds of fedavg, secagg, lightsecagg; the model has d = 64010 parameters'
+    """
+    begin = watch or (lambda stage: None)
+    loaded = load(scenario, overrides)
+    with blamed(BadInput):
+        experiment = build(loaded, begin)
+    begin("reading the recording")
+    make_clocks(experiment)
+    notes = tuple(_notes(experiment, begin))
+    begin(f"counting the labels of {counted(loaded.population.users, 'user')}")
+    return CheckedScenario(loaded, notes, experiment.partitions)
+
+
+def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str]:
+    s = experiment.scenario
+    users, rounds = counted(s.population.users, "user"), counted(s.rounds, unit(s.asynchronous))
+    size = f"{users}, {rounds} of {', '.join(s.protocols)}"
+    yield f"{size}; the model has d = {counted(experiment.trainer.d, 'parameter')}"
+    if s.population.classes:
+        drawn = [f"{name} {size}" for name, size in experiment.people.classes.sizes().items()]
+        yield f"users by class: {listed(drawn, MAX_CLASSES)}"
+    begin("finding out how often each protocol fails")
+    for name, entry in s.protocols.items():
+        yield from (f"{name}: {note}" for note in entry.notes(s.params(name)))
+    yield from experiment.training_times()
+    begin("counting what a mask costs")
+    with blamed(BadInput):
+        decisive = before(s, assumptions.assumed(experiment), assumptions.masking(experiment))
+        warnings = list(assumptions.too_short(experiment))
+    yield from (f"{name}: {sentence}" for name, sentence in decisive)
+    yield from warnings
+    yield from (f"{name}: {entry}" for name, entry in experiment.memory.items())

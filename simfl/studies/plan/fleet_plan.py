@@ -1,0 +1,92 @@
+"""Plan a fleet: the settings that keep its promises soonest, and what would change the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from simfl.runs.simulation import refuse_in_a_loop
+from simfl.scenario.fleet import load_fleet
+from simfl.scenario.load import filled_yaml
+from simfl.scenario.schema import Scenario
+from simfl.studies.plan import search
+from simfl.studies.plan.answer import described
+from simfl.studies.plan.search import Answer
+from simfl.studies.plan.sensitivity import Flip, flips
+
+
+@dataclass(frozen=True)
+class FleetPlan:
+    """The answer for a fleet: what it should run.
+
+    Attributes:
+        answer: the candidates that keep the promises, the fastest first, and those that are refused.
+        changes: the least change of each given by which another protocol would be the fastest.
+    """
+
+    answer: Answer
+    changes: tuple[Flip, ...]
+
+    @property
+    def scenario(self) -> Scenario:
+        """The scenario that runs the best candidate."""
+        return self.answer.best.scenario
+
+    def scenario_text(self) -> str:
+        """Return the same as YAML, with the promise above it."""
+        fleet, best = self.answer.fleet, self.answer.best
+        promise = best.setting.promise
+        hidden = "" if promise.insecure is None else f", is insecure with at most {promise.insecure:.2g}"
+        return (
+            f"# The answer of `simfl plan` for {fleet.name}: {best.name}, {best.seconds.text()} s an\n"
+            f"# aggregate. A round fails with at most {promise.fails:.2g}{hidden}.\n"
+            "# The work is counted, not done: payload real does it.\n" + filled_yaml(best.scenario)
+        )
+
+    def dump(self) -> dict[str, Any]:
+        """Return the plan as plain values, for JSON."""
+        answer = self.answer
+        return {
+            "fleet": answer.fleet.name,
+            "users": answer.fleet.population.users,
+            "losses_counted_of": answer.losing.measured,
+            "best": answer.best.name,
+            "ties": [c.name for c in answer.candidates[1:] if c.seconds.ties(answer.best.seconds)],
+            "candidates": [described(candidate) for candidate in answer.candidates],
+            "plain": None if answer.plain is None else described(answer.plain),
+            "changes": [asdict(flip) for flip in self.changes],
+            "refused": {one.name: one.why for one in answer.refused},
+        }
+
+
+def plan(
+    fleet: str | Path | Mapping[str, Any],
+    overrides: Mapping[str, Any] | None = None,
+    watch: Callable[[str], None] | None = None,
+) -> FleetPlan:
+    """Find the protocol and the settings that keep a fleet's promises soonest, in shadow.
+
+    Args:
+        fleet: a fleet's YAML file, a name such as `fleets/phones`, or a mapping of the same shape.
+        overrides: values by dotted key.
+        watch: called with each stage of the search as it begins.
+
+    Returns:
+        The plan: `answer.best`, `scenario` and `scenario_text()` that run it, `changes` by which another
+        protocol would be the best, and `dump()`, all of it as plain values.
+
+    Raises:
+        RuntimeError: an event loop runs, as in a notebook.
+        BadInput: the fleet is bad (a ScenarioError), or no protocol keeps its promises.
+
+    >>> import simfl
+    >>> small = {"population.users": 12, "updates": 6, "collude": 2, "learning.model": "logistic"}
+    >>> simfl.plan("fleets/phones", small).answer.best.name
+    'secagg'
+    """
+    refuse_in_a_loop("plan")
+    begin = watch or (lambda stage: None)
+    answer = search.plan(load_fleet(fleet, overrides), begin)
+    return FleetPlan(answer, tuple(flips(answer, begin)))
