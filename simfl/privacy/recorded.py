@@ -44,7 +44,7 @@ from simfl.scenario.schema import Scenario
 from simfl.trace import reader as trace_reader
 from simfl.trace.text import first_problem
 
-Stage = Callable[[str], object]
+Stage = Callable[[str], None]
 Target = str | Path | Mapping[str, Any] | Scenario
 Seen = dict[int, tuple[NDArray[np.float32], int]]
 
@@ -66,7 +66,7 @@ def sums(
     last: int | None = None,
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
-    watch: Stage = str,
+    watch: Stage | None = None,
 ) -> dict[str, WindowResult]:
     """Reconstruct users' updates from the sums of many rounds, by least squares; return the result by entry.
 
@@ -89,7 +89,7 @@ def sums(
     """
     folder = _folder_of(target)
     if folder is None:
-        folder = _run_into(out, _scenario_to_run(target, overrides), watch)
+        folder = _run_into(out, _scenario_to_run(target, overrides), watch or _ignore)
     files = _update_files(folder)
     return {file.stem.removeprefix("updates-"): attack_window(file, first, last) for file in files}
 
@@ -101,7 +101,7 @@ def attack(
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     seed: int = 1,
-    watch: Stage = str,
+    watch: Stage | None = None,
 ) -> Attacked:
     """Attack users' updates with what the server saw in a recorded run; write a table and a figure there.
 
@@ -123,20 +123,21 @@ def attack(
     >>> done.files
     ('attack-least_squares.json', 'attack-least_squares.svg')
     """
+    begin = watch or _ignore
     chosen, folder = _attack_of(kind, settings or {}), _folder_of(target)
     s = _scenario_to_run(target, overrides) if folder is None else scenario_of(folder)
-    watch(f"{s.name}: its data")
-    study = build(s, watch)
+    begin(f"{s.name}: its data")
+    study = build(s, begin)
     for name, trainer in study.trainers.items():
         if unknown := trainer.beyond_attacks:
             raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
         if (problem := chosen.problem(trainer.split, trainer.parts)) is not None:
             raise BadInput(f"{s.name}, {name}: {problem}")
-    folder = folder or _run_into(out, s, watch)
+    folder = folder or _run_into(out, s, begin)
     outcome = Outcome(())
     with one_thread():
         for view, truth in views(folder, study):
-            watch(f"attacking {view.entry}")
+            begin(f"attacking {view.entry}")
             outcome += chosen(view, truth, Streams(seed).rng("attack"))
     name = as_name(kind.rpartition(":")[2])
     text = json.dumps(attack_report.record(chosen, outcome, s.name, seed), indent=2, allow_nan=False) + "\n"
@@ -145,6 +146,10 @@ def attack(
     for file, content in zip(files, (text, figure), strict=True):
         write_text(folder / file, content)
     return Attacked(chosen, outcome, folder, files)
+
+
+def _ignore(stage: str) -> None:
+    """Show nothing of a stage."""
 
 
 def _attack_of(kind: str, settings: Mapping[str, Any]) -> Attack:
@@ -185,9 +190,9 @@ def _scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenar
     return load(target, {**(overrides or {}), "record_updates": True})
 
 
-def _run_into(out: str | Path | None, s: Scenario, watch: Stage) -> Path:
+def _run_into(out: str | Path | None, s: Scenario, begin: Stage) -> Path:
     """Run a scenario in a folder, or in a new one of `runs/`."""
-    watch(f"running {s.name}")
+    begin(f"running {s.name}")
     with run_folder(None if out is None else Path(out), s.name) as folder:
         run(s, None, folder)
     return folder

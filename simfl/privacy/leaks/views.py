@@ -109,9 +109,10 @@ def _names(kind: Any) -> tuple[str, ...]:
     return tuple(part.name for part in fields(kind))
 
 
-def values(message: Any) -> Iterator[tuple[str, Any]]:
+def values(message: Message) -> Iterator[tuple[str, Any]]:
     """Yield the fields of a message: name and value."""
-    return ((name, getattr(message, name)) for name in _names(type(message)))
+    kind: Any = type(message)
+    return ((name, getattr(message, name)) for name in _names(kind))
 
 
 def handles(message: Message) -> Iterator[tuple[str, Handle]]:
