@@ -48,7 +48,7 @@ def unbounded(now: int) -> float:
 
 @dataclass(frozen=True)
 class Sockets:
-    """Where a live run's sockets are, and what its processes do for links: by default all, on the loopback.
+    """The place of a live run's sockets, and its processes' work for links: by default all, on the loopback.
 
     Attributes:
         has_links: There are rates and latencies, as the scenario states them.
@@ -68,25 +68,28 @@ class Sockets:
 
 
 @dataclass(frozen=True)
-class Wires:
-    """The sockets' side of a protocol's run. links, server_link: None where nothing is shaped or delayed.
-
-    up, down: the codecs of messages to the server and to users. most_bytes: of a frame. quota_bytes: of all
-    that a user sends before its report. join_s: until when all must have joined, and how long a user tries to
-    reach the server. begins_without: after `join_s` the run begins without users who have not joined.
-    sockets: where they are, and what is left to their own path.
-    """
+class WireConfig:
+    """The sockets' side of a protocol's run."""
 
     up: Codec
+    """Of messages to the server."""
     down: Codec
+    """Of messages to users."""
     most_bytes: int
+    """The longest frame."""
     admission: Admission
     links: Links | None
+    """Those of users; None where nothing is shaped or delayed."""
     server_link: ServerLink | None
+    """The server's own; None as above."""
     jitter: Callable[[int, bool], Iterator[float] | None] | None
+    """By a user and whether its uplink is meant, by how many seconds each latency is longer."""
     quota_bytes: int
+    """The most that a user may send before its report."""
     join_s: float = 120.0
+    """Until when all users must have joined, and for how long a user tries to reach the server."""
     begins_without: bool = False
+    """After `join_s` the run begins without the users who have not joined."""
     sockets: Sockets = Sockets()
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
@@ -164,7 +167,7 @@ class LiveRuntime(Runtime):
 class Latencies:
     """Latencies, for which messages wait at their receiver."""
 
-    def __init__(self, env: RealTime, wires: Wires) -> None:
+    def __init__(self, env: RealTime, wires: WireConfig) -> None:
         self.env, self.wires = env, wires
         self._last_ns: dict[int, int] = {}
         self._jitter: dict[int, Iterator[float] | None] = {}
@@ -218,7 +221,7 @@ class LiveNetwork:
     def __init__(
         self,
         ends: Door | LiveUser,
-        wires: Wires,
+        wires: WireConfig,
         latencies: Latencies,
         up: bool,
         link: type[LiveLink] = LiveLink,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from simfl.engine.server_side import ServerSide
 from simfl.errors import RunFailed, counted
-from simfl.live.connection import Connection, Latencies, LiveRuntime, Wires
+from simfl.live.connection import Connection, Latencies, LiveRuntime, WireConfig
 from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.mailbox import Mailbox
 from simfl.live.peer import Peer
@@ -70,7 +70,7 @@ class Door:
     users: RemoteUsers
     side: ServerSide
 
-    def __init__(self, runtime: LiveRuntime, wires: Wires) -> None:
+    def __init__(self, runtime: LiveRuntime, wires: WireConfig) -> None:
         self.runtime, self.wires = runtime, wires
         self.env, self.config = runtime.env, runtime.config
         self.latencies = Latencies(self.env, wires)

@@ -6,7 +6,6 @@ Connections are busy and TCP's window is open: what a fresh or an idle one takes
 """
 
 import os
-import signal
 import time
 from dataclasses import dataclass
 
@@ -16,6 +15,7 @@ from simfl.live.connection import Sockets
 from simfl.live.entrance import Entrance
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Ping, Pong
+from simfl.live.processes import forked
 from simfl.live.real_time import run
 from simfl.live.serve import Listening, listening
 from simfl.live.sides import Sides
@@ -74,9 +74,8 @@ async def measure(guest: Guest) -> Measured:
         await trip(size, size)
     used = time.process_time()
     small = [await trip(0, 0) for _ in range(SMALL)]
-    overhead_s = (
-        (time.process_time() - used) / SMALL / 2
-    )  # each of the two messages has a sender and a receiver
+    # Each of the two messages has a sender and a receiver.
+    overhead_s = (time.process_time() - used) / SMALL / 2
     least = float(np.median(small))
     rates = []
     for up, down in ((1, 0), (0, 1)):
@@ -92,21 +91,15 @@ def loopback(study: Experiment) -> Measured:
     """Measure this machine's loopback, between two processes as of a live run."""
     name = next(iter(study.scenario.protocols))
     admission = Admission({0: os.urandom(16).hex()}, code=code_version())
+    sides = Sides(study, name, Sockets(has_links=False), admission)
     at = listening((LOOPBACK, 0), None, "", admission.tokens)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            run(_answering(Sides(study, name, Sockets(has_links=False), admission), at))
-        finally:
-            os._exit(1)
     try:
-        return ping(at.address, admission, 0)
+        with forked(lambda users: _answering(sides, at), [[0]]):
+            return ping(at.address, admission, 0)
     finally:
         at.socket.close()
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
 
 
-async def _answering(sides: Sides, at: Listening) -> None:
+async def _answering(sides: Sides, at: Listening) -> bool:
     await Entrance(sides.server().door, at.socket, at.context).accept()
+    return True

@@ -28,7 +28,7 @@ def forked(be: Be, parts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
     sys.stdout.flush()
     sys.stderr.flush()
     gc.collect()
-    gc.freeze()  # what is there is not looked at any more, or each process would copy all of it
+    gc.freeze()  # or each process would look at all that is there, and copy it
     try:
         for users in parts:
             pid = os.fork()

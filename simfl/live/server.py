@@ -17,7 +17,7 @@ from simfl.engine.rounds import Rounds
 from simfl.engine.setup import Aggregate, ClosedRound, ProtocolSetup, RunConfig
 from simfl.engine.training import seed_of
 from simfl.engine.user_side import UserRound, how_submitted
-from simfl.live.connection import LiveRuntime, Wires
+from simfl.live.connection import LiveRuntime, WireConfig
 from simfl.live.door import Door
 from simfl.live.real_time import RealTime
 from simfl.live.remote_users import BufferUsers, RoundUsers, number_of
@@ -42,7 +42,7 @@ class LiveServer:
     on_round: Callable[[ClosedRound], None] = staticmethod(lambda closed: None)
     """Called with each round as it finishes."""
 
-    def __init__(self, wires: Wires, config: RunConfig, setup: ProtocolSetup, *given: Any) -> None:
+    def __init__(self, wires: WireConfig, config: RunConfig, setup: ProtocolSetup, *given: Any) -> None:
         *steps, rule = given
         self.env = RealTime()
         here = replace(config, days=None, audits=False)

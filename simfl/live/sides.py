@@ -13,7 +13,7 @@ from simfl.dataplane.eager import EagerOps
 from simfl.engine.warm_up import rehearse, train
 from simfl.errors import ScenarioError, cut
 from simfl.live.buffer_user import LiveBufferUser
-from simfl.live.connection import Sockets, Wires
+from simfl.live.connection import Sockets, WireConfig
 from simfl.live.hello import DOWN, UP, Admission
 from simfl.live.merge import merged
 from simfl.live.server import LiveServer
@@ -92,7 +92,7 @@ class Sides:
         self._repeat: Callable[[], None] = lambda: None  # one user's part of a rehearsal, once there was one
         up, down = messages(self.kind, self.params)
         most_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
-        self.wires = Wires(
+        self.wires = WireConfig(
             up=Codec([*up, *UP], self.kind, self.params, self.users),
             down=Codec([*down, *DOWN], self.kind, self.params, self.users),
             most_bytes=most_bytes,

@@ -23,7 +23,7 @@ from simfl.engine.user_side import UserRound, UserSide
 from simfl.engine.user_state import State
 from simfl.errors import BadInput, cut
 from simfl.live.clocks import Offset
-from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, Wires
+from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, WireConfig
 from simfl.live.guest import AGAIN_S, PASSING, SELDOM_S
 from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
 from simfl.live.real_time import RealTime, either
@@ -66,7 +66,7 @@ class LiveUser:
         user: int,
         address: tuple[str, int],
         worker: Executor | None,
-        wires: Wires,
+        wires: WireConfig,
         config: RunConfig,
         setup: ProtocolSetup,
         *given: Any,

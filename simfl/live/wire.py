@@ -1,27 +1,26 @@
 """Messages as bytes, and back: the one module that knows the format.
 
 A frame is its length, the length of its header, the header and the content of its handles, one after the
-other. The header is a JSON array, [kind, round, step, at, fields]: `step` and `at` say which step of the
-sender sent it and when, for the trace; `fields` are those of the message's dataclass, in order. Of a handle
-it has [rows, columns, type of elements].
+other. The header is a JSON array, `Header`.
 
 Decoding is strict, as whoever is at the other end may be a stranger: kind, direction, types, sizes and ranges
 are those of the dataclass, or the frame is `Malformed`. Nothing is unpickled.
 """
 
-import json
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, NamedTuple
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
+from msgspec import DecodeError, Meta, Raw, Struct, json
 
 from simfl.crypto.row_routing import LONG_BYTES
 from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload, Stop
-from simfl.live.fields import LARGEST, ZERO, Signed, handle, handle_or_none, readers, whole
-from simfl.live.fields import Malformed as Malformed
+from simfl.errors import cut
+from simfl.live.fields import LARGEST, Shape, Signed, Whole, field_types
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import ZeroEntropy
@@ -102,21 +101,43 @@ class Rows(Control):
 
 @dataclass(frozen=True, slots=True)
 class Done(Control):
-    """All rows are there. Nanoseconds of its steps, by how much they took longer than they should, and the
-    longest real work of one; the server's clock less the user's as the run began, by how much it has gone
-    ahead since, and the most by which these are wrong."""
+    """All rows are there. Its figures are a user's own word."""
 
     kind = ".done"
     steps_ns: int
+    """The time of its steps."""
     late_ns: int
+    """By how much they took longer than they should."""
     held_ns: int
-    offset_ns: Signed = ZERO
-    ahead_ns: Signed = ZERO
+    """The longest real work of one."""
+    offset_ns: Signed = 0
+    """The server's clock less the user's as the run began."""
+    ahead_ns: Signed = 0
+    """By how much the server's clock has gone ahead since."""
     off_ns: int = 0
+    """The most by which the two before are wrong."""
 
 
 UPWARD: tuple[type[Control], ...] = (Away, Free, Taken, Rows, Done)
 DOWNWARD: tuple[type[Control], ...] = (Start, Part, Over, Bye)
+
+
+class Header(Struct, array_like=True, forbid_unknown_fields=True):
+    """The header of a frame. `step` and `at` say which step of the sender sent it and when, for the trace."""
+
+    kind: str
+    round: Whole
+    step: Annotated[int, Meta(ge=-1, le=LARGEST)]
+    at: Whole
+    fields: Raw
+    """Those of the message's dataclass, in order; of an array [rows, columns, type of elements]."""
+
+
+HEADER = json.Decoder(Header)
+
+
+class Malformed(Exception):
+    """The bytes are no message, or not one of this sender."""
 
 
 class Envelope(NamedTuple):
@@ -143,7 +164,7 @@ def messages(kind: Protocol, params: Params) -> tuple[list[type[Any]], list[type
     down = {message for _, message in table} | {ModelDownload, Stop}
     up = set(takes or ()) if stages is None else {stage.message for stage in stages.values()}
     for message in (*up, *down):
-        readers(message)
+        field_types(message)
     return [*up, *UPWARD], [*down, *DOWNWARD]
 
 
@@ -163,65 +184,53 @@ class Codec:
         for field in fields(message):
             value = getattr(message, field.name)
             if isinstance(value, Handle):
-                content = _bytes_of(value, self._type(type(message), value.dtype.itemsize))
-                body.append(content)
-                value = [value.rows, value.columns, self._type(type(message), value.dtype.itemsize)]
-            head.append(_plain(value))
-        header = json.dumps([message.kind, index, step, at, head], separators=(",", ":")).encode("ascii")
+                elements = self._type(type(message), value.dtype.itemsize)
+                body.append(_bytes_of(value, elements))
+                value = [value.rows, value.columns, elements]
+            head.append(value)
+        header = json.encode([message.kind, index, step, at, head], enc_hook=_plain)
         size = LENGTHS.size - 4 + len(header) + sum(map(len, body))
         return b"".join((LENGTHS.pack(size, len(header)), header, *body))
+
+    @cached_property
+    def _decoders(self) -> dict[str, tuple[json.Decoder[Any], list[Callable[[Any], Any]]]]:
+        """By kind of message, the decoder of its fields and a conversion of each."""
+        types = {kind: field_types(message, self.users) for kind, message in self.kinds.items()}
+        return {
+            kind: (json.Decoder(tuple[tuple(t.wire for t in own)]), [t.convert for t in own])  # type: ignore[misc]
+            for kind, own in types.items()
+        }
 
     def decode(self, frame: memoryview) -> Envelope:
         """Read a frame without its length. Malformed if it is none that may come in."""
         (length,) = struct.unpack_from(">I", frame)
         if length > len(frame) - 4:
             raise Malformed(f"a header of {length} bytes in a frame of {len(frame)}")
-        header, content = bytes(frame[4 : 4 + length]), frame[4 + length :]
         try:
-            values = json.loads(header.decode("ascii"))
-        except (ValueError, RecursionError):
-            raise Malformed("a header that is not JSON") from None
-        match values:
-            case [str(kind), int(index), int(step), int(at), list(head)]:
-                pass
-            case _:
-                raise Malformed("a header that is not [kind, round, step, at, fields]")
-        message = self.kinds.get(kind)
-        if message is None:
-            raise Malformed(f"no message for this side: {kind[:20]!r}")
-        whole(index), whole(at)
-        if type(step) is not int or not -1 <= step <= LARGEST:
-            raise Malformed(f"step {step}")
-        made = self._made(message, head, content)
-        return Envelope(made, index, step, at, len(frame) + 4)
-
-    def _made(self, message: type[Any], head: list[Any], content: memoryview) -> Any:
-        reads = readers(message)  # type: ignore[arg-type]
-        if len(head) != len(reads):
-            raise Malformed(f"{message.kind}: {len(head)} fields instead of {len(reads)}")
-        values, at = [], 0
-        for read, value in zip(reads, head, strict=True):
-            if read is handle or (read is handle_or_none and value is not None):
-                made, taken = self._handle(message, value, content[at:])
-                values.append(made)
+            header = HEADER.decode(frame[4 : 4 + length])
+            if header.kind not in self.kinds:
+                raise Malformed(f"no message for this side: {header.kind[:20]!r}")
+            decoder, converts = self._decoders[header.kind]
+            decoded = decoder.decode(header.fields)
+        except (DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Malformed(f"a false header: {cut(str(error))}") from None
+        message, content, at = self.kinds[header.kind], frame[4 + length :], 0
+        values = [convert(value) for convert, value in zip(converts, decoded, strict=True)]
+        for k, value in enumerate(values):
+            if isinstance(value, Shape):
+                values[k], taken = self._handle(message, value, content[at:])
                 at += taken
-            else:
-                values.append(read(value, self.users))
         if at != len(content):
-            raise Malformed(f"{message.kind}: {len(content) - at} bytes too many")
-        return message(*values)
+            raise Malformed(f"{header.kind}: {len(content) - at} bytes too many")
+        return Envelope(message(*values), header.round, header.step, header.at, len(frame) + 4)
 
-    def _handle(self, message: type[Any], value: Any, content: memoryview) -> tuple[Handle, int]:
-        match value:
-            case [int(rows), int(columns), str(name)] if whole(rows) >= 0 and whole(columns) >= 0:
-                pass
-            case _:
-                raise Malformed(f"{message.kind}: no rows of elements")
+    def _handle(self, message: type[Any], shape: Shape, content: memoryview) -> tuple[Handle, int]:
+        rows, columns, name = shape
         sizes = {self._type(message, itemsize): itemsize for itemsize in (4, 1)}
         if name not in sizes:
             raise Malformed(f"{message.kind}: elements of {name[:8]!r} instead of {' or '.join(sizes)}")
         taken = rows * columns * sizes[name]
-        if taken > len(content) or rows > LARGEST_ROWS:
+        if taken > len(content):
             raise Malformed(f"{message.kind}: {len(content)} bytes for {rows} x {columns} elements of {name}")
         array: Any = np.frombuffer(bytes(content[:taken]), "<" + name).reshape(rows, columns)
         if name == "u4" and array.size and int(array.max()) >= self.q:
@@ -247,14 +256,9 @@ class Words(Codec):
         self.offline, self.q, self.users = False, 1, users
 
 
-LARGEST_ROWS = 2**31
-
-
 def _plain(value: Any) -> Any:
-    """Return a field as JSON has it: numbers, texts, and lists of them."""
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return list(map(_plain, value))
-    return value if value is None or isinstance(value, str) else int(value)
+    """Return what JSON does not have, a sequence or a number of numpy, as it has it."""
+    return list(value) if isinstance(value, Sequence) else int(value)
 
 
 def _bytes_of(handle: Handle, name: str) -> bytes:

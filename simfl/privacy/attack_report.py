@@ -21,7 +21,7 @@ from rich.text import Text
 from simfl.errors import counted
 from simfl.privacy.least_squares import BINS
 from simfl.reports import chart
-from simfl.reports.units import listed
+from simfl.runs.results.units import listed
 
 if TYPE_CHECKING:
     from simfl.privacy.attacks.attack import Attack, Bars, Outcome, Strip

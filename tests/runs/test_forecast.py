@@ -11,7 +11,7 @@ import pytest
 from simfl.cli import main
 from simfl.cli import run as command
 from simfl.errors import BadInput
-from simfl.runs import forecast as foretold
+from simfl.runs import memory as foretold
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
 from tests.engine.harness import ROOT
@@ -59,7 +59,7 @@ def test_many_users_are_told_what_they_take_first(
         raise BadInput("built only after that")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("simfl.runs.build.build", refused)
+    monkeypatch.setattr("simfl.reports.checked.build", refused)
     monkeypatch.setattr("simfl.runs.simulation.build", refused)
     changes = [
         "--set",
