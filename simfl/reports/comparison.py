@@ -122,12 +122,12 @@ def _closing(comparison: Comparison) -> str:
     sides = []
     for number, side in enumerate(comparison.sides[1:], 1):
         verdicts = [(match.key, match.verdicts[number]) for match in comparison.matches]
-        known = [(key, found) for key, found in verdicts if found]
+        known = [(key, verdict) for key, verdict in verdicts if verdict]
         named = side.kind == "run" and len(known) <= MAX_NAMES
         groups: dict[str, list[str]] = {}
-        for key, found in known:
-            amount = found.text.removeprefix(found.relation)
-            relation = "in a tie" if found.relation == "tie" else found.relation
+        for key, verdict in known:
+            amount = verdict.text.removeprefix(verdict.relation)
+            relation = "in a tie" if verdict.relation == "tie" else verdict.relation
             groups.setdefault(relation, []).append(f"{in_words(key)}{amount}")
         parts = (
             f"{relation} in {', '.join(names) if named else f'{len(names)} of {len(known)}'}"

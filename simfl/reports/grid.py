@@ -92,15 +92,15 @@ def print_grid(console: Console, table: ReportTable) -> None:
         console.print(grid)
 
 
-def _cell(row: TableRow, place: int) -> Text:
+def _cell(row: TableRow, entry: int) -> Text:
     if not row.cells:
         return Text("")
-    text, is_fault = row.cells[place]
+    text, is_fault = row.cells[entry]
     return Text(text or NO_VALUE, style="red" if is_fault else "")
 
 
-def _width(heading: str, place: int, table: ReportTable) -> int:
-    cells = (len(_cell(row, place)) for row in table.rows)
+def _width(heading: str, entry: int, table: ReportTable) -> int:
+    cells = (len(_cell(row, entry)) for row in table.rows)
     return 3 + max(MIN_WIDTH, *map(len, heading.splitlines()), *cells)
 
 

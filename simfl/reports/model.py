@@ -19,7 +19,7 @@ Topic = Literal[
     "title", "entry", "text", "note", "clock", "training", "sets", "warning", "different", "outlier", "drift",
     "conclusion", "gap",
 ]  # fmt: skip
-"""What a sentence is for; `gap` is an empty line."""
+"""Purpose of a sentence; `gap` is an empty line."""
 MAX_REASONS = 3  # of an entry's failed rounds, that are named
 OVERLAPPING = (
     "Spans of one aggregation's updates overlap: they add up to more than its total. The critical path adds "
@@ -38,7 +38,7 @@ class Sentence(NamedTuple):
     """A sentence of a report."""
 
     topic: Topic
-    """What it is for; terminals give each its style."""
+    """Its purpose; terminals give each a style."""
     text: str
 
 

@@ -43,17 +43,17 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
     timelines = {name: timeline.pack(run, name, budget, asked, focus) for name in protocols}
     packed = timelines.items()
     shown = [{"name": n, "left_out": t.left_out, "views": len(t.views), "first": t.first} for n, t in packed]
-    whole: list[tables.Part] = [(name, None, p) for name, p in protocols.items()]
+    by_name: list[tables.Part] = [(name, None, p) for name, p in protocols.items()]
     by_rate = tables.by_rate(protocols)
     template = environment().get_template("report.html")
     return template.render(
         run=run,
         decides=after(run.scenario, run.summary.assumed, run.traces),
         report=report,
-        headline=across("headline", whole, noisy),
+        headline=across("headline", by_name, noisy),
         phase_table=across("phases", by_rate, noisy),
-        losses=across("losses", whole, noisy),
-        joules=across("energy", whole, noisy),
+        losses=across("losses", by_name, noisy),
+        joules=across("energy", by_name, noisy),
         different=None if run.summary.same_rounds else different_rounds(run.unit),
         noisy=noisy,
         bars=[p.mean.per_aggregate_s or 0 for p in protocols.values()],
@@ -114,9 +114,9 @@ def across(place: Place, entries: Sequence[tables.Part], noisy: bool) -> dict[st
         entries: Name, drop-out rate and summary of each.
         noisy: Times have intervals.
     """
-    found = rows(place, [[p] for _, _, p in entries], noisy)
-    groups = [(group, list(of)) for group, of in groupby(found, lambda row: row.group)]
-    return {"names": [(name, rate) for name, rate, _ in entries], "rows": found, "groups": groups}
+    columns = rows(place, [[p] for _, _, p in entries], noisy)
+    groups = [(group, list(below)) for group, below in groupby(columns, lambda row: row.group)]
+    return {"names": [(name, rate) for name, rate, _ in entries], "rows": columns, "groups": groups}
 
 
 def stacks(

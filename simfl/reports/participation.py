@@ -13,9 +13,9 @@ def participation(run: Run, report: Report) -> dict[str, Any] | None:
     table = next((part for part in report.parts if isinstance(part, ReportTable) and part.across), None)
     if table is None:
         return None
-    shares = [found for p in run.summary.protocols.values() if (found := p.chosen)]
+    shares = [p.chosen for p in run.summary.protocols.values() if p.chosen]
     # where the search for weak T ended early, the lower end is what is known to hold
-    curves = [([T[0] if T else None for T in found.T_weak], found.T_strong) for found in shares]
+    curves = [([T[0] if T else None for T in share.T_weak], share.T_strong) for share in shares]
     most = max((T for both in curves for values in both for T in values if T), default=1)
     return {"table": table, "curves": curves, "most": most, "sets": report.on("sets")}
 

@@ -82,8 +82,8 @@ def latex(run: Run) -> str:
     rounds; the accuracy is the last one of the protocol. Columns that the run has nothing for are left out.
     """
     parts = by_rate(run.summary.protocols)
-    found = rows("latex", [[part] for *_, part in parts], run.summary.clock != "modelled")
-    columns = [c for c in found if not c.of_run or any(cell.text for cell in c.cells)]
+    figures = rows("latex", [[part] for *_, part in parts], run.summary.clock != "modelled")
+    columns = [c for c in figures if not c.of_run or any(cell.text for cell in c.cells)]
     left = ["Protocol", *["Lost"] * any(rate is not None for _, rate, _ in parts)]
     lines = [
         f"% {escape(run.summary.scenario)}; \\usepackage{{booktabs}}",

@@ -48,9 +48,9 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
 
     Args:
         source: A YAML file, a shipped scenario's name, a mapping of the same shape, or a scenario.
-        overrides: Values by dotted path, such as `{"population.users": 50}`, in order. A path descends
-            through shorthands, a list's entries are numbered from 0, and a key that only another kind has as
-            a main value switches to that kind.
+        overrides: Values by dotted path, such as `{"population.users": 50}`, applied in order. A path
+            descends through shorthands, a list's entries are numbered from 0, and a key that only another
+            kind has as a main value switches to that kind.
         seed: Replaces the scenario's seed.
 
     Raises:

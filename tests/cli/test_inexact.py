@@ -124,7 +124,11 @@ def test_a_folder_without_a_run_is_named_beside_those_with_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    for command in (("report", "empty"), ("privacy", "empty"), ("attack", "least_squares", "empty")):
+    for command in (
+        ("report", "empty"),
+        ("privacy", "sums", "empty"),
+        ("privacy", "attack", "least_squares", "empty"),
+    ):
         assert ended(*command) == 2
         assert capsys.readouterr().err == "empty is no run's folder; there are no runs in runs/\n"
     (tmp_path / "small.yaml").write_text(dump(SHORT))

@@ -79,6 +79,8 @@ def test_commands_are_what_the_code_says() -> None:
     group = get_command(app)
     assert isinstance(group, TyperGroup)
     for name, command in group.commands.items():
+        if command.hidden:
+            continue
         assert f"\n## simfl {name}" in page
         section = page.partition(f"\n## simfl {name}\n")[2].partition("\n## ")[0]
         options = [p.opts[0] for p in command.params if p.opts[0].startswith("--") and not p.hidden]

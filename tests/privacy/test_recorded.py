@@ -99,7 +99,7 @@ def _loss(study: Any, truth: Truth, user: int, model: Any) -> float:
 
 # --- the command ----------------------------------------------------------------------------------
 def attack(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> tuple[str, str]:
-    return told(capsys, code, "attack", *arguments)
+    return told(capsys, code, "privacy", "attack", *arguments)
 
 
 @pytest.mark.ci

@@ -24,7 +24,7 @@ Runs = Mapping[str, Sequence[ProtocolSummary]]
 
 
 class TableCell(NamedTuple):
-    """What is shown of a figure."""
+    """The text of a figure."""
 
     text: str
     """Empty of no value."""
@@ -41,7 +41,7 @@ class TableRow:
     cells: Sequence[TableCell] = ()
     """One of each entry; none of a title."""
     group: str = ""
-    """What stands above this and the neighbours of the same group."""
+    """Heading above this and the neighbours of the same group."""
     is_key: bool = False
     """The figure by which entries are ranked."""
     of_run: bool = False

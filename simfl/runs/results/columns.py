@@ -30,7 +30,7 @@ BREAKDOWN: tuple[Place, ...] = ("time", "rates", "path", "run")
 """The sections of the breakdown: time per aggregate, completed rounds, the critical path, the run."""
 SOURCE_HEADINGS = ("Cores", "Bytes sent", "Bytes received", "Radio active", "Radio tail", "Radio idle")
 TIME, COMPLETED, MOVED = "Seconds of {time} time", "Seconds per completed {unit}", "MB per aggregate"
-"""What stands above columns of one unit in LaTeX."""
+"""Heading above columns of one unit in LaTeX."""
 NOT_REACHED = "not reached"
 
 Headings = Mapping[Place, str]
@@ -38,7 +38,7 @@ Measure = tuple[str, str]  # a key, and the phase if it is of one
 
 
 class NumberForm(NamedTuple):
-    """How a number is written."""
+    """The form of a number."""
 
     digits: int = 3
     """Behind the point."""
@@ -61,7 +61,7 @@ class Column:
     key: str
     """Its name in `sweep.csv`; its end is the unit."""
     how: How
-    """What of the values is shown: their mean, range or sum; of those that are true or false "3 of 4", of
+    """Reduction of the values: their mean, range or sum; of those that are true or false "3 of 4", of
     which a sweep takes the share, or with `count` the number; of a `flag`, which is one, yes or no."""
     read: Read
     """The values of a protocol's summary."""
@@ -71,7 +71,7 @@ class Column:
     phase: str = ""
     """The phase, of a column that there is for each of them."""
     form: NumberForm = PLAIN
-    """How its numbers are written."""
+    """The form of its numbers."""
     of: Of = ""
     """Tables of protocols without it leave the column out."""
     traits: frozenset[Trait] = frozenset()

@@ -63,7 +63,7 @@ class Case:
     estimates: Mapping[Measure, Estimate | None]
     """Its means by measure, None of no value."""
     texts: Mapping[Measure, str]
-    """What a table shows of each measure."""
+    """The figures of each measure in a table."""
     rounds: object
     """Equal where the same rounds were completed, None where that is not known."""
     protocols: Sequence[ProtocolSummary] = ()
@@ -116,11 +116,11 @@ class Side:
     label: str
     """Its name in the comparison."""
     folder: str
-    """Where it was read."""
+    """The folder that it was read from."""
     kind: Literal["run", "sweep"]
     """Repeats are a run."""
     over: Literal["", "rounds", "runs", "seeds"]
-    """What its intervals are over; "" without any."""
+    """Samples of its intervals; "" without any."""
     settings: Mapping[str, Any]
     """The resolved scenario, and versions."""
     cases: Mapping[Key, Case]

@@ -27,7 +27,7 @@ class Round:
     end: int
     """[ns] From the start of the run."""
     reason: str | None = None
-    """Why it failed; None if it was completed."""
+    """Reason of its failure; None if it was completed."""
     invited: Sequence[int] = ()
     """Users, once per invitation."""
     members: tuple[tuple[int, str, int], ...] = ()

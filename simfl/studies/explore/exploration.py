@@ -9,8 +9,7 @@ from typing import Any
 from simfl.errors import need
 from simfl.runs.simulation import refuse_in_a_loop
 from simfl.scenario.load import resolved_yaml
-from simfl.studies.explore import rounds
-from simfl.studies.explore.effort import FEW_PATTERNS, seconds_for_all
+from simfl.studies.explore import effort, rounds
 from simfl.studies.explore.reached import Tried, tried
 from simfl.studies.explore.rounds import AnyCohort, Report, Violation, judge, make_cohort, sample, total
 from simfl.studies.sweep.backends import check_jobs
@@ -63,8 +62,8 @@ class Exploration:
 
     def seconds(self, jobs: int) -> float:
         """Return about how many seconds all patterns take here; 0 for random ones, and for a few."""
-        is_short = self.random is not None or self.patterns <= FEW_PATTERNS
-        return 0.0 if is_short else seconds_for_all(self.cohort, jobs)
+        is_short = self.random is not None or self.patterns <= effort.FEW_PATTERNS
+        return 0.0 if is_short else effort.seconds_for_all(self.cohort, jobs)
 
     def run(self, jobs: int, watch: Callable[[Report], None]) -> None:
         """Try the patterns until one breaks a law. watch: called with the counts, every few patterns."""

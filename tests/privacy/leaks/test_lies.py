@@ -11,7 +11,7 @@ import pytest
 from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.privacy.leaks.lies import (
-    Asked,
+    ForkedRound,
     Lied,
     Told,
     ask,
@@ -174,7 +174,7 @@ def test_signatures_end_the_lie_about_who_shared(n: int, t: int, C: int) -> None
         assert lied(made, "shared", made.users[n - C :], report) == leaks, report
 
 
-def one_story(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def one_story(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Everybody who does not refuse a set is told it."""
     honest = [user for user in asked.waiting if user not in coalition]
     for users in sorted({one for user in honest for one in asked.sets(user)}):

@@ -96,27 +96,27 @@ def test_losses_come_in_order() -> None:
 @pytest.mark.ci
 def test_one_colluder_more_is_shown() -> None:
     small = make_small("lightsecagg", 4, changes={"U": 4})
-    report = sweep(small, collude=1)
+    report = sweep(small, colluders=1)
     assert report.found is None
     assert report.further.coalition == (0, 1)
     assert report.further.case.losses == 0
 
 
 def test_fedavg_hides_nothing() -> None:
-    report = simfl.leaks("fedavg", users=3, collude=0)
+    report = simfl.proof("fedavg", users=3, colluders=0)
     assert str(report.found) == (
         "nobody lost (timeout); nobody colludes:\nx_0[0] is known, from\n  + upload of user 0"
     )
 
 
 def test_random_patterns_of_a_larger_cohort() -> None:
-    report = sample(make_small("lightsecagg", 7, changes={"U": 4, "T": 2, "D": 2}), 5, collude=2)
+    report = sample(make_small("lightsecagg", 7, changes={"U": 4, "T": 2, "D": 2}), 5, colluders=2)
     assert report.found is None
     assert report.views[2] == 21 * report.rounds
 
 
 def test_random_patterns_are_shrunk() -> None:
-    report = sample(make_small("secagg", 6, changes={"t": 3}), 20, collude=3)
+    report = sample(make_small("secagg", 6, changes={"t": 3}), 20, colluders=3)
     assert report.first[3].case.losses == 0
 
 
