@@ -11,7 +11,7 @@ from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-_CONFIG = "blocks descriptions digests kinds python_files quantities texts unpacking"
+_CONFIG = "blocks digests kinds python_files quantities texts unpacking"
 MOVED = {
     **{name: f"config.{name}" for name in _CONFIG.split()},
     "cluster": "connect",
@@ -29,15 +29,6 @@ MOVED = {
     "privacy.metrics": "runs.multi_round_privacy.metrics",
     "privacy.modular": "runs.multi_round_privacy.modular",
     "privacy.weak": "runs.multi_round_privacy.weak",
-    "reports.attack": "privacy.attack_report",
-    "reports.compared": "studies.compared",
-    "reports.figures.category_figure": "studies.sweep.category_figure",
-    "reports.figures.exposure_figure": "privacy.exposure_figure",
-    "reports.figures.sweep_figures": "studies.sweep.figures",
-    "reports.histograms": "privacy.histograms",
-    "reports.plan_terminal": "studies.plan.terminal",
-    "reports.sweep_page": "studies.sweep.page",
-    "reports.sweep_terminal": "studies.sweep.terminal",
     "runs.results.text": "trace.text",
     "runs.results.trace": "trace.rows",
     "runs.results.trace_codes": "trace.codes",

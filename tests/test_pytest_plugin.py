@@ -235,4 +235,4 @@ print(sorted(name for name in set(sys.modules) - before if name.split(".")[0] in
         cwd=tmp_path, env={"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    assert printed.splitlines()[-1] == "['simfl', 'simfl.pytest', 'simfl.version']"
+    assert printed.splitlines()[-1] == "['simfl', 'simfl.moved', 'simfl.pytest', 'simfl.version']"

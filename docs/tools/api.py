@@ -114,8 +114,12 @@ def _paragraphs(text: str) -> Iterator[str]:
     for part in text.split("\n\n"):
         prose, sign, example = part.partition(">>> ")
         if head := re.match(r"(Args|Raises|Returns):\n", prose):
-            entries = re.split(r"\n    (?=\S)", prose.strip()[head.end() - 1 :].removeprefix("\n"))
+            body = prose.strip()[head.end() - 1 :]
             yield f"**{head[1]}**"
+            if head[1] == "Returns":
+                yield " ".join(body.split())
+                continue
+            entries = re.split(r"\n    (?=\S)", body.removeprefix("\n"))
             yield "\n".join(_entry(entry) for entry in entries if entry.strip())
         elif prose.strip():
             yield " ".join(prose.split())

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from simfl.config.descriptions import descriptions
+from simfl.config.blocks import descriptions
 from simfl.runs.folder.columns import BREAKDOWN, ENERGY, MEASURED, METRICS, PARTICIPATION, UPDATES
+from simfl.runs.results import columns
 from simfl.runs.results.block import Block, ByPhase, Extended, Share
-from simfl.runs.results.columns import COLUMNS
 from simfl.runs.results.round_summary import RoundSummary
 from simfl.runs.results.summary import Summary
 from simfl.trace.rows import ROWS, SHARED
@@ -136,10 +136,9 @@ def _measures() -> Iterator[str]:
     """Yield the measures of a sweep, each with the heading that tables give it."""
     found: dict[str, list[str]] = {}
     shown: dict[str, str] = {}
-    for c in (column for column in COLUMNS if column.csv):
+    for c in (column for column in columns.COLUMNS if "unswept" not in column.traits):
         found.setdefault(c.key, []).extend([c.phase] * bool(c.phase))
-        headings = (c.headline, c.time, c.rates, c.path, c.run, c.seeds, c.sweep)
-        shown.setdefault(c.key, next(filter(None, headings), ""))
+        shown.setdefault(c.key, c.name if c.headings else "")
     rows = ((f"`{key}`", ", ".join(phases), _unit(key), shown[key]) for key, phases in found.items())
     yield "Measures; tables show them under the heading on the right:"
     yield _lines(("measure", "phases", "unit", "heading"), rows)

@@ -3,23 +3,23 @@
 import json
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from simfl.cli.common import FAILED, app, tell, warn_inexact
 from simfl.cli.folders import check_place, telling_removed
+from simfl.cli.inputs import Format
 
 
 @app.command()
 def compare(
     folders: Annotated[
-        list[Path],
-        Argument(help="Folders of runs, or of sweeps; the first is the reference.", metavar="DIR"),
+        list[Path], Argument(help="Folders of runs, or of sweeps; the first is the reference.", metavar="DIR")
     ],
     out: Annotated[Path | None, Option(metavar="FILE", help="Write a page to this file, too.")] = None,
-    format_: Annotated[Literal["table", "json"], Option("--format", help="What is printed.")] = "table",
+    format_: Format = "table",
 ) -> None:
     """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts.
 
@@ -45,9 +45,9 @@ def compare(
         print(json.dumps(comparison.dump(), indent=2, allow_nan=False))
     else:
         from simfl.reports import terminal
-        from simfl.reports.compare_terminal import show_comparison
+        from simfl.reports.comparison import comparison_report
 
-        show_comparison(terminal.console(), comparison)
+        terminal.show(terminal.console(), comparison_report(comparison))
         if out is not None:
             tell(f"Written to {out}")
     if warn_inexact(summaries):

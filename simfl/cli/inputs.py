@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from glob import escape, glob
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
@@ -41,14 +41,15 @@ def names_and_files(incomplete: str) -> list[tuple[str, str]]:
 
 SCENARIO_HELP = "A scenario: a YAML file, or a name of `simfl list scenarios`."
 ScenarioFile = Annotated[
-    Path,
-    Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
+    Path, Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files)
 ]
 
 _SET_HELP = "Override a value, such as a.b=c."
 Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
 Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")]
 Out = Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")]
+Format = Annotated[Literal["table", "json"], Option("--format", help="What is printed.")]
+Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 Yes = Annotated[bool, Option("--yes", help="Begin without asking, however long it takes.")]
 
 

@@ -82,10 +82,11 @@ def _left(folder: Path) -> str:
 def _show(folder: Path, loaded: Scenario) -> None:
     """Print the breakdown of a live run."""
     from simfl.reports import terminal
+    from simfl.reports.model import run_report
     from simfl.runs.results.summary import read
 
     summary = read(folder / "summary.json")
-    terminal.show(terminal.console(), summary, loaded.profile, "real")
+    terminal.show(terminal.console(), run_report([summary], loaded.profile, "real"))
     tell_written(folder, f"simfl report {folder}")
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
     inexact = warn_inexact([("", summary.protocols)])

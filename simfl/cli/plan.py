@@ -33,10 +33,10 @@ def plan_command(
 
     Example: simfl plan fleets/phones
     """
-    from simfl.reports.terminal import console
+    from simfl.reports.terminal import console, show
     from simfl.runs.folder.disk import write_text
     from simfl.studies.plan import fleet_plan
-    from simfl.studies.plan.terminal import show_plan
+    from simfl.studies.plan.report import plan_report
 
     check_place(out)
     with stages() as stage:
@@ -50,5 +50,5 @@ def plan_command(
     if json_:
         print(json.dumps(planned.dump(), indent=2))
         return
-    show_plan(console(), planned.answer, planned.changes)
+    show(console(), plan_report(planned.answer, planned.changes))
     say(f"Written to {out}: run it with simfl run {out}")

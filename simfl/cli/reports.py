@@ -112,6 +112,7 @@ def _write(
     from simfl.reports import one_round, perfetto, terminal
     from simfl.reports.advice import advise
     from simfl.reports.assumptions import after
+    from simfl.reports.model import run_report
     from simfl.reports.page import page
     from simfl.runs.folder.disk import atomic, write_text
 
@@ -133,7 +134,7 @@ def _write(
         say(f"- {decides}: {sentence}", further="  ")
     notes = [f"{name}: {sentence}" for name, sentence in advised.items()]
     notes += one_round.sentences(run, focus) if focus else ()
-    terminal.show(terminal.console(), run.summary, run.scenario.profile, run.time, notes)
+    terminal.show(terminal.console(), run_report([run.summary], run.scenario.profile, run.time, notes))
     for line in perfetto.left_out(run, chosen) if with_perfetto else ():
         say(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", further="  ")
     say(f"Written to {folder}: report.html{', trace.perfetto.json' * with_perfetto}", further="  ")
@@ -145,12 +146,13 @@ def _write(
 
 def _show_repeats(folder: Path) -> None:
     from simfl.reports import terminal
+    from simfl.reports.model import run_report
     from simfl.runs.folder import repeats
     from simfl.scenario.load import look_at
 
     found = repeats.finished(folder)
     profile = look_at(next(iter(found)) / "resolved.yaml").profile
-    terminal.show_repeats(terminal.console(), list(found.values()), profile)
+    terminal.show(terminal.console(), run_report(list(found.values()), profile))
     for run in repeats.repeats_in(folder):
         if run not in found:
             say(f"{run.name} is not finished, and left out", further="  ")

@@ -16,9 +16,11 @@ from simfl.cli.common import FAILED, NO_AGGREGATE, PATIENCE_S, app, keeping, say
 from simfl.cli.folders import run_folder, tell_written, telling_removed
 from simfl.cli.inputs import (
     SCENARIO_HELP,
+    Format,
     Out,
     Protocols,
     ScenarioFile,
+    Seed,
     Set,
     finite,
     load_scenario,
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
     from simfl.runs.simulation import Progress
     from simfl.scenario.schema import Scenario
 
-Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
 MANY_USERS = 100_000  # from which on a command says first what a run takes
@@ -59,11 +60,7 @@ def run_command(
     save_every_s: Annotated[
         float,
         Option(
-            "--save-every",
-            metavar="S",
-            min=0,
-            callback=finite,
-            help="Seconds from one saving to the next.",
+            "--save-every", metavar="S", min=0, callback=finite, help="Seconds from one saving to the next."
         ),
     ] = 2.0,
     set_: Set = None,
@@ -72,7 +69,7 @@ def run_command(
     protocols: Protocols = None,
     workers: Workers = None,
     cluster: Cluster = None,
-    format_: Annotated[Literal["table", "json"], Option("--format", help="What is printed.")] = "table",
+    format_: Format = "table",
     no_progress: Annotated[bool, Option("--no-progress", help="No live progress.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write breakdown.parquet too.")] = False,
     repeat: Annotated[int | None, Option(metavar="N", min=1, help=REPEAT_HELP)] = None,
@@ -100,6 +97,7 @@ def run_command(
         raise typer.BadParameter(message, param_hint="--repeat")
 
     from simfl.reports import terminal
+    from simfl.reports.model import run_report
 
     if parquet:
         need("--parquet", "pyarrow.parquet")
@@ -121,12 +119,8 @@ def run_command(
         dumped = [summary.dump() for summary in summaries.values()]
         print(json.dumps(dumped[0] if repeat is None else dumped, indent=2))
     else:
-        if repeat is None:
-            terminal.show(terminal.console(), summaries[folder], loaded.profile, notes=pressing)
-        else:
-            terminal.show_repeats(
-                terminal.console(), list(summaries.values()), loaded.profile, notes=pressing
-            )
+        report = run_report(list(summaries.values()), loaded.profile, notes=pressing)
+        terminal.show(terminal.console(), report)
         tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
     inexact = warn_inexact(
         ("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()
@@ -294,7 +288,7 @@ def _load(
 
 def _tell_forecast(loaded: Scenario) -> None:
     """Say on stderr what a run of many users will take, before its users are made."""
-    from simfl.runs.forecast import forecast
+    from simfl.runs.memory import forecast
     from simfl.scenario.checks import gb
 
     found = forecast(loaded)

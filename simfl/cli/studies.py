@@ -69,6 +69,7 @@ def sweep(
 def _show(state: Sweep) -> bool:
     """Print the means, and return True if all aggregates of the cells that did not fail are exact."""
     from simfl.reports import terminal
+    from simfl.reports.model import Report, participation
     from simfl.runs.results.drift import warning
     from simfl.studies.sweep import tables
     from simfl.studies.sweep.terminal import show_sweep
@@ -82,7 +83,7 @@ def _show(state: Sweep) -> bool:
         say(moved)
     for label, entries in tables.selections(state):
         tell(f"\n{label}".rstrip())
-        terminal.show_participation(console, entries)
+        terminal.show(console, Report(list(participation(entries))))
     without = Counter(name for s in summaries for name, entry in s.protocols.items() if not entry.completed)
     for name, count in without.items():
         tell(f"{name} has no aggregate in {count} of {len(summaries)} cells")

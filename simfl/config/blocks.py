@@ -6,19 +6,21 @@ within them no time that must pass rounds to zero, and no product or power overf
 the schema for it).
 """
 
+import ast
+import inspect
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from math import exp, inf, log1p
 from statistics import NormalDist
+from textwrap import dedent
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from simfl.config.descriptions import descriptions
 from simfl.config.quantities import unit
 from simfl.config.texts import MAX_TEXT, NamesNothing
 from simfl.errors import show
@@ -80,6 +82,27 @@ def as_name(text: str) -> str:
 
 
 Name = Annotated[str, Field(strict=True), AfterValidator(_is_name), NamesNothing()]
+
+
+def descriptions(cls: type) -> dict[str, str]:
+    """Return what the string below each of a class's own fields says, empty where there is none.
+
+    >>> from simfl.runs.results.drift import Drift
+    >>> descriptions(Drift)["most_ns"]
+    'The 90th percentile.'
+    """
+    try:
+        (tree,) = ast.parse(dedent(inspect.getsource(cls))).body
+    except (OSError, TypeError):  # made at run time, of fields that others describe
+        return {}
+    assert isinstance(tree, ast.ClassDef)
+    found = {}
+    for field, below in pairwise([*tree.body, ast.Pass()]):
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
+            value = below.value if isinstance(below, ast.Expr) else None
+            text = value.value if isinstance(value, ast.Constant) else None
+            found[field.target.id] = inspect.cleandoc(text) if isinstance(text, str) else ""
+    return found
 
 
 def _describe_keys(schema: dict[str, Any], block: Any) -> None:

@@ -1,12 +1,10 @@
-"""SHA-256 of files and of appended records: what simfl reads back is as it was written, or is refused.
+"""SHA-256 of files: what simfl reads back is as it was written, or is refused.
 
     SHA256SUMS    in a folder: a line for each file that simfl reads back, as `sha256sum -c` takes it, then a
                   comment with the digest of these lines. It is written last.
-    a record      a line of JSON that begins with a digest of itself and of the record before it. So a record
-                  that was changed, removed, doubled or moved is found.
 
-Invariant: everything that is read back goes through `checked`, `unchained` or a digest in a record. Files
-that simfl only writes, such as tables and pages, have no digest: they are the user's to edit.
+Invariant: everything that is read back goes through `checked`, or has a digest in `folder.saved_rounds`.
+Files that simfl only writes, such as tables and pages, have no digest: they are the user's to edit.
 
 A folder without SHA256SUMS is of an earlier simfl. Its files are read, and `take_unchecked` names it.
 """
@@ -23,7 +21,6 @@ MAX_SUMS_BYTES = 10**7
 REMEDY = "restore it from a copy, or run it again in another folder"
 
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\\\n]+)")
-_KEY = b'{"chain":"'
 _unchecked: dict[Path, None] = {}
 
 
@@ -124,29 +121,3 @@ def take_unchecked() -> list[Path]:
     folders = list(_unchecked)
     _unchecked.clear()
     return folders
-
-
-# --- records -------------------------------------------------------------------------------------
-def chained(text: str, before: str) -> tuple[str, str]:
-    """Return a record's line, and its digest for the next.
-
-    Args:
-        text: a JSON object on one line, without a key `chain`.
-        before: the digest of the record before it; of the first, of what it belongs to.
-    """
-    digest = of_bytes(f"{before}{text}".encode())
-    return f'{{"chain":"{digest}",{text[1:]}\n', digest
-
-
-def unchained(line: bytes, before: str) -> tuple[bytes, str] | None:
-    """Return the JSON object in a record's line and its digest; None if it does not follow `before`.
-
-    >>> line, digest = chained('{"round":1}', "")
-    >>> unchained(line.encode().rstrip(), "") == (b'{"round":1}', digest)
-    True
-    >>> unchained(line.encode().rstrip(), digest)  # doubled
-    """
-    start = len(_KEY)
-    text = b"{" + line[start + 66 :]
-    digest = of_bytes(before.encode() + text)
-    return (text, digest) if line == _KEY + digest.encode() + b'",' + text[1:] else None

@@ -98,10 +98,15 @@ def _tagged(
 
 
 class Kinds(Generic[B]):
-    """All kinds of one thing (its name in messages), by the word that names each in a scenario.
+    """All kinds of one thing, by the word that names each in a scenario.
 
-    own: ours, each derived from `base`; entry points of `simfl.GROUP` add to them. tag: tells them apart.
-    number: the kind that a number alone stands for, if it stands for one.
+    Args:
+        thing: Name of the thing in messages.
+        base: Class from which each kind is derived.
+        own: Kinds of simfl itself.
+        group: Installed packages add kinds by entry points of `simfl.GROUP`.
+        tag: Key whose word names the kind.
+        number: Word of the kind that a number alone stands for; empty if a number stands for none.
     """
 
     def __init__(

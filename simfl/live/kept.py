@@ -21,8 +21,8 @@ from simfl.runs.assumptions import assumed
 from simfl.runs.build import Experiment
 from simfl.runs.folder import unfinished
 from simfl.runs.folder.result import Result
+from simfl.runs.folder.saved_rounds import Unfinished
 from simfl.runs.folder.saving import Saver
-from simfl.runs.folder.unfinished import Unfinished
 
 NAME = "live.json"
 
@@ -45,13 +45,13 @@ class Kept:
         self.study, self.saver, self.facts = study, saver, dict(facts)
         self.figures: dict[str, Figures] = {}
         self._before: dict[str, Any] = {}
-        self.result = Result(study.scenario)
+        self.result = Result(study.scenario, assumed=assumed(study))
         if saver is not None:
-            self.result = (saver.resume_whole if resume else saver.begin)(study.scenario)
+            s, known = study.scenario, self.result.assumed
+            self.result = saver.resume(s) if resume else saver.begin(s, known)
             text = self.result.beside.get(NAME)
             self._before = {} if text is None else json.loads(text)["protocols"]
             self.put_figures()
-        self.result.assumed = assumed(study)
         self.rounds: RoundSaver | None = None
 
     @property
@@ -73,7 +73,7 @@ class Kept:
         def on_error(error: BaseException) -> None:
             loop.call_soon_threadsafe(fail, error)
 
-        rounds = self.rounds = RoundSaver(self.saver.own, self.study.scenario, name, on_error)
+        rounds = self.rounds = RoundSaver(self.saver, name, on_error)
         trace, host = server.runtime.trace, server.side.host
         server.on_round = lambda closed: rounds.add(closed, trace, host.weights.content)
 
@@ -83,9 +83,9 @@ class Kept:
         if self.saver is not None:
             self.put_figures()
             result = self.result
-            self.saver.keep_whole(name, result.traces[name], result.measured[name], result.beside)
             if self.rounds is not None:
-                self.rounds.discard()
+                self.rounds.close()
+            self.saver.keep_whole(name, result.traces[name], result.measured[name], result.beside)
         return self.figures[name]
 
     def put_figures(self) -> None:
@@ -103,16 +103,12 @@ class Kept:
         self.result.interrupted = True
         if self.saver is None:
             return
-        own = self.saver.own
         if self.rounds is not None:
             self.rounds.close()
-        saved, traced = own.so_far(self.study.scenario)
+        saved = self.saver.own.read(self.study.scenario)
         self.result.traces, self.result.measured = saved.traces, saved.measured
-        if any(self.result.measured.values()):
-            self.put_figures()
-            self.result.write(own.run, traced)
-        else:
-            unfinished.discard(own.run)
+        self.put_figures()
+        self.saver.leave(self.result)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.errors import counted
-from simfl.reports.units import listed
+from simfl.runs.results.units import listed
 
 if TYPE_CHECKING:
     from simfl.privacy.attack import Attack

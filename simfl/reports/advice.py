@@ -6,9 +6,9 @@ still stand; so its share is the most that can be saved, and usually less is, as
 
 from dataclasses import dataclass
 
-from simfl.reports.units import percent, seconds
 from simfl.runs.results import metrics
 from simfl.runs.results.metrics import Path, Round
+from simfl.runs.results.units import percent, seconds
 from simfl.trace.rows import SERVER, Trace
 
 NAMED_PART = 0.5  # of the users' largest share: a user who holds as much is named

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from simfl.errors import counted
-from simfl.reports.units import listed, percent, seconds, three_figures
 from simfl.runs.results.assumed import Assumed, Masking
 from simfl.runs.results.metrics import Round
+from simfl.runs.results.units import listed, percent, seconds, three_figures
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled

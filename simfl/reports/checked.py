@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from simfl.config.python_files import blamed
 from simfl.errors import BadInput, counted
 from simfl.reports.assumptions import before
-from simfl.reports.units import listed
 from simfl.runs import assumptions
 from simfl.runs.build import Experiment, build, make_clocks
+from simfl.runs.results.units import listed
 from simfl.scenario.load import filled_yaml, load
 from simfl.scenario.schema import Scenario
 from simfl.trace.rows import unit
@@ -24,7 +24,7 @@ MAX_CLASSES = 20
 """The most classes of users of which sizes are listed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckedScenario:
     """A scenario that can be run.
 
@@ -38,6 +38,9 @@ class CheckedScenario:
     scenario: Scenario
     notes: tuple[str, ...]
     labels: dict[str, NDArray[np.int64]]
+
+    def __repr__(self) -> str:
+        return f"CheckedScenario({self.scenario.name}, {', '.join(self.scenario.protocols)})"
 
     @property
     def text(self) -> str:
@@ -65,7 +68,10 @@ def check(
         BadInput: it cannot be run; a ScenarioError names each value, its bound and its place.
 
     >>> import simfl
-    >>> simfl.check("scenarios/tutorial.yaml").notes[0]
+    >>> checked = simfl.check("scenarios/tutorial.yaml")
+    >>> checked
+    CheckedScenario(tutorial, fedavg, secagg, lightsecagg)
+    >>> checked.notes[0]
     '12 users, 3 rounds of fedavg, secagg, lightsecagg; the model has d = 64010 parameters'
     """
     begin = watch or (lambda stage: None)

@@ -2,22 +2,25 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import repeat
 from typing import Any
 
-from simfl.reports.compare_terminal import closing, different_rounds, in_words, legend, setting
-from simfl.reports.page import accuracy, environment, stacks
-from simfl.runs.results.columns import COLUMNS, Column, Measure
-from simfl.runs.results.compare import HEADLINE, NO_VALUE, PLACES, Case, Comparison, Match
+from simfl.reports.comparison import comparison_report, in_words, setting
+from simfl.reports.page import NO_VALUE, accuracy, environment, stacks
+from simfl.runs.results.columns import Column, Measure, column
+from simfl.runs.results.compare import Case, Comparison, Match
 from simfl.runs.results.statistics import Estimate
 
 MAX_ENTRIES = 200  # that are shown: of sweeps there may be thousands
 MAX_TAUS = 12  # of staleness, that have a row each; what came later has one together
+HEADLINES = ("per_aggregate_s", "failed_s", "completed", "accuracy")
 BYTES = ("bytes_up", "bytes_down", "user_bytes_up", "user_bytes_down")
 
 
 def page(comparison: Comparison) -> str:
     """Return the page of a comparison."""
     matches, labels = comparison.matches[:MAX_ENTRIES], [side.label for side in comparison.sides]
+    columns = list(map(column, BYTES))
     template = environment().get_template("compare.html")
     return template.render(
         sides=comparison.sides,
@@ -27,17 +30,16 @@ def page(comparison: Comparison) -> str:
         entries=[{"title": in_words(match.key), "same": match.same_rounds} for match in matches],
         alone=[f"{in_words(key)}, only in {side.label}" for key, side in comparison.alone],
         more=len(comparison.matches) - len(matches),
-        headline=_headline(matches, labels),
+        headline=_cells(matches, labels, list(map(column, HEADLINES))),
+        verdicts=[match.verdict_texts for match in matches],
         paths=_stacked(matches, labels, "critical_s", "per_aggregate_s"),
         spans=_stacked(matches, labels, "span_s", "total_s"),
-        bytes=_bytes(matches, labels),
+        bytes=_cells(matches, labels, columns),
+        byte_headings=[shown.headings["run"] for shown in columns],
         staleness=[_staleness(match, labels) for match in matches],
         accuracy=[_accuracy(match, labels) for match in matches],
-        figures=[_figures(match) for match in matches],
-        legend=list(legend(comparison)),
-        different=None if all(match.same_rounds for match in matches) else different_rounds(comparison),
-        moved=comparison.moved,
-        closing=closing(comparison),
+        figures=[match.table(labels) for match in matches],
+        report=comparison_report(comparison),
     )
 
 
@@ -56,30 +58,6 @@ def _longest(matches: Sequence[Match], measure: Measure) -> float:
     return max((mean.mean + (mean.half or 0.0) for mean in means if mean), default=0.0)
 
 
-def _headline(matches: Sequence[Match], labels: Sequence[str]) -> list[list[dict[str, Any]]]:
-    """A row for each side that has an entry: time with its bar, verdict, and completed rounds."""
-    most = _longest(matches, HEADLINE)
-    return [
-        [
-            {
-                "label": label,
-                "text": case.texts.get(HEADLINE, NO_VALUE),
-                "bar": _bar(case.estimates.get(HEADLINE), most),
-                "verdict": found,
-                "reference": place == 0,
-                "failed": case.texts.get(("failed_s", ""), NO_VALUE),
-                "completed": case.texts.get(("completed", ""), NO_VALUE),
-                "accuracy": case.texts.get(("accuracy", ""), NO_VALUE),
-            }
-            for place, (label, case, found) in enumerate(
-                zip(labels, match.cases, match.verdicts, strict=True)
-            )
-            if case
-        ]
-        for match in matches
-    ]
-
-
 def _stacked(
     matches: Sequence[Match], labels: Sequence[str], key: str, end: str
 ) -> list[list[dict[str, Any]]]:
@@ -92,20 +70,18 @@ def _stacked(
     return out
 
 
-def _bytes(matches: Sequence[Match], labels: Sequence[str]) -> dict[str, Any]:
-    """The columns of bytes, and of each entry a row a side: a text and a bar for each column."""
-    columns = [column for key in BYTES for column in COLUMNS if column.key == key]
-    most = {column.key: _longest(matches, column.measure) for column in columns}
+def _cells(matches: Sequence[Match], labels: Sequence[str], columns: Sequence[Column]) -> list[list[Any]]:
+    """Return of each entry a row a side: its label, then a text and a bar for each column."""
+    longest = [_longest(matches, shown.measure) for shown in columns]
 
-    def cell(case: Case, column: Column) -> dict[str, Any]:
-        text = case.texts.get(column.measure, NO_VALUE)
-        return {"text": text, **_bar(case.estimates.get(column.measure), most[column.key])}
+    def cell(case: Case, shown: Column, most: float) -> dict[str, Any]:
+        text = case.texts.get(shown.measure) or NO_VALUE
+        return {"text": text, **_bar(case.estimates.get(shown.measure), most)}
 
-    rows = [
-        [(label, [cell(case, column) for column in columns]) for label, case in match.by_label(labels)]
+    return [
+        [(label, list(map(cell, repeat(case), columns, longest))) for label, case in match.by_label(labels)]
         for match in matches
     ]
-    return {"headings": [column.run for column in columns], "rows": rows}
 
 
 def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
@@ -129,15 +105,3 @@ def _accuracy(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
     """Lines over virtual time, one a side: of repeats the first one's."""
     known = match.by_label(labels)
     return accuracy({label: case.protocols[0] for label, case in known if case.protocols})
-
-
-def _figures(match: Match) -> list[tuple[str, list[str]]]:
-    """All that the terminal's grid shows: a label, and a cell for each side."""
-    return [
-        (
-            getattr(column, place).strip(),
-            [case.texts.get(column.measure, NO_VALUE) if case else NO_VALUE for case in match.cases],
-        )
-        for place in PLACES
-        for column in match.columns(place)
-    ]

@@ -3,25 +3,21 @@
 Invariant: each sentence follows from summaries alone, so that terminal and page, run and repeats agree.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from statistics import median_low
 
-from simfl.reports.units import listed, three_figures
-from simfl.runs.results.columns import Column, Place, at
+from simfl.runs.results.breakdown import Runs, rates
+from simfl.runs.results.columns import BREAKDOWN, Column, at, column
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.runs.results.summary import ProtocolSummary
+from simfl.runs.results.units import listed, three_figures
 from simfl.trace.rows import unit
 
-Runs = Mapping[str, Sequence[ProtocolSummary]]
-"""By entry, its summary in one run, or in each repeat."""
-
-Cell = tuple[Column, str, Sequence[int], Sequence[float]]
+Mean = tuple[Column, str, Sequence[int], Sequence[float]]
 """A column, its label, and its values with the number of the round or repeat that each is of."""
 
 MAX_LABELS = 3  # rows of the table, that one sentence names
 DECIDES = 0.5  # of the difference between two entries, that waiting must make up to be named
-TABLES: tuple[Place, ...] = ("time", "rates", "path", "run")
-"""The parts of the terminal's table."""
 
 
 def conclusion(runs: Runs, noisy: bool) -> list[str]:
@@ -29,15 +25,12 @@ def conclusion(runs: Runs, noisy: bool) -> list[str]:
 
     noisy: times are measured, so that means have intervals.
     """
-    column = next(c for c in at("time") if c.key == "per_aggregate_s")
+    time = column("per_aggregate_s")
     means: dict[str, Estimate] = {}
     for name, entries in runs.items():
-        numbers = [n for p in entries if (n := column.number(p)) is not None]
-        if numbers:
-            mean = column.estimate(entries[0]) if len(entries) == 1 else estimate(numbers)
-            assert mean is not None
+        if mean := time.estimate(entries, noisy):
             # Without noise the mean is exact; a difference below the shown digits counts as none.
-            means[name] = mean if noisy else Estimate(round(mean.mean, column.digits), None, mean.n)
+            means[name] = mean if noisy else Estimate(round(mean.mean, time.form.digits), None, mean.n)
     if len(means) < 2:
         return []
     ranked = sorted(means, key=lambda name: means[name].mean)
@@ -92,12 +85,12 @@ def wide_intervals(runs: Runs) -> Iterator[str]:
     for name, entries in runs.items():
         cells = _over_runs(entries) if len(entries) > 1 else _over_rounds(entries[0])
         labels: dict[int, dict[str, str]] = {}
-        for column, label, numbers, values in cells:
+        for shown, label, numbers, values in cells:
             mean = estimate(values)
             if mean.half is not None and 2 * mean.half > mean.mean:
                 middle = median_low(values)
                 outlier = max(range(len(values)), key=lambda k: abs(values[k] - middle))
-                amounts = (three_figures(value / column.scale) for value in (values[outlier], middle))
+                amounts = (three_figures(value / shown.form.scale) for value in (values[outlier], middle))
                 text = "{} against a median of {}".format(*amounts)
                 labels.setdefault(numbers[outlier], {}).setdefault(label.strip(), text)
         for number, texts in labels.items():
@@ -108,23 +101,22 @@ def wide_intervals(runs: Runs) -> Iterator[str]:
             yield f"{name}: {what} {number} stands out and widens {labelled}: simfl report {option}"
 
 
-def _over_rounds(p: ProtocolSummary) -> Iterator[Cell]:
+def _over_rounds(p: ProtocolSummary) -> Iterator[Mean]:
     """Yield the cells that are means over the rounds of a run, of all rounds and of each drop-out rate."""
-    rates = sorted({r.dropout_rate for r in p.rounds}, key=lambda rate: rate or 0)
-    for part in [p, *(p.at(rate) for rate in rates)]:
+    for part in [p, *map(p.at, rates([p]))]:
         completed = [r.index for r in part.completed]
         longest = [max(cycle, key=lambda r: r.total_s).index for cycle in part.cycles]
-        for table in TABLES:
-            for column in at(table, [part]):
-                values = column.read(part)
-                if column.has_interval and len(values) == len(completed) > 1:
-                    yield column, getattr(column, table), completed if table == "rates" else longest, values
+        for table in BREAKDOWN:
+            for shown in at(table, [part]):
+                values = shown.read(part)
+                if shown.has_interval and len(values) == len(completed) > 1:
+                    yield shown, shown.headings[table], completed if table == "rates" else longest, values
 
 
-def _over_runs(entries: Sequence[ProtocolSummary]) -> Iterator[Cell]:
+def _over_runs(entries: Sequence[ProtocolSummary]) -> Iterator[Mean]:
     """Yield the cells that are means over the repeats of a run."""
-    for table in TABLES:
-        for column in at(table, entries):
-            numbers = {k: n for k, p in enumerate(entries, 1) if (n := column.number(p)) is not None}
-            if column.how not in ("range", "flag") and len(numbers) > 1:
-                yield column, getattr(column, table), list(numbers), list(numbers.values())
+    for table in BREAKDOWN:
+        for shown in at(table, entries):
+            numbers = {k: n for k, p in enumerate(entries, 1) if (n := shown.number(p)) is not None}
+            if shown.how not in ("range", "flag") and len(numbers) > 1:
+                yield shown, shown.headings[table], list(numbers), list(numbers.values())

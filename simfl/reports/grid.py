@@ -3,24 +3,24 @@
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
+from simfl.runs.results.breakdown import ReportTable, TableRow
 from simfl.trace.text import printable
 
-MAX_REASONS = 3  # of an entry's failed rounds, that are told
+NO_VALUE = "-"
 WIDTH, MIN_WIDTH = 80, 9  # the most of a paragraph, and the least of a grid's column
 
 
 def print_table(console: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows of text under their headings; long cells are wrapped."""
-    table = Table(*head, show_edge=False, pad_edge=False)
+    grid = Grid(*head, show_edge=False, pad_edge=False)
     for row in rows:
-        table.add_row(*map(Text, row))
-    console.print(table)
+        grid.add_row(*map(Text, row))
+    console.print(grid)
 
 
 def line(console: Console, text: str, style: str = "") -> None:
@@ -35,14 +35,6 @@ def say(console: Console, text: str, style: str) -> None:
         console.print(Text(lines, style=style), soft_wrap=True)
 
 
-def failed(reasons: Sequence[tuple[str, int]], of: int, unit: str) -> str:
-    """A sentence on failed and skipped rounds with their most frequent reasons."""
-    told = [f"{count} x {reason}" for reason, count in reasons[:MAX_REASONS]]
-    more = sum(count for _, count in reasons[MAX_REASONS:])
-    told += [f"{more} x for other reasons"] * bool(more)
-    return f"{sum(count for _, count in reasons)} of {of} {unit}s failed: {'; '.join(told)}"
-
-
 def _broken(name: str) -> str:
     """A name in lines of `MIN_WIDTH` columns, or of as many as its longest word takes."""
     words = re.findall("[^_]*_+|[^_]+", name)
@@ -55,45 +47,60 @@ def _broken(name: str) -> str:
     return "\n".join(lines)
 
 
-@dataclass(frozen=True)
-class Row:
-    """A row of the breakdown: a cell for each entry."""
+def print_lines(console: Console, table: ReportTable) -> None:
+    """Print a table with a line an entry, or where its columns do not fit, a paragraph an entry."""
+    cells = [[row.cells[k].text or NO_VALUE for row in table.rows] for k in range(len(table.names))]
+    named = ([name, *texts] for name, texts in zip(table.names, cells, strict=True))
+    lines = [["", *(row.label for row in table.rows)], *named]
+    first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
+    if first + sum(widths) + 2 * len(widths) <= console.width:
+        for name, *texts in lines:
+            right = (f"  {text:>{width}}" for text, width in zip(texts, widths, strict=True))
+            line(console, f"{name:{first}}{''.join(right)}")
+        return
+    for name, texts in zip(table.names, cells, strict=True):
+        facts = (f"{row.label} {text}" for row, text in zip(table.rows, texts, strict=True))
+        say(console, f"{name}: {', '.join(facts)}", "")
 
-    label: str
-    cells: Sequence[str]
-    style: str | None = None
 
-
-def print_grid(console: Console, names: Sequence[str], sections: Iterable[Sequence[Row]]) -> None:
-    """Print sections of rows, as many entries side by side as the width holds; lines where it holds none."""
-    listed = [section for section in sections if section]
-    labels = max((len(row.label) for section in listed for row in section), default=0)
+def print_grid(console: Console, table: ReportTable) -> None:
+    """Print a table with as many entries side by side as the width holds; as lines where it holds none."""
+    listed, names = [section for section in table.sections if section], table.names
+    labels = max((len(row.label) for row in table.rows), default=0)
     across = console.width - labels
-    whole = {name: _widths(name, k, listed) for k, name in enumerate(names)}
-    broken = {name: _widths(_broken(name), k, listed) for k, name in enumerate(names)}
+    whole = {name: _width(name, k, table) for k, name in enumerate(names)}
+    broken = {name: _width(_broken(name), k, table) for k, name in enumerate(names)}
     widths = whole if sum(whole.values()) <= across else broken
     if max(widths.values(), default=0) > across:
         for k, name in enumerate(names):
             say(console, f"{name}:", "bold")
-            for row in (row for section in listed for row in section):
-                say(console, f"  {row.label.strip()} {row.cells[k]}", row.style or "")
+            for row in table.rows:
+                say(console, f"  {row.label.strip()} {_cell(row, k)}", "bold" if row.is_bold else "")
         return
     for chosen in _fitting(widths, across) or [[]]:
-        table = Table("", show_edge=False, pad_edge=False)
-        table.columns[0].no_wrap = True
+        grid = Grid("", show_edge=False, pad_edge=False)
+        grid.columns[0].no_wrap = True
         for name in chosen:
             heading = Text(name if widths is whole else _broken(name))
-            table.add_column(heading, justify="right", no_wrap=True, min_width=MIN_WIDTH)
+            grid.add_column(heading, justify="right", no_wrap=True, min_width=MIN_WIDTH)
         places = [names.index(name) for name in chosen]
         for section in listed:
             for row in section:
-                table.add_row(Text(row.label), *(row.cells[k] for k in places), style=row.style)
-            table.add_section()
-        console.print(table)
+                cells = (_cell(row, k) for k in places)
+                grid.add_row(Text(row.label), *cells, style="bold" if row.is_bold else None)
+            grid.add_section()
+        console.print(grid)
 
 
-def _widths(heading: str, place: int, sections: Sequence[Sequence[Row]]) -> int:
-    cells = (len(row.cells[place]) for section in sections for row in section)
+def _cell(row: TableRow, place: int) -> Text:
+    if not row.cells:
+        return Text("")
+    text, is_fault = row.cells[place]
+    return Text(text or NO_VALUE, style="red" if is_fault else "")
+
+
+def _width(heading: str, place: int, table: ReportTable) -> int:
+    cells = (len(_cell(row, place)) for row in table.rows)
     return 3 + max(MIN_WIDTH, *map(len, heading.splitlines()), *cells)
 
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from simfl.errors import BadInput, counted
 from simfl.reports import trace_series
 from simfl.reports.folder import Run
-from simfl.reports.units import listed, seconds
 from simfl.runs.results import metrics
 from simfl.runs.results.metrics import Piece, Round
+from simfl.runs.results.units import listed, seconds
 from simfl.trace.rows import SERVER, End, GaveUp, Lost, Step, TimerSet, Trace
 
 MAX_PARTS, MIN_SHARE = 5, 0.01  # of a round's critical path, that are told one by one
@@ -18,11 +18,14 @@ MAX_NAMED = 4  # users who are waited for until a deadline
 
 @dataclass(frozen=True)
 class Focus:
-    """A round to look at, in `protocol` first, and one of its users unless None."""
+    """A round to look at."""
 
     round: int
+    """Its number."""
     user: int | None
+    """One of its users to look at."""
     protocol: str
+    """The protocol that is shown first."""
 
 
 def focus(run: Run, index: int, user: int | None) -> Focus:

@@ -7,18 +7,21 @@ Invariant: text from a scenario reaches the page only through the template's esc
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import groupby
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from simfl.reports import by_class, chart, strip, tables, timeline, units, world
+from simfl.reports import by_class, chart, strip, tables, timeline, world
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.assumptions import after
-from simfl.reports.conclusion import conclusion, wide_intervals
 from simfl.reports.folder import Run
+from simfl.reports.model import different_rounds, run_report
 from simfl.reports.one_round import Focus
 from simfl.reports.participation import participation, steps
-from simfl.runs.results import columns, drift
+from simfl.runs.results import units
+from simfl.runs.results.breakdown import rows
+from simfl.runs.results.columns import Measure, Place
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import PHASES
@@ -26,55 +29,44 @@ from simfl.trace.rows import PHASES
 MAX_SPANS = 80_000  # about, in the timelines of all protocols together: 2 MB
 MIN_SPANS = 1_000  # that each of them may hold
 MAX_SHARES = 8  # of a critical path, that are listed
-CLOCKS = {
-    "measured": "measured: {timed_by} of the real work on the machine that ran it x each device's slowdown",
-    "modelled": "modelled: counted work times the seconds per operation of profile {profile}",
-    "recorded": "recorded: the durations of an earlier run",
-}
-Means = Mapping[columns.Measure, Estimate | None]
-PLACES: tuple[columns.Place, ...] = ("headline", "phases", "losses", "energy")
+NO_VALUE = "–"
+Means = Mapping[Measure, Estimate | None]
 
 
 def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = None) -> str:
     """The page of a run; its timelines show the rounds that are asked for (from, to), or well chosen ones.
     With a focus it opens on that round."""
     protocols, noisy = run.summary.protocols, run.summary.clock != "modelled"
-    entries = {name: [protocol] for name, protocol in protocols.items()}
+    report = run_report([run.summary], run.scenario.profile, run.time)
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in protocols}
     budget = max(MIN_SPANS, MAX_SPANS // max(1, len(protocols)))
     timelines = {name: timeline.pack(run, name, budget, asked, focus) for name in protocols}
     packed = timelines.items()
     shown = [{"name": n, "left_out": t.left_out, "views": len(t.views), "first": t.first} for n, t in packed]
-    rows = tables.breakdown(run)
-    training: dict[str, list[str]] = {}
-    for name, protocol in protocols.items():
-        if protocol.training:
-            training.setdefault(protocol.training, []).append(name)
+    whole: list[tables.Part] = [(name, None, p) for name, p in protocols.items()]
+    by_rate = tables.by_rate(protocols)
     template = environment().get_template("report.html")
     return template.render(
         run=run,
         decides=after(run.scenario, run.summary.assumed, run.traces),
-        clock=CLOCKS[run.summary.clock].format(
-            profile=run.scenario.profile, timed_by=run.summary.timed_by or "CPU time"
-        ),
-        moved=drift.warning([run.summary.drift]),
-        columns={place: told(place, list(protocols.values())) for place in PLACES},
+        report=report,
+        headline=across("headline", whole, noisy),
+        phase_table=across("phases", by_rate, noisy),
+        losses=across("losses", whole, noisy),
+        joules=across("energy", whole, noisy),
+        different=None if run.summary.same_rounds else different_rounds(run.unit),
         noisy=noisy,
-        conclusion=conclusion(entries, noisy),
-        wide=list(wide_intervals(entries)) if noisy else [],
-        slowest=max((p.mean.per_aggregate_s or 0 for p in protocols.values()), default=0),
+        bars=[p.mean.per_aggregate_s or 0 for p in protocols.values()],
         advices=advices,
         widest=max((a.total_ns / a.scale for a in advices.values()), default=0),
-        breakdown=rows,
-        stacks=stacks([(row.name, row.rate, row.means) for row in rows]),
+        stacks=stacks([(name, rate, tables.means("phases", part)) for name, rate, part in by_rate]),
         reasons=tables.reasons(run),
         accuracy=accuracy(protocols),
-        training=training,
         facts=world.world_facts(run.scenario),
         strips=strip.strips(run, timelines),
-        participation=participation(run),
+        participation=participation(run, report),
         energy=energy(protocols),
-        classes=by_class.table(protocols, tables.NO_VALUE),
+        classes=by_class.table(protocols),
         timelines=[{"types": list(t.types), "views": t.views} for t in timelines.values()],
         meta={
             "time": run.time,
@@ -93,7 +85,7 @@ def environment() -> Environment:
     made = Environment(loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined)
     made.trim_blocks = made.lstrip_blocks = True
     made.globals |= {"phases": PHASES, "kinds": KINDS, "colours": chart.PHASE_COLOUR}
-    made.globals |= {"headings": tables.headings, "nothing": tables.NO_VALUE, "most_shares": MAX_SHARES}
+    made.globals |= {"nothing": NO_VALUE, "most_shares": MAX_SHARES}
     made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # of `tojson`
     made.filters |= {"capital": lambda text: text[:1].upper() + text[1:]}
     made.filters |= {"steps": steps, "outcome": strip.outcome, "duration": strip.duration}
@@ -114,10 +106,17 @@ def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
     return out
 
 
-def told(place: columns.Place, protocols: list[ProtocolSummary]) -> list[columns.Column]:
-    """The columns of a table; of the rare ones of time only those with anything to tell."""
-    found = columns.at(place, protocols)
-    return [c for c in found if not (c.rare and c.how == "mean") or any(map(c.tells, protocols))]
+def across(place: Place, entries: Sequence[tables.Part], noisy: bool) -> dict[str, Any]:
+    """Return a table with a line an entry.
+
+    Args:
+        place: Which figures.
+        entries: Name, drop-out rate and summary of each.
+        noisy: Times have intervals.
+    """
+    found = rows(place, [[p] for _, _, p in entries], noisy)
+    groups = [(group, list(of)) for group, of in groupby(found, lambda row: row.group)]
+    return {"names": [(name, rate) for name, rate, _ in entries], "rows": found, "groups": groups}
 
 
 def stacks(
@@ -147,10 +146,8 @@ def stacks(
 
 def energy(protocols: Mapping[str, ProtocolSummary]) -> list[dict[str, Any]]:
     """The joules of users as stacks of phases, of the protocols whose energy is counted."""
-    counted = {name: p for name, p in protocols.items() if p.energy}
-    shown = [c for c in columns.COLUMNS if c.key in ("energy_j", "phase_energy_j")]
-    rows = [(name, None, {c.measure: c.estimate(p) for c in shown}) for name, p in counted.items()]
-    return stacks(rows, "phase_energy_j", "energy_j", "J")
+    listed = [(name, None, tables.means("energy", p)) for name, p in protocols.items() if p.energy]
+    return stacks(listed, "phase_energy_j", "energy_j", "J")
 
 
 def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
@@ -169,7 +166,7 @@ def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
     for place, (name, values) in enumerate(series.items()):
         colour, dashes = chart.line(place)
         drawn = [(round(across.at(at), 3), round(100 - up.at(value), 3)) for at, value in values]
-        last = f"{values[-1][1]:.4f}" if values else tables.NO_VALUE
+        last = f"{values[-1][1]:.4f}" if values else NO_VALUE
         line = {"name": name, "colour": colour, "dashes": dashes, "points": drawn}
         reached = target.reached if (target := targets[name]) else None
         ring = reached and (round(across.at(reached.after_s), 3), round(100 - up.at(reached.measured), 3))

@@ -4,26 +4,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from simfl.reports.folder import Run
-from simfl.reports.tables import NO_VALUE
-from simfl.reports.units import whole
-from simfl.runs.results.columns import at
+from simfl.reports.model import Report
+from simfl.runs.results.breakdown import ReportTable
 
 
-def participation(run: Run) -> dict[str, Any] | None:
-    """The table of the protocols with a selection, and T over their rounds; None if all select everybody."""
-    chosen = [(name, p, found) for name, p in run.summary.protocols.items() if (found := p.chosen)]
-    if not chosen:
+def participation(run: Run, report: Report) -> dict[str, Any] | None:
+    """Return the report's table of the protocols with a selection, and T over their rounds; None without."""
+    table = next((part for part in report.parts if isinstance(part, ReportTable) and part.across), None)
+    if table is None:
         return None
-    columns = at("seeds", [p for _, p, _ in chosen])
-    rows: list[dict[str, Any]] = []
-    for name, p, found in chosen:
-        # where the search for weak T ended early, the lower end is what is known to hold
-        weak = [T[0] if T else None for T in found.T_weak]
-        cells = [column.over_seeds([p]) for column in columns]
-        sets = NO_VALUE if found.family is None else whole(found.family)
-        rows.append({"name": name, "cells": cells, "sets": sets, "T": (weak, found.T_strong)})
-    most = max((T for row in rows for values in row["T"] for T in values if T), default=1)
-    return {"headings": [column.seeds for column in columns], "rows": rows, "most": most}
+    shares = [found for p in run.summary.protocols.values() if (found := p.chosen)]
+    # where the search for weak T ended early, the lower end is what is known to hold
+    curves = [([T[0] if T else None for T in found.T_weak], found.T_strong) for found in shares]
+    most = max((T for both in curves for values in both for T in values if T), default=1)
+    return {"table": table, "curves": curves, "most": most, "sets": report.on("sets")}
 
 
 def steps(values: Sequence[int | None], most: int) -> str:

@@ -32,12 +32,16 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True)
 class Choice:
-    """The rounds of a protocol that are written (from, to, both included), its last round, and their rows."""
+    """Rounds of a protocol that are written."""
 
     first: int
+    """The first of them."""
     last: int
+    """The last of them."""
     most: int
+    """The last round of the protocol."""
     numbers: list[int]
+    """Their rows in the trace."""
 
 
 def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS) -> dict[str, Choice]:

@@ -7,8 +7,8 @@ from typing import Any
 from simfl.reports import chart
 from simfl.reports.folder import Run
 from simfl.reports.timeline import Packed
-from simfl.reports.units import seconds
 from simfl.runs.results.round_summary import RoundSummary
+from simfl.runs.results.units import seconds
 from simfl.virtual_time import NS
 
 MAX_BARS = 40_000  # of a page, about 0.6 MB; of more rounds a bar is the longest of some neighbours

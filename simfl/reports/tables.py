@@ -3,20 +3,20 @@
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain, groupby, repeat
 from pathlib import Path
 from typing import Any
 
 from simfl.reports.folder import Run
+from simfl.reports.model import different_rounds
 from simfl.runs.folder.disk import atomic
-from simfl.runs.results.columns import Column, Measure, Place, at
+from simfl.runs.results.breakdown import TableRow, rates, rows
+from simfl.runs.results.columns import Measure, Place, at
 from simfl.runs.results.round_summary import RoundSummary
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import Lost
 
-NO_VALUE = "–"
 LATEX_ESCAPES = str.maketrans({
     "\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "$": r"\$", "&": r"\&", "#": r"\#", "_": r"\_",
     "%": r"\%", "^": r"\textasciicircum{}", "~": r"\textasciitilde{}", "<": r"\textless{}",
@@ -24,31 +24,22 @@ LATEX_ESCAPES = str.maketrans({
 })  # fmt: skip
 
 
-@dataclass(frozen=True)
-class BreakdownRow:
-    """A protocol's rounds at one drop-out rate: their part of its summary, and its means."""
-
-    name: str
-    rate: str | None
-    part: ProtocolSummary
-    means: dict[Measure, Estimate | None]
+Part = tuple[str, str | None, ProtocolSummary]
+"""Of a protocol's rounds at one drop-out rate: name, rate, and their part of its summary."""
 
 
-def breakdown(run: Run) -> list[BreakdownRow]:
-    """A row for each protocol and drop-out rate."""
-    rows = []
-    for name, protocol in run.summary.protocols.items():
-        for rate in sorted({r.dropout_rate for r in protocol.rounds}, key=lambda rate: rate or 0):
-            part = protocol.at(rate)
-            means = {column.measure: column.estimate(part) for column in at("phases", [part])}
-            rows.append(BreakdownRow(name, None if rate is None else f"{rate:.0%}", part, means))
-    return rows
+def by_rate(protocols: Mapping[str, ProtocolSummary]) -> list[Part]:
+    """Return a part for each protocol and drop-out rate."""
+    return [
+        (name, None if rate is None else f"{rate:.0%}", protocol.at(rate))
+        for name, protocol in protocols.items()
+        for rate in rates([protocol])
+    ]
 
 
-def headings(shown: list[Column], place: Place) -> list[tuple[str, list[str]]]:
-    """The headings of a table, each with the phases that are below it."""
-    of_heading = groupby(shown, lambda column: getattr(column, place))
-    return [(heading, [c.phase for c in found if c.phase]) for heading, found in of_heading]
+def means(place: Place, protocol: ProtocolSummary) -> dict[Measure, Estimate | None]:
+    """Return the means of the figures that a place shows, with their intervals over rounds."""
+    return {column.measure: column.estimate([protocol], True) for column in at(place, [protocol])}
 
 
 def reasons(run: Run) -> dict[str, dict[str, list[Any]]]:
@@ -90,38 +81,41 @@ def latex(run: Run) -> str:
     Spans of phases overlap, and so need not add up to the total; bytes are of all users together and of all
     rounds; the accuracy is the last one of the protocol. Columns that the run has nothing for are left out.
     """
-    rows, protocols = breakdown(run), run.summary.protocols.values()
-    noisy = run.summary.clock != "modelled"
-    shown = [c for c in at("latex", protocols) if not (c.whole or c.rare) or any(map(c.tells, protocols))]
-    left = ["Protocol", *["Lost"] * any(row.rate is not None for row in rows)]
+    parts = by_rate(run.summary.protocols)
+    found = rows("latex", [[part] for *_, part in parts], run.summary.clock != "modelled")
+    columns = [c for c in found if not c.of_run or any(cell.text for cell in c.cells)]
+    left = ["Protocol", *["Lost"] * any(rate is not None for _, rate, _ in parts)]
     lines = [
         f"% {escape(run.summary.scenario)}; \\usepackage{{booktabs}}",
-        f"\\begin{{tabular}}{{l{'r' * (len(left) - 1 + len(shown))}}}",
+        f"\\begin{{tabular}}{{l{'r' * (len(left) - 1 + len(columns))}}}",
         "\\toprule",
-        *_latex_units(shown, run, len(left)),
-        _latex_row([*left, *(column.latex for column in shown)]),
+        *_latex_units(columns, run, len(left)),
+        _latex_row([*left, *(column.label for column in columns)]),
         "\\midrule",
     ]
-    for name, of_protocol in groupby(rows, lambda row: row.name):
-        if len(left) > 1 and name != rows[0].name:
+    for name, of_protocol in groupby(enumerate(parts), lambda numbered: numbered[1][0]):
+        if len(left) > 1 and name != parts[0][0]:
             lines.append("\\addlinespace")
-        for place, row in enumerate(of_protocol):
-            cells = ["" if place else escape(name), *[escape(row.rate or "")] * (len(left) - 1)]
-            texts = ((c, c.text(row.part, "--", spread=noisy)) for c in shown)
-            cells += ["" if c.whole and place else text.replace("±", r" $\pm$ ") for c, text in texts]
+        for is_later, (k, (_, rate, _)) in zip(chain([False], repeat(True)), of_protocol, strict=False):
+            cells = ["" if is_later else escape(name), *[escape(rate or "")] * (len(left) - 1)]
+            texts = (column.cells[k].text or "--" for column in columns)
+            cells += [
+                "" if column.of_run and is_later else text.replace("±", r" $\pm$ ")
+                for column, text in zip(columns, texts, strict=True)
+            ]
             lines.append(_latex_row(cells))
     lines.append("\\bottomrule")
     if not run.summary.same_rounds:
-        note = f"Entries completed different {run.unit}s; the time per aggregate counts all of them."
-        lines.append(f"\\multicolumn{{{len(left) + len(shown)}}}{{l}}{{\\footnotesize {note}}} \\\\")
+        note = different_rounds(run.unit)
+        lines.append(f"\\multicolumn{{{len(left) + len(columns)}}}{{l}}{{\\footnotesize {note}}} \\\\")
     return "\n".join([*lines, "\\end{tabular}", ""])
 
 
-def _latex_units(shown: list[Column], run: Run, place: int) -> tuple[str, str]:
+def _latex_units(columns: Sequence[TableRow], run: Run, place: int) -> tuple[str, str]:
     """The line of units above the headings and the rules under it; `place` columns come before."""
     cells, rules = [""] * place, []
-    for name, columns in groupby(shown, lambda column: column.unit):
-        many = len(list(columns))
+    for name, below in groupby(columns, lambda row: row.group):
+        many = len(list(below))
         cells += (
             [f"\\multicolumn{{{many}}}{{c}}{{{name.format(unit=run.unit, time=run.time)}}}"]
             if name

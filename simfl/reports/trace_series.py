@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from simfl.errors import counted
-from simfl.reports.units import listed
+from simfl.runs.results.units import listed
 from simfl.trace import rows as trace_rows
 from simfl.trace.rows import SERVER, Aggregated, End, Presence, Row, Sent, Step, Trace
 

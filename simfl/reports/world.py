@@ -8,7 +8,7 @@ from typing import Any, assert_never
 
 from simfl.config.blocks import Block, Quantiles
 from simfl.errors import counted
-from simfl.reports.units import listed, percent, seconds
+from simfl.runs.results.units import listed, percent, seconds
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import classes_of
 from simfl.scenario.world import Devices

@@ -27,8 +27,8 @@ from simfl.runs.callbacks import Tracker, TrackerFeed
 from simfl.runs.clusters import Cluster, connector
 from simfl.runs.folder import unfinished
 from simfl.runs.folder.result import Kept, Result
+from simfl.runs.folder.saved_rounds import Unfinished
 from simfl.runs.folder.saving import EVERY_S, Point, Saver
-from simfl.runs.folder.unfinished import Unfinished
 from simfl.runs.results.round_summary import Measurement
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
@@ -157,10 +157,9 @@ async def _all(
     callbacks: Sequence[Tracker],
 ) -> Result:
     loaded, clock_of = study.scenario, make_clocks(study)
-    result = Result(loaded)
+    result = Result(loaded, assumed=assumed(study))
     if saver is not None:
-        result = saver.resume(loaded) if resume else saver.begin(loaded)
-    result.assumed = assumed(study)
+        result = saver.resume(loaded) if resume else saver.begin(loaded, result.assumed)
     speed = SpeedProbe() if isinstance(loaded.clock, Measured) else lambda: None
     feed = TrackerFeed(callbacks)
     try:
@@ -220,6 +219,8 @@ async def _one(
             if outcome.round == past.rounds - 1:
                 _compare(result.traces[name], session)
                 result.traces[name] = session.trace
+                if saver is not None:
+                    saver.replaying = False
             return
         measured.append(await measurement(ops, outcome, speed()))
         kept = None if outcome.record is None else await _kept(ops, outcome)
@@ -281,4 +282,5 @@ def _compare(before: Trace, session: Session) -> None:
     if rows[: len(before)] != before:
         pairs = enumerate(zip(rows, before, strict=False))
         k = next((k for k, (now, then) in pairs if now != then), len(rows))
-        raise RunFailed(f"the resumed run differs from the interrupted one: {session.setup.name}, row {k}")
+        where = f"{session.setup.name}, row {k}"
+        raise RunFailed(f"the resumed run differs from the interrupted one: {where}; its saved rounds stay")

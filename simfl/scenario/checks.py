@@ -313,7 +313,11 @@ def data_bytes(s: Scenario) -> int:
 
 
 def present_bytes(s: Scenario, read_bytes: int = 0) -> int:
-    """Predict the memory besides the content of rounds. read_bytes: of the data set, once it is read."""
+    """Predict the memory besides the content of rounds.
+
+    Args:
+        read_bytes: Size of the data set, where it has been read.
+    """
     return max(users_bytes(s, name) for name in s.protocols) + max(data_bytes(s), read_bytes)
 
 

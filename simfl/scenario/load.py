@@ -41,14 +41,20 @@ PATHS = (("learning", "data", "root"),)
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
-    """Return the scenario of a file, a shipped name, a mapping or a scenario; ScenarioError has all problems.
+    """Read and check a scenario.
 
     Names of files and folders (`PATHS`) become absolute: in a scenario's file they are relative to its
     folder, in a mapping or an override to the working directory.
 
-    overrides: values by dotted path, such as `{"population.users": 50}`, applied in order. A path descends
-        through shorthands, a list's entries are numbered from 0, and a key that only another kind has as a
-        main value switches to that kind.
+    Args:
+        source: A YAML file, a shipped scenario's name, a mapping of the same shape, or a scenario.
+        overrides: Values by dotted path, such as `{"population.users": 50}`, in order. A path descends
+            through shorthands, a list's entries are numbered from 0, and a key that only another kind has as
+            a main value switches to that kind.
+        seed: Replaces the scenario's seed.
+
+    Raises:
+        ScenarioError: Something is wrong; it has all problems, each with its place.
     """
     try:
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
@@ -90,7 +96,8 @@ def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
 def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Path]) -> Scenario:
     """Load a scenario from its tree, which is changed; overrides that are nodes keep their place.
 
-    folders: file -> the folder of its relative paths; those of any other, the working directory.
+    Args:
+        folders: Folder of the relative paths in each file; other files' paths are of the working directory.
     """
     anchor(tree, folders)  # before shorthands are written out, which asks a file's class for its fields
     for value in overrides.values():

@@ -31,13 +31,19 @@ def _shapes(model: type[BaseModel]) -> dict[str, Shape]:
 
 
 class Shape:
-    """An annotation of the schema, taken apart.
+    """The parts of an annotation of the schema.
 
-    members: its alternatives but None; kinds: the models of a union by their `tag` (`kind` or `protocol`);
-    mixed: these are there beside a number; model: the one block that it is; union: the one that this block
-    was chosen from; open: its keys are the user's own; item: the annotation of a dict's values or a tuple's
-    entries; unit: of its number, or of the numbers of a distribution in its place; before: what is applied
-    to a value before pydantic looks at it.
+    Attributes:
+        members: Its alternatives except None.
+        tag: Key that tells the models of a union from each other, `kind` or `protocol`; None without a union.
+        kinds: Models of the union by the word of their tag.
+        mixed: True if a number may stand in place of these models.
+        model: The block, where the annotation is a single one.
+        union: Shape of the union from which this block was chosen.
+        open: True if the keys of the mapping are the user's.
+        item: Annotation of the values of a dict, or of the entries of a tuple.
+        unit: Unit of the number, or of the numbers of a distribution in its place.
+        before: Functions that are applied to a value before pydantic validates it.
     """
 
     def __init__(self, annotation: Any, union: Shape | None = None) -> None:

@@ -77,7 +77,18 @@ Settings = tuple[Setting, ...]
 
 @dataclass(frozen=True)
 class Study:
-    """A study as read: `cells` holds at least one tuple, which may be empty; `grid` an axis a tuple."""
+    """A study as read.
+
+    Attributes:
+        name: Name of the study.
+        file: Its file, for messages.
+        base: The base scenario, with shorthands written out.
+        folders: Folder of the relative paths in each file.
+        common: Settings of every cell.
+        cells: Settings that go together; at least one tuple, which may be empty.
+        grid: An axis each, whose settings have one key.
+        seeds: Seeds of every point.
+    """
 
     name: str
     file: str

@@ -1,15 +1,12 @@
 """The folders that are compared, read: runs, folders with repeats of a run, sweeps. No code is executed."""
 
-import csv
-import math
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Container, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from simfl.config.digests import checked, names_in
-from simfl.errors import BadInput, reason
+from simfl.config.digests import names_in
+from simfl.errors import BadInput
 from simfl.reports.folder import open_summary, time_in
 from simfl.runs.folder.latest import need_run, runs_here
 from simfl.runs.folder.repeats import finished, repeats_in
@@ -17,9 +14,9 @@ from simfl.runs.folder.unfinished import recover
 from simfl.runs.results.columns import Measure
 from simfl.runs.results.compare import Case, Comparison, Key, Side
 from simfl.runs.results.statistics import Estimate
-from simfl.runs.results.summary import Summary, read
+from simfl.runs.results.summary import read
 from simfl.scenario.load import look_at
-from simfl.studies.sweep.tables import MEANS, Row
+from simfl.studies.sweep.tables import MEANS, Row, read_estimate, read_table
 
 MEANS_FILE = "means.csv"
 
@@ -121,8 +118,10 @@ def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
     sides = []
     for (folder, label), cases in zip(pairs, every, strict=True):
         over = any(e and e.half is not None for case in cases.values() for e in case.estimates.values())
-        settings = _settings(folder, common[0]) if common else {}
-        cells = _cells(folder)
+        keys = _listed_cells(folder)
+        settings = _settings(folder, common[0], keys) if common else {}
+        files = {key: folder / "cells" / key / "summary.json" for key in keys.values()}
+        cells = {key: read(file) for key, file in files.items() if file.parent.is_dir()}
         side = Side(
             label=label,
             folder=str(folder),
@@ -137,33 +136,13 @@ def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
     return sides
 
 
-@contextmanager
-def _table(path: Path) -> Iterator[Iterator[dict[str, str]]]:
-    checked(path)
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            yield csv.DictReader(file)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
-    except (ValueError, KeyError, TypeError, csv.Error) as error:
-        raise BadInput(f"{path}: not a table of a sweep ({type(error).__name__}: {error})") from None
-
-
 def _means(path: Path) -> dict[Key, Case]:
     found: dict[Key, dict[Measure, Estimate | None]] = {}
-    with _table(path) as rows:
+    with read_table(path) as rows:
         for row in rows:
             measures = found.setdefault((_point(row, MEANS), row["protocol"]), {})
-            known = row["mean"] != ""
-            measures[row["measure"], row["phase"]] = _estimate(row) if known else None
+            measures[row["measure"], row["phase"]] = read_estimate(row)
     return {key: Case.of_means(measures) for key, measures in found.items()}
-
-
-def _estimate(row: dict[str, str]) -> Estimate:
-    mean, half = float(row["mean"]), float(row["half_95"]) if row["half_95"] else None
-    if not math.isfinite(mean + (half or 0)):
-        raise ValueError(f"{row['mean']}±{row['half_95']} is not finite")
-    return Estimate(mean, half, int(row["seeds"]))
 
 
 def _point(row: dict[str, str], fixed: Container[str]) -> str:
@@ -171,31 +150,22 @@ def _point(row: dict[str, str], fixed: Container[str]) -> str:
     return ", ".join(f"{key}={value}" for key, value in row.items() if key not in fixed and value)
 
 
-def _cells(folder: Path) -> dict[str, Summary]:
-    """Return the summary of each cell that a sweep's table lists and its folder has, by key."""
+def _listed_cells(folder: Path) -> dict[tuple[str, int], str]:
+    """Return the key of each cell that a sweep's table lists, by point and seed."""
     path = folder / "sweep.csv"
     if not names_in(folder, path.name):
         return {}
-    with _table(path) as rows:
-        keys = {key: None for row in rows if (key := row.get("cell"))}
-    files = {key: folder / "cells" / Path(key).name / "summary.json" for key in keys}
-    return {key: read(file) for key, file in files.items() if file.parent.is_dir()}
+    with read_table(path) as rows:
+        return {(_point(row, Row._fields), int(row["seed"])): Path(row["cell"]).name for row in rows}
 
 
-def _settings(folder: Path, point: str) -> dict[str, Any]:
-    """Return the settings of a sweep's point with all its seeds; empty where its cells are not there."""
-    path = folder / "sweep.csv"
-    seeds: dict[int, None] = {}
-    cell = None
-    if not names_in(folder, path.name):
+def _settings(folder: Path, point: str, cells: Mapping[tuple[str, int], str]) -> dict[str, Any]:
+    """Return the settings of a sweep's point with all its seeds; only these where its cells are missing."""
+    seeds = {seed: cell for (other, seed), cell in cells.items() if other == point}
+    resolved = folder / "cells" / next(iter(seeds.values()), "") / "resolved.yaml"
+    if not seeds:
         return {}
-    with _table(path) as rows:
-        for row in rows:
-            if _point(row, Row._fields) == point:
-                seeds[int(row["seed"])] = None
-                cell = cell or row["cell"]
-    resolved = folder / "cells" / Path(cell or "").name / "resolved.yaml"
-    if cell is None or not resolved.parent.is_dir():
+    if not resolved.parent.is_dir():
         return {"seeds": list(seeds)}
     settings = look_at(resolved).model_dump(mode="json")
     del settings["seed"]

@@ -205,9 +205,7 @@ class Row:
 
 
 def verify(
-    protocol: str,
-    overrides: Mapping[str, Any] | None = None,
-    watch: Callable[[Row], None] | None = None,
+    protocol: str, overrides: Mapping[str, Any] | None = None, watch: Callable[[Row], None] | None = None
 ) -> list[Row]:
     """Hold a protocol to exact sums, every loss, refusals, and what a server and colluders may learn.
 

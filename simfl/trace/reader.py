@@ -5,7 +5,7 @@ fill it, causes are earlier rows, and rounds begin and end in order. Code that t
 checks none of this again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import reduce
 from operator import or_
@@ -81,27 +81,27 @@ def read(path: Path, users: int | None = None) -> dict[str, Trace]:
     Raises:
         BadInput: the file is not as it was written (`digests.Damaged`), or not a trace (TraceError).
     """
-    return parse(checked(path), users)
+    with checked(path).open(encoding="utf-8", newline="\n") as lines:
+        return parse(lines, path, users)
 
 
-def parse(path: Path, users: int | None = None) -> dict[str, Trace]:
-    """Return the traces in a file of `trace.lines`, by protocol; its digest is the caller's to check."""
+def parse(lines: Iterable[str], path: Path, users: int | None = None) -> dict[str, Trace]:
+    """Return the traces in the lines of a file, by protocol; its digest is the caller's to check."""
     model = _line_model(users)
     order: dict[str, _Order] = {}
     current: _Order | None = None
     number = 0
     try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for text in file:
-                number += 1
-                kind, values = _parsed(model, text)
-                if kind == "protocol":
-                    current = order.setdefault(values["name"], _Order(values["name"]))
-                    current.rows.timed_by = values["timed_by"]
-                elif current is None:
-                    raise _RowError("a row of no protocol")
-                else:
-                    current.add(_row(kind, values))
+        for text in lines:
+            number += 1
+            kind, values = _parsed(model, text)
+            if kind == "protocol":
+                current = order.setdefault(values["name"], _Order(values["name"]))
+                current.rows.timed_by = values["timed_by"]
+            elif current is None:
+                raise _RowError("a row of no protocol")
+            else:
+                current.add(_row(kind, values))
     except _RowError as error:
         raise TraceError(f"{path}:{number}: not a row of a trace: {error}") from None
     except (OSError, UnicodeDecodeError) as error:

@@ -69,14 +69,6 @@ def test_help_has_an_example_that_parses(
         assert " ".join((parameter.help or "-").split())[:20] in " ".join(text.split())
 
 
-def test_serve_explains_the_links_that_it_takes(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Links by the kernel are for `simfl live`."""
-    assert "kernel" not in helped(capsys, monkeypatch, "serve")
-    assert "kernel" in helped(capsys, monkeypatch, "live")
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -1,4 +1,4 @@
-"""Digests of files and of chained records: each changed byte is found, and named."""
+"""Digests of files: each changed byte is found, and named."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from simfl.cli.common import naming_unchecked
 from simfl.config.digests import (
     SUMS,
     Damaged,
-    chained,
     check_all,
     checked,
     listed,
     manifest,
     names_in,
     take_unchecked,
-    unchained,
 )
 
 
@@ -83,52 +81,3 @@ def test_a_folder_without_digests_is_read_and_named(folder: Path, capsys: pytest
     reason = "files of an earlier simfl, or made by hand, are read unchecked"
     assert capsys.readouterr().err == f"simfl: no SHA256SUMS in {folder}: {reason}\n"
     assert take_unchecked() == []
-
-
-# --- records -------------------------------------------------------------------------------------
-RECORDS = ['{"round":0}', '{"round":1}', '{"round":1}', '{"round":2,"name":"\\u00e9"}']
-
-
-def lines() -> list[bytes]:
-    """The records as lines, the first after "start"."""
-    out, digest = [], "start"
-    for text in RECORDS:
-        line, digest = chained(text, digest)
-        out.append(line.encode().removesuffix(b"\n"))
-    return out
-
-
-def intact(written: list[bytes], first: str = "start") -> int:
-    """Return how many lines are read before the first that is refused."""
-    digest = first
-    for number, line in enumerate(written):
-        record = unchained(line, digest)
-        if record is None:
-            return number
-        assert record[0].decode() in RECORDS
-        digest = record[1]
-    return len(written)
-
-
-def test_records_are_read_back() -> None:
-    assert intact(lines()) == len(RECORDS)
-    assert intact(lines(), "another start") == 0
-
-
-def test_each_flipped_bit_of_a_record_is_found() -> None:
-    written = lines()
-    for number, line in enumerate(written):
-        for place in range(len(line)):
-            for bit in (1, 32):
-                flipped = line[:place] + bytes([line[place] ^ bit]) + line[place + 1 :]
-                assert intact([*written[:number], flipped, *written[number + 1 :]]) == number
-
-
-def test_removed_doubled_and_swapped_records_are_found() -> None:
-    one, two, three, four = lines()
-    assert intact([one, three, four]) == 1
-    assert intact([two, three, four]) == 0
-    assert intact([one, one, two]) == 1
-    assert intact([one, two, two, three]) == 2
-    assert intact([one, three, two, four]) == 1
-    assert intact([one, two]) == 2  # as after a kill

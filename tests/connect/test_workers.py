@@ -161,8 +161,8 @@ def test_a_head_that_goes_away_ends_the_run(kind: str, tmp_path: Path) -> None:
         command = [sys.executable, str(ROOT / "run.py"), str(scenario), *long, "--out", str(out)]
         command += ["--save-every", "0", "--cluster", address]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        journal = out / "unfinished" / "journal.jsonl"
-        while not journal.exists() or journal.read_text().count("\n") < 4:
+        saved = out / "unfinished" / "rounds.sqlite"
+        while not saved.exists() or saved.read_bytes().count(b'"measured":[') < 5:
             assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.1)
         processes.kill(processes.head)

@@ -18,7 +18,7 @@ from typer.main import get_command
 import simfl
 from docs.tools import commands, outputs
 from simfl.cli import app
-from simfl.config.descriptions import descriptions
+from simfl.config.blocks import descriptions
 from simfl.runs.results.summary import Summary
 from simfl.trace.rows import ROWS, SHARED
 from tests.docs.pages import ROOT, Command

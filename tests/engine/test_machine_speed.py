@@ -14,6 +14,7 @@ import simfl
 from simfl.engine import machine_speed
 from simfl.engine.machine_speed import SpeedProbe
 from simfl.reports.folder import open_run
+from simfl.reports.model import run_report
 from simfl.reports.page import page
 from simfl.reports.terminal import console, show
 from simfl.runs.folder.result import Result
@@ -40,7 +41,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, *ns: int) -> None:
 
 
 def shown(capsys: pytest.CaptureFixture[str], result: Result) -> str:
-    show(console(), Summary.model_validate_json(json.dumps(result.summary)), "reference")
+    show(console(), run_report([Summary.model_validate_json(json.dumps(result.summary))], "reference"))
     return " ".join(capsys.readouterr().out.split())
 
 

@@ -137,9 +137,10 @@ def test_two_machines_as_the_docs_say(
     joins = simfl("join", f"simfl://{url}", "--token-file", str(made.tokens), "--pin", made.pin, "--user")
     serving = started(*server, *serves)
     joining = started(*machine, *joins, "0-3", "--processes", "1")
-    journal, ends = out / "unfinished" / "journal.jsonl", time.monotonic() + 60
-    while not (journal.exists() and b'"done":true' in journal.read_bytes()) and time.monotonic() < ends:
+    saved, ends = out / "unfinished" / "rounds.sqlite", time.monotonic() + 60
+    while not (saved.exists() and b'"done":true' in saved.read_bytes()) and time.monotonic() < ends:
         time.sleep(0.01)
+    time.sleep(0.1)  # the journal of SQLite may still be there
     serving.send_signal(signal.SIGKILL)
     serving.communicate(timeout=30)
     told, _ = joining.communicate(timeout=60)

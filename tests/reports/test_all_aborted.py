@@ -12,6 +12,7 @@ import simfl
 from simfl.reports import terminal
 from simfl.reports.advice import advise
 from simfl.reports.folder import Run
+from simfl.reports.model import run_report
 from simfl.reports.page import page
 from simfl.reports.tables import latex
 from simfl.runs.results import metrics
@@ -46,7 +47,7 @@ def test_it_is_buffered_without_a_stale_update(aborted: Run) -> None:
 
 def test_terminal_page_and_latex_speak_of_aggregations(aborted: Run) -> None:
     console = Console(file=StringIO(), width=80)
-    terminal.show(console, aborted.summary, aborted.scenario.profile)
+    terminal.show(console, run_report([aborted.summary], aborted.scenario.profile))
     assert isinstance(console.file, StringIO)
     shown = console.file.getvalue()
     assert "completed aggregations" in " ".join(shown.split())

@@ -9,10 +9,13 @@ import pytest
 from rich.console import Console
 
 from simfl.reports import by_class
-from simfl.reports.by_class import sections, table
+from simfl.reports.by_class import table
 from simfl.reports.folder import Run
+from simfl.reports.model import run_report
 from simfl.reports.page import energy, page
 from simfl.reports.terminal import show
+from simfl.runs.results import breakdown
+from simfl.runs.results.breakdown import class_sections as sections
 from simfl.runs.results.by_class import ClassSummary
 from simfl.runs.results.summary import ProtocolSummary
 from tests.engine.harness import run
@@ -59,7 +62,7 @@ def test_figures_of_a_hand_made_class() -> None:
     shown = p.model_copy(update={"classes": {"a": own}})
     ((title, *rows),) = sections({"x": [shown], "twice": [shown, shown]})
     assert title.label == "a (4 users)"
-    assert {row.label.strip(): row.cells for row in rows} == {
+    assert {row.label.strip(): [cell.text for cell in row.cells] for row in rows} == {
         "in aggregates": ["50 %"] * 2,
         "cut short": ["50 %"] * 2,
         "lost": ["25 %"] * 2,
@@ -67,23 +70,23 @@ def test_figures_of_a_hand_made_class() -> None:
         "J/user": [f"{p.energy.users_j / 12:.3f}"] * 2,
         "s on the path": ["0.500"] * 2,  # of three aggregates
     }
-    found = table({"x": shown}, "-")
+    found = table({"x": shown})
     assert found is not None
     assert found["phases"] == ["offline", "upload"]
     (row,) = found["groups"][0]["rows"]
     parts = [(part["phase"], part["at"], part["wide"]) for part in row["path"]]
     assert parts == [("training", 0.0, 66.667), ("upload", 66.667, 33.333)]
-    assert (row["lost"], row["waited"]) == ([1, 2], "0.500")
+    assert (row["own"], row["cells"][-1]) == (own, "0.500")
 
 
 def test_many_classes_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(by_class, "MAX_LINES", 1)
+    monkeypatch.setattr(breakdown, "MAX_CLASSES", 1)
     monkeypatch.setattr(by_class, "MAX_ROWS", 1)
     protocols = entries()
     first, last = sections({name: [p] for name, p in protocols.items()})
     assert first[0].label == "slow (4 users)"
     assert [row.label for row in last] == ["and 1 more classes"]
-    found = table(protocols, "-")
+    found = table(protocols)
     assert found is not None
     assert {(len(group["rows"]), group["left_out"]) for group in found["groups"]} == {(1, 1)}
 
@@ -91,7 +94,7 @@ def test_many_classes_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("width", [30, 80, 200])
 def test_the_terminal_shows_classes_at_any_width(counted: Run, width: int) -> None:
     text = StringIO()
-    show(Console(file=text, width=width), counted.summary, "plain")
+    show(Console(file=text, width=width), run_report([counted.summary], "plain"))
     joules = [
         f"{c.energy.users_j / c.invited:.3f}"
         for p in counted.summary.protocols.values()

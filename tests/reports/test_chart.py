@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.reports import chart, units
+from simfl.reports import chart
 from simfl.reports.chart import axis
+from simfl.runs.results import units
 from simfl.trace.rows import PHASES
 
 VALUE = st.floats(-1e6, 1e6).map(lambda x: round(x, 6))

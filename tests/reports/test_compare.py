@@ -15,7 +15,8 @@ from rich.console import Console
 from simfl.cli import main
 from simfl.config.digests import SUMS
 from simfl.reports.compare_page import page
-from simfl.reports.compare_terminal import MAX_POINTS, MAX_SETTINGS, show_comparison
+from simfl.reports.comparison import MAX_POINTS, MAX_SETTINGS, comparison_report
+from simfl.reports.terminal import show
 from simfl.runs.results.compare import HEADLINE, Case, Comparison, Side
 from simfl.runs.results.drift import Drift
 from simfl.runs.results.summary import Summary
@@ -26,7 +27,7 @@ from tests.reports.test_terminal import round_, row, summary
 
 def told(comparison: Comparison, width: int = 80) -> str:
     console = Console(file=StringIO(), width=width)
-    show_comparison(console, comparison)
+    show(console, comparison_report(comparison))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -117,7 +118,7 @@ def test_an_entry_that_is_missing_is_told_of() -> None:
 def test_other_rounds_are_marked() -> None:
     page = told(comparison(summary(secagg=[round_(0), round_(1)]), summary(secagg=[round_(0)])))
     assert row(page, "total †") == ["7.000", "7.000"]
-    assert "† They completed different rounds: the time per aggregate counts all." in page
+    assert "† The entries completed different rounds: the time per aggregate counts all." in page
     assert "†" not in told(comparison(*[summary(secagg=[round_(0)])] * 2))
     page = told(comparison(*(summary({"0": 1}, secagg=[round_(0)] * n) for n in (1, 2))))
     assert "completed different aggregations" in page

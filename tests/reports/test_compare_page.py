@@ -65,7 +65,7 @@ def test_the_headline_has_intervals_and_verdicts(some: Comparison) -> None:
         assert found is None or found.text in shown
     assert "faster 2.3 x" in shown
     assert "±" in shown
-    assert "They completed different aggregations" in shown
+    assert "The entries completed different aggregations" in shown
     assert part(page(some), "headline").count('class="whisker"') == 4  # the third run has no time
 
 

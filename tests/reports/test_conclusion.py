@@ -14,8 +14,9 @@ from rich.console import Console
 from simfl.reports import one_round
 from simfl.reports.assumptions import after, pressing
 from simfl.reports.folder import Run
+from simfl.reports.model import run_report
 from simfl.reports.page import page
-from simfl.reports.terminal import show, show_repeats
+from simfl.reports.terminal import show
 from simfl.runs.results.summary import Summary
 from simfl.runs.simulation import run as simulate
 from simfl.scenario.load import load, select_protocols
@@ -96,7 +97,7 @@ def test_skipped_rounds_that_decide_are_counted() -> None:
 def test_the_conclusion_is_the_last_of_a_run() -> None:
     console = Console(file=StringIO(), width=80)
     content = Summary.model_validate(summary(a=[round_(0), round_(1, reason="x")], b=[round_(0, end_s=20.0)]))
-    show(console, content, "reference", notes=["a note"])
+    show(console, run_report([content], "reference", notes=["a note"]))
     assert isinstance(console.file, StringIO)
     *_, failed, note, conclusion = console.file.getvalue().splitlines()
     assert failed == "a: 1 of 2 rounds failed: 1 x x"
@@ -139,7 +140,7 @@ def test_a_repeat_that_widens_an_interval_is_named() -> None:
     """Runs of 1, 1 and 9 s an aggregate."""
     runs = [Summary.model_validate(measured(a=of_lengths(s, s))) for s in (1.0, 1.0, 9.0)]
     console = Console(file=StringIO(), width=80)
-    show_repeats(console, runs, "reference")
+    show(console, run_report(runs, "reference"))
     assert isinstance(console.file, StringIO)
     shown = " ".join(console.file.getvalue().split())
     assert "a: repeat 3 stands out and widens the interval of per aggregate, total (9.00 against" in shown
@@ -164,7 +165,7 @@ def test_a_shortage_of_batches_is_explained() -> None:
     scenario = select_protocols(load(ROOT / "scenarios/multi_round.yaml", {"payload": "shadow"}), names)
     result = simulate(scenario)
     content, shown = result.summarised(), StringIO()
-    show(Console(file=shown, width=80), content, "reference")
+    show(Console(file=shown, width=80), run_report([content], "reference"))
     out = " ".join(shown.getvalue().split())
     assert "113 x selection: 69 to 94 of 120 users available, 1 whole group of 12 needed" in out
     assert "69 to 91 of 120 users available, 2 whole batches of 6 needed" in out
@@ -199,7 +200,7 @@ def test_a_skipped_round_is_explained_wherever_it_is_shown(tmp_path: Path) -> No
 def test_the_page_begins_with_the_conclusion(losing: Run) -> None:
     html = page(losing)
     shown = StringIO()
-    show(Console(file=shown, width=80), losing.summary, "reference")
+    show(Console(file=shown, width=80), run_report([losing.summary], "reference"))
     (conclusion,) = re.findall(r'<p class="conclusion">(.*?)</p>', html)
     assert " ".join(shown.getvalue().split()).endswith(unescape(conclusion))
     assert html.index('class="conclusion"') < html.index('class="lede"') < html.index('id="headline"')

@@ -18,6 +18,7 @@ from simfl.config.digests import SUMS
 from simfl.errors import BadInput, RunFailed
 from simfl.reports import perfetto, tables, terminal
 from simfl.reports.advice import advise
+from simfl.reports.model import run_report
 from simfl.reports.page import page
 from tests.engine.harness import ASYNC, SESSIONS, SIX, SYNC, run, script
 from tests.reports.conftest import opened
@@ -135,7 +136,7 @@ JSON = [in_json(replace), in_json(replace), in_json(replace), in_json(remove), i
 def report(folder: Path) -> None:
     """All that `simfl report` makes."""
     found = opened(folder)
-    terminal.show(Console(file=StringIO()), found.summary, found.scenario.profile)
+    terminal.show(Console(file=StringIO()), run_report([found.summary], found.scenario.profile))
     for name, listed in found.rounds.items():
         assert advise(found.traces[name], listed).sentence
     page(found).encode()

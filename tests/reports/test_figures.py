@@ -19,12 +19,13 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from simfl.cli import main
-from simfl.reports import chart, units
+from simfl.reports import chart
 from simfl.reports.figures import catalogue, run_figures, timing
 from simfl.reports.figures.style import COLUMN, WIDE, pale
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import Span
 from simfl.runs.folder.earlier import outdated
+from simfl.runs.results import units
 from simfl.trace.rows import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import changed, opened

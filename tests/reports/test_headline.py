@@ -18,8 +18,9 @@ from simfl.reports import page as report
 from simfl.reports.advice import advise
 from simfl.reports.figures import run_figures
 from simfl.reports.folder import Run
+from simfl.reports.model import run_report
 from simfl.reports.tables import latex
-from simfl.reports.terminal import show, show_repeats
+from simfl.reports.terminal import show
 from simfl.runs.results.summary import Summary
 from simfl.runs.simulation import run as simulate
 from simfl.scenario.load import load, select_protocols
@@ -49,7 +50,7 @@ def per_aggregate(content: Summary, name: str) -> float:
 
 def printed(content: Summary, width: int = 80) -> str:
     console = Console(file=StringIO(), width=width)
-    show(console, content, "reference")
+    show(console, run_report([content], "reference"))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -89,7 +90,7 @@ def test_latex_begins_with_it(flipped: Run) -> None:
     assert lines["Protocol"][1:3] == ["Per aggregate", "Failed"]
     assert float(lines["secagg"][1]) < float(lines["lightsecagg"][1])
     assert f"{per_aggregate(flipped.summary, 'secagg'):.3f}" == lines["secagg"][1]
-    assert "Entries completed different rounds" in table
+    assert "The entries completed different rounds" in table
 
 
 def test_bytes_are_the_same_in_all_tables(flipped: Run) -> None:
@@ -191,8 +192,8 @@ def test_repeats_have_intervals_over_runs() -> None:
     ]
     nothing = {**summary(a=[round_(0, reason="x")], b=[round_(0)]), "clock": "measured"}
     console = Console(file=StringIO(), width=80)
-    show_repeats(console, runs, "reference")
-    show_repeats(console, [*runs, Summary.model_validate(nothing)], "reference")
+    show(console, run_report(runs, "reference"))
+    show(console, run_report([*runs, Summary.model_validate(nothing)], "reference"))
     assert isinstance(console.file, StringIO)
     first, second = console.file.getvalue().split("Clock measured")[:2]
     assert row(first, "per aggregate") == ["4±5", "7.000±0.000"]
@@ -206,7 +207,7 @@ def test_counts_of_repeats_are_of_all_runs() -> None:
     lost = round_(0, dropped=dict.fromkeys(PHASES, 0) | {"upload": 3}, survivors=7)
     runs = [{**summary(a=[one]), "clock": "measured"} for one in (round_(0), lost)]
     console = Console(file=StringIO(), width=80)
-    show_repeats(console, [Summary.model_validate(content) for content in runs], "reference")
+    show(console, run_report([Summary.model_validate(content) for content in runs], "reference"))
     assert isinstance(console.file, StringIO)
     shown = console.file.getvalue()
     assert row(shown, "users lost") == ["2±13"]

@@ -204,8 +204,8 @@ def test_drop_out_rates_are_told_apart(losing: Run) -> None:
         r.model_copy(update={"dropout_rate": rate, "status": "completed"})
         for r, rate in zip(losing.summary.protocols["secagg"].rounds, (0.0, 0.25, 0.25), strict=True)
     ]
-    found = tables.breakdown(changed(losing, "secagg", rounds=rounds))
-    assert [(row.rate, len(row.part.rounds)) for row in found] == [("0%", 1), ("25%", 2)]
+    found = tables.by_rate(changed(losing, "secagg", rounds=rounds).summary.protocols)
+    assert [(rate, len(part.rounds)) for _, rate, part in found] == [("0%", 1), ("25%", 2)]
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simfl.reports.folder import Run
+from simfl.reports.model import run_report
 from simfl.reports.page import page
 from simfl.reports.participation import participation, steps
 from simfl.runs.results.columns import at
@@ -22,19 +23,21 @@ def batches(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return opened(folder)
 
 
-def test_the_section_has_the_columns_of_the_terminal(batches: Run) -> None:
-    found = participation(batches)
+def test_the_section_has_the_table_of_the_terminal(batches: Run) -> None:
+    found = participation(batches, run_report([batches.summary], "plain"))
     assert found is not None
     protocols = batches.summary.protocols
-    columns = at("seeds", protocols.values())
-    assert found["headings"] == [column.seeds for column in columns] != []
-    for row in found["rows"]:
-        p = protocols[row["name"]]
-        assert row["cells"] == [column.over_seeds([p]) for column in columns]
+    listed = at("seeds", protocols.values())
+    assert [row.label for row in found["table"].rows] == [c.headings["seeds"] for c in listed]
+    assert found["table"].names == list(protocols)
+    for k, p in enumerate(protocols.values()):
+        cells = [row.cells[k].text for row in found["table"].rows]
+        assert cells == [c.over_seeds([p]) for c in listed]
         assert p.participation is not None
-        assert row["T"] == ([T and T[0] for T in p.participation.T_weak], p.participation.T_strong)
-        assert found["most"] == 4 >= max(row["T"][0])
-        assert row["sets"] == "3"  # two of three pairs
+        weak, strong = found["curves"][k]
+        assert (weak, strong) == ([T and T[0] for T in p.participation.T_weak], p.participation.T_strong)
+        assert found["most"] == 4 >= max(weak)
+    assert found["sets"] == ["Sets to choose from (eq. 8): fedavg 3, lightsecagg 3"]  # two of three pairs
 
 
 def test_the_page_says_what_T_F_and_C_are(batches: Run, losing: Run) -> None:
@@ -43,19 +46,6 @@ def test_the_page_says_what_T_F_and_C_are(batches: Run, losing: Run) -> None:
     assert {"T, multi-round privacy", "F, fairness gap", "C, cardinality"} <= set(data["dt"])
     assert 'href="#participation"' in text
     assert 'id="participation"' not in page(losing)  # everybody is selected
-
-
-def test_an_absurd_number_of_sets_is_told_in_powers_of_ten(batches: Run) -> None:
-    entry = batches.summary.protocols["fedavg"]
-    assert entry.participation is not None
-    for family, says in ((10**400, "1.0e+400"), (9_999_999, "9999999"), (None, "–")):
-        facts = entry.participation.model_copy(update={"family": family})
-        summary = batches.summary.model_copy(
-            update={"protocols": {"fedavg": entry.model_copy(update={"participation": facts})}}
-        )
-        found = participation(Run(**{**vars(batches), "summary": summary}))
-        assert found is not None
-        assert found["rows"][0]["sets"] == says
 
 
 @pytest.mark.parametrize(

@@ -9,14 +9,15 @@ import pytest
 from rich.console import Console
 
 from simfl.reports.folder import Run
+from simfl.reports.model import run_report
 from simfl.reports.page import page
 from simfl.reports.tables import latex
-from simfl.reports.target_lines import of_sweep
 from simfl.reports.terminal import show
 from simfl.runs.results.columns import Measure, at
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.runs.results.targets import Reached, Target
+from simfl.studies.sweep.terminal import to_targets
 from tests.engine.harness import SIX, run, script
 from tests.reports.conftest import changed, opened
 
@@ -48,7 +49,7 @@ def row(text: str, heading: str) -> list[str]:
 
 def test_the_terminal_says_what_is_not_reached(reaching: Run, reached: Reached) -> None:
     console = Console(file=StringIO(), width=80)
-    show(console, reaching.summary, "reference")
+    show(console, run_report([reaching.summary], "reference"))
     assert isinstance(console.file, StringIO)
     text = console.file.getvalue()
     assert row(text, "s to accuracy") == [f"{reached.after_s:.3f}", "not reached"]
@@ -68,9 +69,9 @@ def test_runs_that_did_not_reach_it_are_counted(reaching: Run, reached: Reached)
         keys = ("accuracy_after_s", "accuracy_after_rounds", "accuracy_kept")
         return [columns[key].over_runs(runs, True) for key in keys]
 
-    assert texts(no, no) == ["not reached", "not reached", "0 of 2"]
+    assert texts(no, no) == ["not reached", "not reached", ""]
     assert texts(yes, no, yes) == ["2 of 3 runs", "2 of 3 runs", "2 of 3"]
-    assert texts(yes, yes) == [f"{reached.after_s:.3f}±0.000", "3±0", "2 of 2"]
+    assert texts(yes, yes) == [f"{reached.after_s:.3f}±0.000", "3", "yes"]
 
 
 def test_latex_has_the_time_even_if_nobody_reached(reaching: Run, reached: Reached) -> None:
@@ -147,4 +148,4 @@ def estimates(reached_by: float, seconds: Estimate | None, n: int = 3) -> dict[M
     ],
 )
 def test_a_sweep_counts_seeds(measures: dict[Measure, Estimate | None], lines: list[str]) -> None:
-    assert list(of_sweep(measures)) == lines
+    assert list(to_targets(measures)) == lines

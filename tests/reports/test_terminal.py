@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from simfl.reports.terminal import console, progress, show, show_participation
+from simfl.reports.model import Report, participation, run_report
+from simfl.reports.terminal import console, progress, show
 from simfl.runs.results.summary import ProtocolSummary, Summary
 from simfl.runs.simulation import Progress
 from simfl.trace.rows import PHASES
@@ -76,7 +77,7 @@ def summary(staleness: dict[str, int] | None = None, **protocols: list[dict[str,
 
 def text(content: dict[str, Any], width: int = 80) -> str:
     console = Console(file=StringIO(), width=width)
-    show(console, Summary.model_validate(content), "reference")
+    show(console, run_report([Summary.model_validate(content)], "reference"))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 
@@ -215,7 +216,7 @@ def test_what_a_terminal_would_obey_is_spelled_out(capsys: pytest.CaptureFixture
     """In names, reasons and the scenario."""
     content = summary(**{"a\x1b[31m": [round_(0), round_(1, reason="\x1b]0;x\x07 too few")]})
     shown = Summary.model_validate({**content, "scenario": "s\x9b2J"})
-    show(console(), shown, "\u202eprofile")
+    show(console(), run_report([shown], "\u202eprofile"))
     out = capsys.readouterr().out
     for part in (r"a\x1b[31m", r"\x1b]0;x\x07 too few", r"s\x9b2J", r"\u202eprofile"):
         assert part in out
@@ -248,7 +249,7 @@ def choosing(name: str = "random", **more: Any) -> dict[str, Any]:
 def table(runs: dict[str, list[dict[str, Any]]]) -> str:
     console = Console(file=StringIO(), width=80)
     entries = {name: list(map(ProtocolSummary.model_validate, listed)) for name, listed in runs.items()}
-    show_participation(console, entries)
+    show(console, Report(list(participation(entries))))
     assert isinstance(console.file, StringIO)
     return console.file.getvalue()
 

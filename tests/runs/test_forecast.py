@@ -11,7 +11,7 @@ import pytest
 from simfl.cli import main
 from simfl.cli import run as command
 from simfl.errors import BadInput
-from simfl.runs import forecast as foretold
+from simfl.runs import memory as foretold
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
 from tests.engine.harness import ROOT

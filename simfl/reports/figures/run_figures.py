@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from simfl.reports import chart, tables, units
+from simfl.reports import chart, tables
 from simfl.reports.figures.style import COLUMN, INK, TEXT_LINE, WIDE, legend, panels, protocol_line, style
 from simfl.reports.folder import Run
+from simfl.runs.results import units
 from simfl.trace.rows import PHASES
 
 PROTOCOL_GAP = 0.45  # between the bars of two protocols, in bars
@@ -28,10 +29,11 @@ class Bar(NamedTuple):
 
 
 def _bars(run: Run) -> Iterator[Bar]:
-    for row in tables.breakdown(run):
-        if total := row.means["per_aggregate_s", ""]:
-            found = {phase: row.means["critical_s", phase] for phase in PHASES}
-            yield Bar(row.name, row.rate, {p: e.mean if e else 0.0 for p, e in found.items()}, total.mean)
+    for name, rate, part in tables.by_rate(run.summary.protocols):
+        means = tables.means("phases", part)
+        if total := means["per_aggregate_s", ""]:
+            found = {phase: means["critical_s", phase] for phase in PHASES}
+            yield Bar(name, rate, {p: e.mean if e else 0.0 for p, e in found.items()}, total.mean)
 
 
 @style()

@@ -1,14 +1,26 @@
-"""Folders that are made, and files that last a crash: each problem is one message."""
+"""Folders that are made, and files that last a crash or are locked: each problem is one message."""
 
+import errno
 import os
+import sqlite3
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import count
 from pathlib import Path
 from typing import IO, Any
 
+from simfl.config.digests import Damaged, need_regular
 from simfl.errors import BadInput, reason
+
+ERRORS = {
+    sqlite3.SQLITE_BUSY: errno.EBUSY,
+    sqlite3.SQLITE_CANTOPEN: errno.EACCES,
+    sqlite3.SQLITE_FULL: errno.ENOSPC,
+    sqlite3.SQLITE_IOERR: errno.EIO,
+    sqlite3.SQLITE_READONLY: errno.EROFS,
+}
+"""SQLite's errors that say nothing about a file's content, as those of the system."""
 
 
 def reserve(folder: Path) -> Path:
@@ -76,3 +88,46 @@ def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
     except BaseException:
         os.unlink(temporary)
         raise
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[sqlite3.Connection]:
+    """Open a file of SQLite, or make an empty one, and lock it; its content is not changed.
+
+    Raises:
+        BadInput: another has its lock (`busy` is the message), it cannot be written, or is damaged (Damaged).
+    """
+    if path.exists():
+        need_regular(path)
+    with ExitStack() as stack:
+        try:
+            with as_system_errors(path):
+                opened = sqlite3.connect(path, timeout=0, check_same_thread=False)
+                base = stack.enter_context(closing(opened))
+                base.execute("PRAGMA locking_mode = EXCLUSIVE")
+                base.execute("BEGIN EXCLUSIVE")
+                base.rollback()
+        except OSError as error:
+            problem = busy if error.errno == errno.EBUSY else f"{path} cannot be written: {reason(error)}"
+            raise BadInput(problem) from None
+        if not path.exists():  # its holder has just finished, and removed it
+            raise BadInput(busy)
+        yield base
+
+
+@contextmanager
+def as_system_errors(path: Path) -> Iterator[None]:
+    """Raise SQLite's errors as an OSError if they are the system's, and as Damaged if the file is damaged."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        number = ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
+        if number is not None:
+            raise OSError(number, f"{os.strerror(number)} ({error})", str(path)) from None
+        raise damaged(path, str(error)) from None
+
+
+def damaged(path: Path, problem: str) -> Damaged:
+    """Return the error of a file of saved rounds that is not as it was written."""
+    remedy = "restore it from a copy, or run the scenario again in another folder; nothing was changed here"
+    return Damaged(path, f"not as it was written: {problem}", remedy)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from simfl.config.digests import SUMS
 from simfl.errors import BadInput
-from simfl.runs.folder.journal import JOURNAL
 from simfl.runs.folder.repeats import repeats_in
-from simfl.runs.folder.unfinished import NAME, has_saved
+from simfl.runs.folder.saved_rounds import BASE, NAME
+from simfl.runs.folder.unfinished import has_saved
 
 RUNS = Path("runs")  # where runs go without --out
 MAX_NAMED = 5  # runs in a message
@@ -50,7 +50,7 @@ def _written_ns(folder: Path) -> int:
     """Return the time at which a run's folder was written; 0 if it is none, or nothing of it can be shown."""
     try:
         if has_saved(folder):
-            return (folder / NAME / JOURNAL).stat().st_mtime_ns
+            return (folder / NAME / BASE).stat().st_mtime_ns
         if all((folder / name).is_file() for name in OWN):
             return (folder / OWN[0]).stat().st_mtime_ns
         return max(map(_written_ns, repeats_in(folder)), default=0)

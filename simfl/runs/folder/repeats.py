@@ -5,7 +5,8 @@ from pathlib import Path
 
 from simfl.config.digests import SUMS, checked
 from simfl.errors import BadInput
-from simfl.runs.folder.unfinished import NAME, has_saved, unfinished_scenario
+from simfl.runs.folder.saved_rounds import NAME
+from simfl.runs.folder.unfinished import has_saved, unfinished_scenario
 from simfl.runs.results.summary import Summary, read
 from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.schema import Scenario

@@ -1,15 +1,12 @@
 """The result of a run, and the files of its folder."""
 
 import json
-import os
 import platform
-import shutil
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,7 +70,7 @@ class Result:
     training: dict[str, str] = field(default_factory=dict)  # the way in which cohorts were trained
     updates: dict[str, list[Kept]] = field(default_factory=dict)  # of rounds, if `record_updates` is set
     interrupted: bool = False  # rounds are missing because the run was stopped
-    assumed: Assumed | None = None  # none of a killed run
+    assumed: Assumed | None = None
     beside: dict[str, str] = field(default_factory=dict)
     """Texts of further files that `write` puts into the folder, by name, such as `live.json`."""
     stored: Summary | None = None
@@ -152,7 +149,7 @@ class Result:
         >>> "<table" in simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})._repr_html_()
         True
         """
-        return html.breakdown(self.summarised())
+        return html.table(self.summarised())
 
     def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
         """Return the content of `summary.json` with typed attributes. finished: the `rounds`, if at hand.
@@ -195,8 +192,8 @@ class Result:
         found = targets.measure(summary.rounds, s.targets.given)
         return summary.model_copy(update={"targets": found})
 
-    def write(self, folder: Path, traced: Path | None = None) -> None:
-        """Write the run's files; each appears whole or not at all. traced: a file of the traces' lines.
+    def write(self, folder: Path, traced: Iterable[bytes] | None = None) -> None:
+        """Write the run's files; each appears whole or not at all. traced: the traces' lines, if at hand.
 
         Reports of other results are removed from the folder (`folder.earlier`). SHA256SUMS, with digests of
         the files that simfl reads back, is removed first and written last.
@@ -219,11 +216,7 @@ class Result:
         (folder / SUMS).unlink(missing_ok=True)
         read_back = [*decisive, "trace.jsonl", *self.beside]
         with atomic(folder / "trace.jsonl", binary=True) as file:
-            if traced is None:
-                file.writelines(line.encode() for line in trace.lines(self.traces))
-            else:
-                with traced.open("rb") as lines:
-                    shutil.copyfileobj(lines, file, 1 << 20)
+            file.writelines(traced or (line.encode() for line in trace.lines(self.traces)))
         with atomic(folder / "metrics.jsonl") as file:
             for name, protocol in summary.protocols.items():
                 for r in protocol.rounds:
@@ -327,18 +320,12 @@ def write_updates(path: Path, kept: list[Kept], users: int) -> None:
         np.savez(file, **arrays)
 
 
-def write_kept(path: Path, kept: Kept) -> None:
-    with atomic(path, binary=True) as file:
-        np.savez(file, allow_pickle=False, **{name: getattr(kept, name) for name in Kept.__annotations__})
-        file.flush()
-        os.fsync(file.fileno())
+def write_kept(kept: Kept, file: IO[bytes]) -> None:
+    for name in Kept.__annotations__:
+        np.save(file, getattr(kept, name), allow_pickle=False)
 
 
-def read_kept(path: Path) -> Kept:
-    """Read a recorded round that `write_kept` wrote; BadInput if it is none."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in Kept.__annotations__}
-        return Kept(**{**found, "round": int(found["round"])})
-    except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile) as error:
-        raise BadInput(f"{path}: cannot be read ({error})") from None
+def read_kept(file: IO[bytes]) -> Kept:
+    """Read a recorded round that `write_kept` wrote."""
+    number, *arrays = [np.load(file, allow_pickle=False) for _ in Kept.__annotations__]
+    return Kept(int(number), *arrays)

@@ -1,29 +1,33 @@
 """Saving of finished rounds every few seconds, and taking up an interrupted run again."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from itertools import chain
-from typing import Any
+from functools import partial
+from itertools import chain, islice
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.config import digests
 from simfl.engine.checkpoints import Past
 from simfl.engine.clocks import Clock, Key, Recorded, Recording, Spans
-from simfl.errors import BadInput, ClusterFailed
-from simfl.runs.folder.journal import JOURNAL, TRACE, Entry, first_digest, updates_file
+from simfl.errors import ClusterFailed
 from simfl.runs.folder.result import Kept, Result, write_kept
-from simfl.runs.folder.unfinished import Unfinished, discard
+from simfl.runs.folder.saved_rounds import Entry, Parts, Unfinished
+from simfl.runs.folder.unfinished import discard
+from simfl.runs.results.assumed import Assumed
 from simfl.runs.results.round_summary import Measurement
 from simfl.scenario.schema import Scenario
 from simfl.trace import rows as trace
 from simfl.trace.rows import Trace
 
 EVERY_S = 2.0
-SAVING_SHARE = 0.02  # the most of a run that saving may take; beyond, it is put off
+SAVING_SHARE = 0.02
+"""The most of a run that saving may take; beyond, it is put off."""
+LINES_AT_ONCE = 1000
+"""Of a trace, written by few calls and with little memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,63 +46,48 @@ class Saver:
     def __init__(self, own: Unfinished, every_s: float) -> None:
         self.own = own
         self.every_s = every_s
-        self._entries: dict[str, Entry] = {}
-        self._trace_size = self._journal_size = 0
-        self._chain = ""
-        self._due_s = 0.0
         self.beside: Mapping[str, str] = {}
-        self._forget()
-
-    def _forget(self) -> None:
-        self._new: list[Measurement] = []
-        self._kept: list[Kept] = []
+        self.replaying = False
+        """The rounds of the interrupted run are not done again yet."""
         self._point: Point | None = None
 
-    def begin(self, scenario: Scenario) -> Result:
-        self.own.begin(scenario)
-        self._chain = first_digest(self.own.folder)
-        return Result(scenario)
+    def begin(self, scenario: Scenario, assumed: Assumed | None = None) -> Result:
+        self.own.begin(scenario, assumed)
+        return Result(scenario, assumed=assumed)
 
     def resume(self, scenario: Scenario) -> Result:
-        """Take up an interrupted run, and return the result so far; BadInput if that cannot be."""
-        if scenario.entropy == "os":
-            why = "with entropy: os its masks cannot be made again"
-            raise BadInput(f"{self.own.run} cannot be resumed: {why}")
-        return self.resume_whole(scenario)
-
-    def resume_whole(self, scenario: Scenario) -> Result:
-        """Take up a run of which no protocol was interrupted: nothing has to be made again."""
-        saved, result = self.own.read(scenario)
-        self._entries, self._chain = saved.entries, saved.chain
-        self._trace_size, self._journal_size = saved.trace_size, saved.journal_size
+        """Resume an interrupted run, and return the result so far."""
+        result = self.own.read(scenario)
         result.interrupted = False
         return result
 
     def is_done(self, name: str) -> bool:
-        return name in self._entries and self._entries[name].done
+        return name in self.own.entries and self.own.entries[name].done
 
     def past(self, name: str) -> Past:
-        entry = self._entries.get(name)
+        entry = self.own.entries.get(name)
         if entry is None:
             return Past()
-        arrays = [self.own.array(file) for file in entry.arrays]
+        arrays = [np.load(self.own.part(name, part), allow_pickle=False) for part in entry.arrays]
         moments = None if entry.moments is None else arrays.pop()
         return Past(len(entry.measured), dict(zip(entry.models, arrays, strict=True)), moments)
 
     def clock(self, name: str, rows: Trace, then: Clock) -> Clock:
-        return Recorded(Recording(rows, self._entries[name].running), rows.timed_by, then)
+        return Recorded(Recording(rows, self.own.entries[name].running), rows.timed_by, then)
 
-    def start(self, name: str, rows: Trace, training: str | None) -> None:
-        """Expect the rounds of a protocol, with their trace."""
-        if name not in self._entries:
-            self._entries[name] = Entry(protocol=name, training=training)
-        self._name, self._rows = name, rows
+    def start(self, name: str, rows: Trace, training: str | None, anew: bool = False) -> None:
+        """Expect the rounds of a protocol, with their trace. anew: in place of those that are saved."""
+        saved = self.own.entries.get(name)
+        self._rows, self._replaced = rows, saved if anew else None
+        self._first = Entry(protocol=name, training=training)
+        self._measured = [] if saved is None or anew else [*saved.measured]
+        self.replaying = not anew and saved is not None
         self._due_s = time.monotonic() + self.every_s
-        self._forget()
+        self._kept, self._point = list[Kept](), None
 
     def add(self, measurement: Measurement, kept: Kept | None, point: Point) -> None:
         """Take in a finished round, and save it if that is due."""
-        self._new.append(measurement)
+        self._measured.append(measurement)
         self._point = point
         if kept is not None:
             self._kept.append(kept)
@@ -109,39 +98,35 @@ class Saver:
         point = self._point
         if point is None:  # nothing new, or no protocol yet
             return
-        entry = self._entries[self._name]
         since_s = time.monotonic()
         arrays: list[NDArray[Any]] = list(point.models.values())
         moments = None
         if point.moments is not None:
-            moments = len(entry.measured) + len(self._new)
+            moments = len(self._measured)
             arrays.append(point.moments)
-        state = {"models": tuple(point.models), "moments": moments, "running": point.running}
-        files = entry.model_copy(update=state).arrays
-        missing = [(file, a) for file, a in zip(files, arrays, strict=True) if file not in entry.digests]
-        self._write(point.rows, {file: self.own.save_array(file, array) for file, array in missing}, **state)
-        self.own.keep_only(files)
+        self._write(point.rows, arrays, models=tuple(point.models), moments=moments, running=point.running)
         now_s = time.monotonic()
         self._due_s = now_s + (max(self.every_s, (now_s - since_s) / SAVING_SHARE) if self.every_s else 0)
 
-    def _write(self, until: int, arrays: Mapping[str, str] = {}, **state: Any) -> None:
-        """Append the rows up to that one, and then a line to the journal. arrays: new files' digests."""
-        name, own, before = self._name, self.own, self._entries[self._name]
-        files = dict(arrays)
-        for kept in self._kept:
-            file = updates_file(name, kept.round)
-            write_kept(own.folder / file, kept)
-            files[file] = digests.of_file(own.folder / file)
-        head = () if before.rows else (trace.heading(name, self._rows.timed_by),)
+    def _write(self, until: int, arrays: Sequence[NDArray[Any]] = (), **state: Any) -> None:
+        """Write a record: rows up to that one, arrays in the order of `Entry.arrays`, recorded updates."""
+        # After an interrupt of a saving, what it wrote is known from the folder alone.
+        saved = self.own.entries.get(self._first.protocol)
+        anew = saved is self._replaced
+        before = self._first if saved is None or anew else saved
+        new = self._measured[len(before.measured) :]
+        state |= {"rows": until, "measured": tuple(new), "beside": dict(self.beside)}
+        entry = before.model_copy(update=state)
+        head = () if before.rows else (trace.heading(entry.protocol, self._rows.timed_by),)
         rows = trace.row_lines(self._rows[before.rows : until])
-        self._trace_size, digest = own.append(TRACE, self._trace_size, chain(head, rows))
-        state |= {"size": self._trace_size, "rows": until, "trace_digest": digest}
-        new = {**state, "measured": tuple(self._new), "digests": files, "beside": dict(self.beside)}
-        line, self._chain = digests.chained(before.model_copy(update=new).model_dump_json(), self._chain)
-        self._journal_size, _ = own.append(JOURNAL, self._journal_size, (line,))
-        merged = {"measured": (*before.measured, *self._new), "digests": before.digests | files}
-        self._entries[name] = before.model_copy(update={**state, **merged})
-        self._forget()
+        parts: Parts = {f"trace.{before.rows}": partial(_write_lines, chain(head, rows))}
+        for kept in (k for k in self._kept if k.round >= len(before.measured)):
+            parts[f"updates.{kept.round}"] = partial(write_kept, kept)
+        for name, array in zip(entry.arrays, arrays, strict=True):
+            if name not in before.digests:
+                parts[name] = partial(_write_array, array)
+        self.own.save(entry, parts, set(before.arrays) - set(entry.arrays), anew)
+        self._kept, self._point = [], None
 
     def end(self) -> None:
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
@@ -150,28 +135,43 @@ class Saver:
         self, name: str, rows: Trace, measured: Sequence[Measurement], beside: Mapping[str, str] = {}
     ) -> None:
         """Save a protocol once all its rounds are there, with the texts of the run's further files."""
-        self.start(name, rows, None)
+        self.start(name, rows, None, anew=True)
         self.beside = beside
-        self._new = list(measured)
+        self._measured = [*measured]
         self.end()
 
     def finish(self, result: Result) -> None:
-        result.write(self.own.run, self.own.folder / TRACE)
+        result.write(self.own.run, self.own.trace())
         discard(self.own.run)
 
     def stop(self, result: Result, error: BaseException) -> None:
         """Write the files of the finished rounds when the run ends by an error or an interrupt."""
         if isinstance(error, OSError):  # not even saving may have come to its end
-            _, result = self.own.read(result.scenario)
+            result = self.own.read(result.scenario)
         else:
             self.save()
         # An interrupted run can be resumed, and one whose disk or memory was full or whose cluster failed;
-        # others would fail again.
+        # others would fail again. Before the replay is over, the saved rounds are all that is there.
         passing = isinstance(error, OSError | MemoryError | ClusterFailed) or not isinstance(error, Exception)
-        if not any(result.measured.values()):
-            discard(self.own.run)
-        elif not passing:
+        if any(result.measured.values()) and not (passing or self.replaying):
             self.finish(result)
         else:
             with suppress(OSError) if isinstance(error, OSError) else nullcontext():
-                result.write(self.own.run, self.own.folder / TRACE)
+                self.leave(result)
+
+    def leave(self, result: Result) -> None:
+        """Write the files of the finished rounds, for the run to be resumed; nothing stays without any."""
+        if any(result.measured.values()):
+            result.write(self.own.run, self.own.trace())
+        else:
+            discard(self.own.run)
+
+
+def _write_lines(lines: Iterable[str], file: IO[bytes]) -> None:
+    every = iter(lines)
+    while content := "".join(islice(every, LINES_AT_ONCE)).encode():
+        file.write(content)
+
+
+def _write_array(array: NDArray[Any], file: IO[bytes]) -> None:
+    np.save(file, array, allow_pickle=False)

@@ -1,12 +1,12 @@
-"""The columns of all tables (terminal, page, LaTeX, sweeps), each once: how it is read, written and shown.
+"""The columns of all tables (terminal, page, notebook, LaTeX, sweeps), each an entry of `COLUMNS`.
 
-A new column is a line of `COLUMNS`, and a field of the summary where none holds it yet.
+A new column is one entry; it needs a field of the summary only where none holds its figure yet.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Any, Literal
+from typing import Final, Literal, NamedTuple
 
 from simfl.runs.results.energy import EnergySummary
 from simfl.runs.results.round_summary import RoundSummary, mean
@@ -22,60 +22,84 @@ How = Literal["mean", "range", "sum", "share", "count", "flag"]
 Of = Literal[
     "", "buffered", "partial", "participation", "over_selected", "accuracy_target", "loss_target", "energy"
 ]
+Trait = Literal["unswept", "rare", "fault", "whole_run", "target"]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
 
+BREAKDOWN: tuple[Place, ...] = ("time", "rates", "path", "run")
+"""The sections of the breakdown: time per aggregate, completed rounds, the critical path, the run."""
 SOURCE_HEADINGS = ("Cores", "Bytes sent", "Bytes received", "Radio active", "Radio tail", "Radio idle")
+TIME, COMPLETED, MOVED = "Seconds of {time} time", "Seconds per completed {unit}", "MB per aggregate"
+"""What stands above columns of one unit in LaTeX."""
+NOT_REACHED = "not reached"
 
+Headings = Mapping[Place, str]
 Measure = tuple[str, str]  # a key, and the phase if it is of one
+
+
+class NumberForm(NamedTuple):
+    """How a number is written."""
+
+    digits: int = 3
+    """Behind the point."""
+    scale: float = 1
+    """A value is divided by it."""
+
+
+PLAIN, MB, KB = NumberForm(), NumberForm(scale=1e6), NumberForm(1, 1e3)
+UNSWEPT: Final = frozenset[Trait]({"unswept"})
+RARE: Final = frozenset[Trait]({"rare"})
+FAULT: Final = frozenset[Trait]({"fault"})
+OF_RUN: Final = frozenset[Trait]({"whole_run"})
+TARGET: Final = frozenset[Trait]({"target"})
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """A figure of a protocol's rounds, or with `phase` of one phase of them.
-
-    how: the mean, range or sum of the values; of those that are true or false "3 of 4", of which a sweep
-    takes the share, or with `count` the number; of a `flag`, which is one of them, yes or no. Where it has
-    no heading a column is not shown.
-    """
+    """A figure of a protocol's rounds, or of one phase of them."""
 
     key: str
+    """Its name in `sweep.csv`; its end is the unit."""
     how: How
+    """What of the values is shown: their mean, range or sum; of those that are true or false "3 of 4", of
+    which a sweep takes the share, or with `count` the number; of a `flag`, which is one, yes or no."""
     read: Read
+    """The values of a protocol's summary."""
+    headings: Headings
+    """By place where it is shown. Text before ` | ` stands above all neighbours that begin with it; {unit}
+    and {time} are the run's words for a round and for its time."""
     phase: str = ""
-    time: str = ""  # the heading in the terminal's table of the time per aggregate,
-    rates: str = ""  # of completed rounds,
-    path: str = ""  # of the critical path,
-    run: str = ""  # of the run as a whole,
-    seeds: str = ""  # and of who took part
-    headline: str = ""  # the headings in the page's tables
-    phases: str = ""
-    losses: str = ""
-    energy: str = ""
-    latex: str = ""
-    sweep: str = ""
-    csv: bool = False  # there are rows of it in `sweep.csv` and `means.csv`, under its key
-    digits: int = 3
-    scale: float = 1  # a value is divided by it where it is written
-    unit: str = ""  # LaTeX writes it above columns of one unit, with the run's for {unit}
-    of: Of = ""  # tables of protocols without it leave the column out
-    rare: bool = False  # the terminal leaves it out where there is nothing to tell
-    fault: bool = False  # something went wrong, unless it is zero, or all is true
-    whole: bool = False  # it is of the run, not only of the rounds that a row of the table covers
-    absent: str = ""  # the text of no value where that is a finding: then a mean over seeds needs them all
+    """The phase, of a column that there is for each of them."""
+    form: NumberForm = PLAIN
+    """How its numbers are written."""
+    of: Of = ""
+    """Tables of protocols without it leave the column out."""
+    traits: frozenset[Trait] = frozenset()
+    """`unswept`: `sweep.csv` and `means.csv` have no rows of it. `rare`: left out of tables where it is zero.
+    `fault`: something went wrong, unless it is zero, or all is true. `whole_run`: of the run, not only of the
+    rounds that a row of a table covers. `target`: no value means that a target was not reached."""
 
     @property
     def measure(self) -> Measure:
         return self.key, self.phase
+
+    @property
+    def name(self) -> str:
+        """Its first heading, or its key where no table shows it."""
+        return next(iter(self.headings.values()), self.key).replace(" | ", " ").replace("_", " ").strip()
 
     def number(self, protocol: ProtocolSummary) -> float | None:
         """Return what a sweep takes the mean of over seeds; None of no values."""
         values = self.read(protocol)
         return sum(values) if self.how in ("sum", "count") else mean(values)
 
-    def estimate(self, protocol: ProtocolSummary) -> Estimate | None:
-        """Return the mean over rounds with its interval; None of no values."""
-        values = self.read(protocol)
+    def estimate(self, protocols: Sequence[ProtocolSummary], noisy: bool) -> Estimate | None:
+        """Return the mean over runs with its interval, of one run that over rounds where times are `noisy`;
+        None of no values."""
+        if len(protocols) == 1 and noisy and self.has_interval:
+            values = self.read(protocols[0])
+        else:
+            values = [float(number) for p in protocols if (number := self.number(p)) is not None]
         return estimate(values) if values else None
 
     @property
@@ -83,65 +107,69 @@ class Column:
         """True for times and energies, whose measured means are shown with an interval."""
         return self.how == "mean" and self.key.endswith(("_s", "_j"))
 
-    def text(self, protocol: ProtocolSummary, none: str = "-", to: str = " - ", spread: bool = False) -> str:
-        """Return what a table shows; `none` of no values, `to` between the ends of a range.
+    def text(self, protocol: ProtocolSummary, noisy: bool = False) -> str:
+        """Return what a table shows of a run, "" of no values.
 
-        spread: times and energies have noise, and are shown with the 95 % interval of their mean.
+        noisy: times and energies are shown with the 95 % interval of their mean.
         """
         values = self.read(protocol)
-        if spread and values and self.has_interval:
-            return estimate(values).text(self.digits, self.scale)
         if self.how == "sum":
             return str(sum(values))
-        if self.how == "count" or (self.how == "share" and values):
+        if not values and self.how != "count":
+            return NOT_REACHED if "target" in self.traits else ""
+        if self.how in ("count", "share"):
             return f"{sum(values)} of {len(values)}"
-        if self.how == "range" and values:
-            return _interval(values, to)
-        if self.how == "flag" and values:
+        if self.how == "range":
+            return _interval(values)
+        if self.how == "flag":
             return "yes" if all(values) else "no"
-        average = mean(values)
-        return self.absent or none if average is None else f"{average / self.scale:.{self.digits}f}"
+        number = estimate(values) if noisy and self.has_interval else Estimate(mean(values) or 0.0, None, 1)
+        return number.text(*self.form)
 
-    def over_runs(self, protocols: Sequence[ProtocolSummary], spread: bool) -> str:
-        """Return what a table shows of one run, or of several the mean over runs with its interval."""
-        alike = self.how in ("sum", "count", "range") and len({tuple(self.read(p)) for p in protocols}) == 1
-        if len(protocols) == 1 or alike:
-            return self.text(protocols[0], spread=spread)
+    def over_runs(self, protocols: Sequence[ProtocolSummary], noisy: bool) -> str:
+        """Return what a table shows of one run, or of several: what each of them shows, or the mean."""
+        texts = {self.text(p, noisy) for p in protocols}
+        if len(protocols) == 1 or (len(texts) == 1 and not self.has_interval):
+            return texts.pop()
         if self.how == "range":
             return self.over_seeds(protocols)
         numbers = [number for p in protocols if (number := self.number(p)) is not None]
         if self.how == "flag":
             return f"{sum(numbers):.0f} of {len(protocols)}"
-        if self.absent and 0 < len(numbers) < len(protocols):
+        if not numbers:
+            return texts.pop()
+        if len(numbers) < len(protocols) and "target" in self.traits:
             return f"{len(numbers)} of {len(protocols)} runs"
         known = f" ({len(numbers)} of {len(protocols)})" if len(numbers) < len(protocols) else ""
-        return estimate(numbers).text(self.digits, self.scale) + known if numbers else self.absent or "-"
+        return estimate(numbers).text(*self.form) + known
 
     def over_seeds(self, protocols: Iterable[ProtocolSummary]) -> str:
         """Return what a table shows of a protocol's runs: a range of all, or mean ± standard deviation."""
         listed = list(protocols)
         if self.how == "range":
             values = [value for p in listed for value in self.read(p)]
-            return _interval(values, " - ") if values else "-"
+            return _interval(values) if values else ""
         numbers = [number for p in listed if (number := self.number(p)) is not None]
-        spread = f"±{stdev(numbers):.{self.digits}f}" if len(numbers) > 1 else ""
-        return f"{fmean(numbers):.{self.digits}f}{spread}" if numbers else "-"
+        digits = self.form.digits
+        spread = f"±{stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
+        return f"{fmean(numbers):.{digits}f}{spread}" if numbers else ""
 
     def tells(self, protocol: ProtocolSummary) -> bool:
         """Return True for anything to tell: a sum or a rare mean that is not zero, or any value of others."""
         values = self.read(protocol)
-        if self.how == "sum" or (self.rare and self.how == "mean"):
+        if self.how == "sum" or ("rare" in self.traits and self.how == "mean"):
             return any(values)
-        return bool(values or self.absent)
+        return bool(values or "target" in self.traits)
 
     def wrong(self, protocol: ProtocolSummary) -> bool:
+        """Return True where something went wrong."""
         values = self.read(protocol)
-        return self.fault and (any(values) if self.how == "sum" else not all(values))
+        return "fault" in self.traits and (any(values) if self.how == "sum" else not all(values))
 
 
-def _interval(values: Values, to: str) -> str:
+def _interval(values: Values) -> str:
     low, high = min(values), max(values)
-    return str(low) if low == high else f"{low}{to}{high}"
+    return str(low) if low == high else f"{low} - {high}"
 
 
 def _each(get: Callable[[RoundSummary], float | None]) -> Read:
@@ -194,14 +222,20 @@ def _weak_bounds(p: ProtocolSummary) -> Values:
 
 
 def _of_phase(k: str) -> tuple[Column, ...]:
+    rounds: Headings = {
+        "rates": k,
+        "phases": f"Span, s | {k}",
+        "latex": f"{COMPLETED} | {k.capitalize()}",
+        "sweep": k,
+    }
+    path: Headings = {"path": f"critical: {k}", "phases": f"On the critical path, s | {k}"}
     return (
-        Column("span_s", "mean", _done(lambda r: r.span_s[k]), k, unit="Seconds per completed {unit}",
-               rates=k, phases="Span, s", latex=k.capitalize(), sweep=k, csv=True),
-        Column("critical_s", "mean", _critical(k), k,
-               path=f"critical: {k}", phases="On the critical path, s", csv=True),
-        Column("dropped", "sum", _each(lambda r: r.dropped[k]), k, losses="Users missed in"),
-        Column("phase_energy_j", "mean", _cycle(_joules(lambda e: e.users[k])), k, of="energy",
-               energy="Joules of users in", csv=True),
+        Column("span_s", "mean", _done(lambda r: r.span_s[k]), rounds, k),
+        Column("critical_s", "mean", _critical(k), path, k),
+        Column("dropped", "sum", _each(lambda r: r.dropped[k]), {"losses": f"Users missed in | {k}"}, k,
+               traits=UNSWEPT),
+        Column("phase_energy_j", "mean", _cycle(_joules(lambda e: e.users[k])),
+               {"energy": f"Joules of users in | {k}"}, k, of="energy"),
     )  # fmt: skip
 
 
@@ -211,8 +245,8 @@ def _per_hour(p: ProtocolSummary) -> float | None:
     return 3600 * sum(r.survivors for r in p.completed) / end_s if end_s else None
 
 
-def _to_target(what: str, of: Of) -> tuple[Column, ...]:
-    """Return the columns of what a run took until its model reached a target of the scenario."""
+def _to_target(what: str, of: Of) -> Iterator[Column]:
+    """Yield the columns of what a run took until its model reached a target of the scenario."""
 
     def is_reached(p: ProtocolSummary) -> Values:
         return () if (t := getattr(p, of)) is None else (t.reached is not None,)
@@ -220,123 +254,118 @@ def _to_target(what: str, of: Of) -> tuple[Column, ...]:
     def until(get: Callable[[Reached], float]) -> Read:
         return lambda p: () if (t := getattr(p, of)) is None or t.reached is None else (get(t.reached),)
 
-    both: dict[str, Any] = {"of": of, "whole": True, "csv": True}
-    mean: dict[str, Any] = {"how": "mean", "absent": "not reached", **both}
-    seconds, rounds, moved, kept = f"s to {what}", f"rounds to {what}", f"MB to {what}", f"{what} kept"
-    return (
-        Column(f"{what}_reached", "flag", is_reached, **both),
-        Column(f"{what}_after_s", read=until(lambda r: r.after_s), **mean,
-               run=seconds, headline=f"To {what}: s", latex=seconds),
-        Column(f"{what}_after_rounds", read=until(lambda r: r.rounds), **mean, digits=0,
-               run=rounds, headline="rounds", latex=rounds),
-        Column(f"{what}_after_bytes", read=until(lambda r: r.bytes_up + r.bytes_down), **mean, scale=1e6,
-               run=moved, headline="MB", latex=moved),
-        Column(f"{what}_kept", "flag", until(lambda r: r.kept), **both, run=kept, headline="kept"),
-    )  # fmt: skip
+    def taken(end: str, unit: str, get: Callable[[Reached], float], form: NumberForm) -> Column:
+        label = f"{unit} to {what}"
+        headings: Headings = {"run": label, "headline": f"To {what} | {unit}", "latex": label}
+        traits = OF_RUN | TARGET
+        return Column(f"{what}_after_{end}", "mean", until(get), headings, "", form, of, traits)
+
+    yield Column(f"{what}_reached", "flag", is_reached, {}, of=of, traits=OF_RUN)
+    yield taken("s", "s", lambda r: r.after_s, PLAIN)
+    yield taken("rounds", "rounds", lambda r: r.rounds, NumberForm(0))
+    yield taken("bytes", "MB", lambda r: r.bytes_up + r.bytes_down, MB)
+    headings: Headings = {"run": f"{what} kept", "headline": f"To {what} | kept"}
+    yield Column(f"{what}_kept", "flag", until(lambda r: r.kept), headings, of=of, traits=OF_RUN)
 
 
 COLUMNS: tuple[Column, ...] = (
     Column("per_aggregate_s", "mean", _cycle(lambda r: r.total_s),
-           unit="Seconds of {time} time", time="per aggregate",
-           headline="Seconds per aggregate", phases="Per aggregate, s", latex="Per aggregate",
-           sweep="aggregate", csv=True),
+           {"time": "per aggregate", "headline": "Seconds per aggregate", "phases": "Per aggregate, s",
+            "latex": f"{TIME} | Per aggregate", "sweep": "aggregate"}),
     Column("failed_s", "mean", _cycle(lambda r: 0 if r.completed else r.total_s),
-           unit="Seconds of {time} time", rare=True,
-           time="  in failed rounds", headline="Of it in failed rounds", phases="In failed rounds, s",
-           latex="Failed", csv=True),
+           {"time": "  in failed rounds", "headline": "Of it in failed rounds",
+            "phases": "In failed rounds, s", "latex": f"{TIME} | Failed"}, traits=RARE),
     *(column for columns in zip(*map(_of_phase, PHASES), strict=True) for column in columns),
-    Column("total_s", "mean", _done(lambda r: r.total_s), unit="Seconds per completed {unit}",
-           rates="total", phases="Total, s", latex="Total", csv=True),
-    Column("survivors", "range", _done(lambda r: r.survivors),
-           rates="survivors", headline="Updates", csv=True),
+    Column("total_s", "mean", _done(lambda r: r.total_s),
+           {"rates": "total", "phases": "Total, s", "latex": f"{COMPLETED} | Total"}),
+    Column("survivors", "range", _done(lambda r: r.survivors), {"rates": "survivors", "headline": "Updates"}),
     # all users together, failed rounds too
-    Column("bytes_up", "mean", _cycle(lambda r: r.bytes_up), scale=1e6, unit="MB per aggregate",
-           run="MB up/aggregate", headline="MB up", latex="Up", csv=True),
-    Column("bytes_down", "mean", _cycle(lambda r: r.bytes_down), scale=1e6, unit="MB per aggregate",
-           run="MB down/aggregate", headline="MB down", latex="Down", csv=True),
+    Column("bytes_up", "mean", _cycle(lambda r: r.bytes_up),
+           {"run": "MB up/aggregate", "headline": "MB up", "latex": f"{MOVED} | Up"}, form=MB),
+    Column("bytes_down", "mean", _cycle(lambda r: r.bytes_down),
+           {"run": "MB down/aggregate", "headline": "MB down", "latex": f"{MOVED} | Down"}, form=MB),
     # of a user who was invited, each time
-    Column("user_bytes_up", "mean", _per_user(lambda r: r.bytes_up), scale=1e3, digits=1,
-           run="kB up/user", csv=True),
-    Column("user_bytes_down", "mean", _per_user(lambda r: r.bytes_down), scale=1e3, digits=1,
-           run="kB down/user", csv=True),
+    Column("user_bytes_up", "mean", _per_user(lambda r: r.bytes_up), {"run": "kB up/user"}, form=KB),
+    Column("user_bytes_down", "mean", _per_user(lambda r: r.bytes_down), {"run": "kB down/user"}, form=KB),
     # of all users together, and of a user who was invited, each time
-    Column("energy_j", "mean", _cycle(_joules(lambda e: e.users_j)), of="energy",
-           run="J/aggregate", headline="Joules of users", energy="Joules of users", latex="Joules",
-           csv=True),
-    *(Column(f"{source}_energy_j", "mean", _cycle(_of_source(source)), of="energy", rare=True, energy=heading)
+    Column("energy_j", "mean", _cycle(_joules(lambda e: e.users_j)),
+           {"run": "J/aggregate", "headline": "Joules of users", "energy": "Joules of users",
+            "latex": "Joules"}, of="energy"),
+    *(Column(f"{source}_energy_j", "mean", _cycle(_of_source(source)), {"energy": heading},
+             of="energy", traits=RARE | UNSWEPT)
       for source, heading in zip(SOURCES, SOURCE_HEADINGS, strict=True)),
-    Column("user_energy_j", "mean", _per_user(_joules(lambda e: e.users_j)), of="energy",
-           run="J/user", energy="A user", csv=True),
-    Column("server_energy_j", "mean", _cycle(_joules(lambda e: e.server_j)), of="energy", rare=True,
-           run="server J/aggregate", energy="Of the server", csv=True),
-    Column("rounds", "sum", _each(lambda r: 1), csv=True),
-    Column("completed", "count", _each(lambda r: r.completed), fault=True,
-           run="completed", headline="Completed", csv=True),
-    Column("exact", "share", _each(lambda r: r.aggregate_exact), fault=True,
-           run="aggregates exact", headline="Exact", sweep="exact", csv=True),
-    Column("clipped", "sum", _each(lambda r: r.clipped), fault=True, rare=True,
-           run="values clipped", losses="Values clipped"),
-    Column("wrapped", "sum", _each(lambda r: r.wrapped), fault=True, rare=True,
-           run="values wrapped", losses="Wrapped"),
-    Column("partial", "sum", _each(lambda r: r.partial), of="partial", run="updates cut short", csv=True),
-    Column("steps_share", "mean", _done(lambda r: r.steps_share), digits=2, of="partial",
-           run="share of steps done", csv=True),
-    Column("updates_clipped", "sum", _each(lambda r: r.updates_clipped), rare=True, run="updates clipped"),
-    Column("reliable", "share", _each(lambda r: r.reliable), rare=True, run="reliable"),
-    Column("private", "share", _each(lambda r: r.private), rare=True, run="private"),
-    Column("aborted", "sum", _each(lambda r: not r.completed), fault=True, losses="Aborted"),
-    Column("refused", "sum", _each(lambda r: sum(r.refused.values())), fault=True, rare=True,
-           run="messages refused", losses="Refused"),
-    Column("ignored", "sum", _each(lambda r: sum(r.ignored.values())), losses="Ignored"),
-    Column("users_lost", "sum", _each(lambda r: r.lost), run="users lost", headline="Users lost", csv=True),
-    Column("surplus", "sum", _each(lambda r: r.surplus), of="over_selected",
-           run="users surplus", losses="Surplus", csv=True),
-    Column("staleness", "mean", _once(lambda p: p.mean_staleness), digits=2, of="buffered",
-           run="mean staleness", headline="Staleness", csv=True),
-    Column("discarded_stale", "sum", _each(lambda r: r.discarded_stale), of="buffered",
-           run="discarded as stale", losses="Stale", csv=True),
-    Column("accuracy", "mean", _once(lambda p: p.final_accuracy), digits=4, whole=True,
-           run="test accuracy", headline="Accuracy", latex="Final accuracy", sweep="accuracy", csv=True),
+    Column("user_energy_j", "mean", _per_user(_joules(lambda e: e.users_j)),
+           {"run": "J/user", "energy": "A user"}, of="energy"),
+    Column("server_energy_j", "mean", _cycle(_joules(lambda e: e.server_j)),
+           {"run": "server J/aggregate", "energy": "Of the server"}, of="energy", traits=RARE),
+    Column("rounds", "sum", _each(lambda r: 1), {}),
+    Column("completed", "count", _each(lambda r: r.completed),
+           {"run": "completed", "headline": "Completed"}, traits=FAULT),
+    Column("exact", "share", _each(lambda r: r.aggregate_exact),
+           {"run": "aggregates exact", "headline": "Exact", "sweep": "exact"}, traits=FAULT),
+    Column("clipped", "sum", _each(lambda r: r.clipped),
+           {"run": "values clipped", "losses": "Values clipped"}, traits=FAULT | RARE | UNSWEPT),
+    Column("wrapped", "sum", _each(lambda r: r.wrapped),
+           {"run": "values wrapped", "losses": "Wrapped"}, traits=FAULT | RARE | UNSWEPT),
+    Column("partial", "sum", _each(lambda r: r.partial), {"run": "updates cut short"}, of="partial"),
+    Column("steps_share", "mean", _done(lambda r: r.steps_share), {"run": "share of steps done"},
+           form=NumberForm(2), of="partial"),
+    Column("updates_clipped", "sum", _each(lambda r: r.updates_clipped), {"run": "updates clipped"},
+           traits=RARE | UNSWEPT),
+    Column("reliable", "share", _each(lambda r: r.reliable), {"run": "reliable"}, traits=RARE | UNSWEPT),
+    Column("private", "share", _each(lambda r: r.private), {"run": "private"}, traits=RARE | UNSWEPT),
+    Column("aborted", "sum", _each(lambda r: not r.completed), {"losses": "Aborted"}, traits=FAULT | UNSWEPT),
+    Column("refused", "sum", _each(lambda r: sum(r.refused.values())),
+           {"run": "messages refused", "losses": "Refused"}, traits=FAULT | RARE | UNSWEPT),
+    Column("ignored", "sum", _each(lambda r: sum(r.ignored.values())), {"losses": "Ignored"}, traits=UNSWEPT),
+    Column("users_lost", "sum", _each(lambda r: r.lost), {"run": "users lost", "headline": "Users lost"}),
+    Column("surplus", "sum", _each(lambda r: r.surplus), {"run": "users surplus", "losses": "Surplus"},
+           of="over_selected"),
+    Column("staleness", "mean", _once(lambda p: p.mean_staleness),
+           {"run": "mean staleness", "headline": "Staleness"}, form=NumberForm(2), of="buffered"),
+    Column("discarded_stale", "sum", _each(lambda r: r.discarded_stale),
+           {"run": "discarded as stale", "losses": "Stale"}, of="buffered"),
+    Column("accuracy", "mean", _once(lambda p: p.final_accuracy),
+           {"run": "test accuracy", "headline": "Accuracy", "latex": "Final accuracy", "sweep": "accuracy"},
+           form=NumberForm(4), traits=OF_RUN),
     # with three digits there is room for the spread over seeds
-    Column("accuracy_over_seeds", "mean", _once(lambda p: p.final_accuracy), seeds="accuracy"),
-    Column("T_weak", "mean", _last(lambda s: s.T_weak[-1][0] if s.T_weak[-1] else None),
-           of="participation", csv=True),
-    Column("T_weak_bounds", "range", _weak_bounds, of="participation", seeds="T weak"),
-    Column("T_strong", "range", _last(lambda s: s.T_strong[-1]), of="participation",
-           seeds="T strong", csv=True),
-    Column("F", "mean", _last(lambda s: s.F[-1]), digits=2, of="participation", seeds="F", csv=True),
-    Column("C", "mean", _last(lambda s: s.C[-1]), digits=2, of="participation", seeds="C", csv=True),
-    Column("skipped", "sum", _each(lambda r: not r.selected), digits=0, seeds="skipped"),
+    Column("accuracy_over_seeds", "mean", _once(lambda p: p.final_accuracy), {"seeds": "accuracy"},
+           traits=UNSWEPT),
+    Column("T_weak", "mean", _last(lambda s: s.T_weak[-1][0] if s.T_weak[-1] else None), {},
+           of="participation"),
+    Column("T_weak_bounds", "range", _weak_bounds, {"seeds": "T weak"}, of="participation", traits=UNSWEPT),
+    Column("T_strong", "range", _last(lambda s: s.T_strong[-1]), {"seeds": "T strong"}, of="participation"),
+    Column("F", "mean", _last(lambda s: s.F[-1]), {"seeds": "F"}, form=NumberForm(2), of="participation"),
+    Column("C", "mean", _last(lambda s: s.C[-1]), {"seeds": "C"}, form=NumberForm(2), of="participation"),
+    Column("skipped", "sum", _each(lambda r: not r.selected), {"seeds": "skipped"},
+           form=NumberForm(0), traits=UNSWEPT),
     *_to_target("accuracy", "accuracy_target"),
     *_to_target("loss", "loss_target"),
-    Column("updates_per_hour", "mean", _once(_per_hour), digits=1, csv=True),
+    Column("updates_per_hour", "mean", _once(_per_hour), {}, form=NumberForm(1)),
 )  # fmt: skip
 
 _SWEPT = ("per_aggregate_s", "failed_s", "total_s", "span_s", "critical_s", "accuracy", "exact", "rounds",
           "completed", "survivors", "users_lost")  # fmt: skip
 ORDER: dict[Place, tuple[str, ...]] = {
-    "headline": (
-        "per_aggregate_s",
-        "failed_s",
-        "completed",
-        "survivors",
-        "users_lost",
-        "bytes_up",
-        "bytes_down",
-        "exact",
-        "staleness",
-    ),
+    "headline": ("per_aggregate_s", "failed_s", "completed", "survivors", "users_lost", "bytes_up",
+                 "bytes_down", "exact", "staleness"),
     "energy": ("energy_j", "phase_energy_j"),
     "losses": ("dropped", "aborted", "refused", "ignored", "discarded_stale", "clipped", "wrapped"),
     "latex": ("per_aggregate_s", "failed_s"),
     "sweep": _SWEPT,
     "csv": _SWEPT,
-}
+}  # fmt: skip
 """Keys with which a place begins; the others follow in the order of `COLUMNS`."""
 
 
 def at(place: Place, protocols: Iterable[ProtocolSummary] = ()) -> list[Column]:
     """Return the columns that are shown at a place of these protocols."""
     listed, first = list(protocols), ORDER.get(place, ())
-    shown = [c for c in COLUMNS if getattr(c, place) and (not c.of or any(getattr(p, c.of) for p in listed))]
+    here = [c for c in COLUMNS if place in c.headings or (place == "csv" and "unswept" not in c.traits)]
+    shown = [c for c in here if not c.of or any(getattr(p, c.of) for p in listed)]
     return sorted(shown, key=lambda c: first.index(c.key) if c.key in first else len(first))
+
+
+def column(key: str, phase: str = "") -> Column:
+    """Return the column of a measure."""
+    return next(c for c in COLUMNS if c.measure == (key, phase))

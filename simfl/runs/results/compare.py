@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from simfl.runs.results.columns import Column, Measure, Place, at
+from simfl.runs.results.breakdown import DIFFERENT, ReportTable, TableCell, TableRow, class_sections
+from simfl.runs.results.columns import BREAKDOWN, Column, Measure, Place, at
 from simfl.runs.results.drift import Drift, warning
-from simfl.runs.results.statistics import MOST_DIGITS, Estimate, estimate
+from simfl.runs.results.statistics import MOST_DIGITS, Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import unit
 
-PLACES: tuple[Place, ...] = ("time", "rates", "path", "run")
 HEADLINE: Measure = ("per_aggregate_s", "")
-NO_VALUE = "-"
 TWICE = 2  # from here on a difference is told in times, below it in percent
 SMALLEST_PERCENT = 0.05
 
@@ -59,25 +58,25 @@ def verdict(found: Estimate, reference: Estimate) -> Verdict:
 
 @dataclass(frozen=True)
 class Case:
-    """An entry of a run, of repeats of one, or of a sweep at a point.
-
-    rounds: equal where the same rounds were completed, None where that is not known. protocols: a summary of
-    each run; none of a sweep.
-    """
+    """An entry of a run, of repeats of one, or of a sweep at a point."""
 
     estimates: Mapping[Measure, Estimate | None]
+    """Its means by measure, None of no value."""
     texts: Mapping[Measure, str]
+    """What a table shows of each measure."""
     rounds: object
+    """Equal where the same rounds were completed, None where that is not known."""
     protocols: Sequence[ProtocolSummary] = ()
+    """Its summary in each run; none of a sweep."""
 
     @classmethod
     def of_runs(cls, protocols: Sequence[ProtocolSummary], noisy: bool) -> "Case":
         """Return the case of one run or several. noisy: times have noise, and intervals over rounds."""
-        columns = [column for place in PLACES for column in at(place, protocols)]
+        columns = [column for place in BREAKDOWN for column in at(place, protocols)]
         rounds = {tuple(r.index for r in p.completed) for p in protocols}
         return cls(
-            {column.measure: _over_runs(column, protocols, noisy) for column in columns},
-            {column.measure: _text(column, protocols, noisy) for column in columns},
+            {column.measure: column.estimate(protocols, noisy) for column in columns},
+            {column.measure: column.over_runs(protocols, noisy) for column in columns},
             rounds.pop() if len(rounds) == 1 else None,
             protocols,
         )
@@ -85,12 +84,17 @@ class Case:
     @classmethod
     def of_means(cls, means: Mapping[Measure, Estimate | None]) -> "Case":
         """Return the case of a sweep's point and entry from its means over seeds."""
-        columns = [column for place in PLACES for column in at(place) if column.csv]
+        columns = [c for place in BREAKDOWN for c in at(place) if "unswept" not in c.traits]
         found = {column.measure: means.get(column.measure) for column in columns}
         texts = {c.measure: _mean_text(c, e) for c in columns if (e := found[c.measure])}
         done, every = (means.get((key, "")) for key in ("completed", "rounds"))
         whole = done is not None and every is not None and done.mean == every.mean
         return cls(found, texts, every.mean if every and whole else None)
+
+    def tells(self, column: Column) -> bool:
+        """Return True where there is anything to tell of a column."""
+        mean = self.estimates.get(column.measure)
+        return bool(mean and (mean.mean or "rare" not in column.traits or column.how == "share"))
 
     def against(self, reference: "Case") -> Verdict | None:
         """Return the verdict on the seconds per aggregate; None where one made no aggregate."""
@@ -98,49 +102,37 @@ class Case:
         return verdict(found, other) if found and other else None
 
 
-def _over_runs(column: Column, protocols: Sequence[ProtocolSummary], noisy: bool) -> Estimate | None:
-    numbers = [float(number) for p in protocols if (number := column.number(p)) is not None]
-    if len(protocols) == 1 and numbers:
-        of_rounds = noisy and column.how == "mean" and column.key.endswith("_s")
-        return column.estimate(protocols[0]) if of_rounds else Estimate(numbers[0], None, 1)
-    return estimate(numbers) if numbers else None
-
-
-def _text(column: Column, protocols: Sequence[ProtocolSummary], noisy: bool) -> str:
-    """Return what a table shows: of several runs what each of them shows, or their range, or their mean."""
-    if len(protocols) == 1 or column.key.endswith("_s"):
-        return column.over_runs(protocols, noisy)
-    texts = {column.text(p) for p in protocols}
-    if len(texts) == 1:
-        return texts.pop()
-    if column.how == "range":
-        return column.over_seeds(protocols)
-    mean = _over_runs(column, protocols, noisy)
-    return mean.text(column.digits, column.scale) if mean else NO_VALUE
-
-
 def _mean_text(column: Column, mean: Estimate) -> str:
     """Return a mean over seeds with its interval; a count that is the same under all of them as it is."""
     if column.how != "mean" and not mean.half:
         return f"{mean.mean:g}"
-    return mean.text(column.digits, column.scale)
+    return mean.text(*column.form)
 
 
 @dataclass(frozen=True)
 class Side:
-    """A run, repeats of one, or a sweep. over: the things that its intervals are over, "" without any.
-    time: real or virtual. drifts: of the machine's speed, one of each run or cell."""
+    """A run, repeats of one, or a sweep."""
 
     label: str
+    """Its name in the comparison."""
     folder: str
+    """Where it was read."""
     kind: Literal["run", "sweep"]
+    """Repeats are a run."""
     over: Literal["", "rounds", "runs", "seeds"]
+    """What its intervals are over; "" without any."""
     settings: Mapping[str, Any]
+    """The resolved scenario, and versions."""
     cases: Mapping[Key, Case]
+    """Its entries."""
     clock: str = ""
+    """Kind of its clock; "" of a sweep."""
     time: str = "virtual"
+    """`virtual` or `real`."""
     interrupted: bool = False
+    """Rounds are missing because a run was stopped."""
     drifts: Sequence[Drift | None] = ()
+    """Of the machine's speed, one of each run or cell."""
     summaries: Sequence[tuple[str, Mapping[str, ProtocolSummary]]] = ()
     """Of each run or cell: its label, and its protocols by entry."""
 
@@ -158,6 +150,12 @@ class Match(NamedTuple):
         return None, *(case.against(first) if case and first else None for case in rest)
 
     @property
+    def verdict_texts(self) -> list[str]:
+        """The verdicts of the sides that have the entry, in words; "" where there is none."""
+        others = [found.text if found else "" for found in self.verdicts[1:]]
+        return [text for text, case in zip(["reference", *others], self.cases, strict=True) if case]
+
+    @property
     def same_rounds(self) -> bool:
         rounds = {case.rounds for case in self.cases if case}
         return len(rounds) == 1 and None not in rounds
@@ -166,15 +164,30 @@ class Match(NamedTuple):
         """Return the cases that are there, each with the label of its side."""
         return [(label, case) for label, case in zip(labels, self.cases, strict=True) if case]
 
-    def columns(self, place: Place) -> list[Column]:
-        """Return the columns of a place in which any side has something to tell."""
-        protocols = [p for case in self.cases if case for p in case.protocols]
+    def table(self, labels: Sequence[str]) -> ReportTable:
+        """Return the breakdown of the entry, with the sides that have it beside each other."""
+        known = self.by_label(labels)
+        mark = "" if self.same_rounds else f" {DIFFERENT}"
+        sections = [self._rows(place, mark if place == "rates" else "") for place in BREAKDOWN]
+        sections[0].append(TableRow("verdict", list(map(TableCell, self.verdict_texts)), is_key=True))
+        *first, of_run = sections
+        classes = class_sections({label: case.protocols for label, case in known})
+        return ReportTable([label for label, _ in known], [*first, *classes, of_run])
 
-        def tells(column: Column) -> bool:
-            known = (case.estimates.get(column.measure) for case in self.cases if case)
-            return any(e and (e.mean or not column.rare or column.how == "share") for e in known)
-
-        return [column for column in at(place, protocols) if tells(column)]
+    def _rows(self, place: Place, mark: str) -> list[TableRow]:
+        cases = [case for case in self.cases if case]
+        return [
+            TableRow(
+                column.headings[place] + mark,
+                [
+                    TableCell(case.texts.get(column.measure, ""), any(map(column.wrong, case.protocols)))
+                    for case in cases
+                ],
+                is_key=column.measure == HEADLINE,
+            )
+            for column in at(place, [p for case in cases for p in case.protocols])
+            if any(case.tells(column) for case in cases)
+        ]
 
 
 @dataclass(frozen=True)

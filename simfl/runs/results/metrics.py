@@ -18,32 +18,48 @@ Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
 
 @dataclass
 class Round:
-    """A round (of an asynchronous run: one aggregation), times in nanoseconds. invited: its users, each time;
-    missed: how often each user was, by phase; stale: the users of updates that were discarded as such;
-    surplus: those who were told to stop. partial: the users of updates in its aggregate whose training was
-    cut; steps_share: the mean share of the minibatches done, over all of its updates.
-    """
+    """A round, or an aggregation of an asynchronous run. Times are virtual nanoseconds."""
 
     index: int
+    """Its number, from 0."""
     start: int
+    """[ns] From the start of the run."""
     end: int
+    """[ns] From the start of the run."""
     reason: str | None = None
+    """Why it failed; None if it was completed."""
     invited: Sequence[int] = ()
+    """Users, once per invitation."""
     members: tuple[tuple[int, str, int], ...] = ()
+    """Updates in the aggregate: user, update, staleness."""
     span: dict[str, int] = field(default_factory=dict)
+    """[ns] From first start to last end, by phase."""
     critical: Path = field(default_factory=Counter)
+    """[ns] The critical path."""
     bytes_up: int = 0
+    """[B] From users to the server."""
     bytes_down: int = 0
+    """[B] From the server to users."""
     missed: Counter[tuple[int, str]] = field(default_factory=Counter)
+    """Losses by user and phase."""
     ignored: Counter[str] = field(default_factory=Counter)
+    """Messages that came late or twice, by reason."""
     stale: tuple[int, ...] = ()
+    """Users of updates that were discarded for their staleness."""
     surplus: tuple[int, ...] = ()
+    """Users told to stop."""
     refused: Counter[str] = field(default_factory=Counter)
+    """Messages that no honest peer sends, by reason."""
     reliable: bool | None = None
+    """Verdict of a protocol over a graph."""
     private: bool | None = None
+    """Verdict of a protocol over a graph."""
     energy: Energy = field(default_factory=Counter)
+    """[fJ] Drawn."""
     partial: tuple[int, ...] = ()
+    """Users of updates in the aggregate whose training was cut."""
     steps_share: float = 1.0
+    """Mean fraction of minibatches done, over the updates in the aggregate."""
 
     @property
     def selected(self) -> int:

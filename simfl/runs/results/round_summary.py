@@ -20,20 +20,26 @@ SELECTION = "selection: "
 
 @dataclass(frozen=True)
 class Measurement:
-    """Findings from the content of a round, None if not asked for. clipped: coordinates held back before
-    rounding. updates_clipped: updates changed by the scenario's clip. speed_ns: of a measured run, the time
-    that a fixed kernel took after the round, where it was timed. differ: coordinates in which the aggregate
-    is not the plain sum."""
+    """Findings from the content of a round; None of what was not asked for."""
 
     aggregate_exact: bool | None = None
+    """The aggregate equals the plain sum, bit for bit."""
     wrapped: int | None = None
+    """Coordinates whose sum wrapped around the field."""
     clipped: int | None = None
+    """Coordinates held back before rounding."""
     accuracy: float | None = None
+    """On the test set."""
     loss: float | None = None
+    """On the test set."""
     dropout_rate: float | None = None
+    """Of the scenario, in this round."""
     updates_clipped: int | None = None
+    """Updates changed by the scenario's clip."""
     speed_ns: int | None = None
+    """[ns] Time of a fixed kernel after a measured round, where it was timed."""
     differ: int = 0
+    """Coordinates in which the aggregate is not the plain sum."""
 
 
 def mean(values: Iterable[float]) -> float | None:

@@ -110,12 +110,7 @@ class NotedClock(clocks.Measured):
         self.noted, self.run = noted, run
 
     def spans(
-        self,
-        key: clocks.Key,
-        segments: Sequence[Segment],
-        slowdown: float,
-        overhead_ns: int,
-        cut: bool,
+        self, key: clocks.Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
     ) -> clocks.Spans:
         _, party, _, call, what = key
         for segment in segments:

@@ -21,9 +21,7 @@ LEAST_PATTERNS = 3  # of each family, however long they take
 
 
 def seconds_for_all(
-    cohort: RoundCohort | BufferCohort,
-    jobs: int = 1,
-    look: Callable[[Pattern, Detect], object] | None = None,
+    cohort: RoundCohort | BufferCohort, jobs: int = 1, look: Callable[[Pattern, Detect], object] | None = None
 ) -> float:
     """Return about how many seconds all patterns of a cohort take on this machine.
 

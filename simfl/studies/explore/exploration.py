@@ -16,7 +16,7 @@ from simfl.studies.explore.rounds import AnyCohort, Report, Violation, judge, ma
 from simfl.studies.sweep.backends import check_jobs
 
 
-@dataclass
+@dataclass(repr=False)
 class Exploration:
     """An exploration of a protocol's cohort, with what was counted so far.
 
@@ -31,6 +31,10 @@ class Exploration:
     random: int | None = None
     report: Report = field(default_factory=Report)
     replayed: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        outcome = "every law held" if self.violation is None else str(self.violation)
+        return f"Exploration({self.cohort.protocol}, {self.report.patterns} patterns, {outcome})"
 
     @property
     def patterns(self) -> int:
@@ -106,9 +110,8 @@ def explore(
         BadInput: an argument is bad, or `random` is given and hypothesis is not installed.
 
     >>> import simfl
-    >>> explored = simfl.explore("fedavg", users=3)
-    >>> explored.violation is None, explored.report.patterns
-    (True, 54)
+    >>> simfl.explore("fedavg", users=3)
+    Exploration(fedavg, 54 patterns, every law held)
     """
     refuse_in_a_loop("explore")
     exploration = open_exploration(protocol, users, random, seed, overrides, jobs)

@@ -22,7 +22,7 @@ def page(found: Picture) -> str:
         sweep=found,
         protocols=protocols,
         worlds=[where for where in worlds if where],
-        best=[(heading(c), e, value.text(c.digits, c.scale)) for c, e, value in best(found)],
+        best=[(heading(c), e, value.text(*c.form)) for c, e, value in best(found)],
         front=[(e, e.means["per_aggregate_s", ""]) for e in ahead[:MAX_FRONT]],
         more=max(0, len(ahead) - MAX_FRONT),
         scatter=_scatter(found, ahead),
@@ -38,11 +38,8 @@ def heading(column: Column) -> str:
     >>> heading(COLUMNS[0])
     'per aggregate, s'
     """
-    name = column.time.strip() or column.run or column.seeds or column.key.replace("_", " ")
-    if column.phase:
-        name = {"span_s": "span", "critical_s": "critical path"}.get(column.key, name) + f" of {column.phase}"
-    unit = ", s" if column.key.endswith("_s") else ""
-    return (column.rates or name if not column.phase else name) + unit
+    name = f"span of {column.phase}" if column.key == "span_s" else column.name
+    return name + (", s" if column.key.endswith("_s") else "")
 
 
 def _scatter(found: Picture, ahead: list[Entry]) -> dict[str, Any] | None:
@@ -93,4 +90,5 @@ def _pair(entry: Entry, column: Column) -> list[float | None] | None:
     value = entry.means.get(column.measure)
     if value is None:
         return None
-    return [value.mean / column.scale, None if value.half is None else value.half / column.scale]
+    scale = column.form.scale
+    return [value.mean / scale, None if value.half is None else value.half / scale]

@@ -30,7 +30,13 @@ class Cell:
 
 @dataclass(frozen=True)
 class Plan:
-    """The cells of a study. points: the values that vary, by dotted key, in the order of the file."""
+    """The cells of a study.
+
+    Attributes:
+        name: Name of the study.
+        points: The values that vary, by dotted key, in the order of the file.
+        cells: A cell for each point and seed.
+    """
 
     name: str
     points: tuple[Mapping[str, Any], ...]

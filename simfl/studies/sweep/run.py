@@ -47,7 +47,7 @@ class Failed:
     details: str
 
 
-@dataclass
+@dataclass(repr=False)
 class Sweep:
     """The cells of a study, and those of them that are stored in a folder.
 
@@ -70,6 +70,9 @@ class Sweep:
     def __post_init__(self) -> None:
         code = code_version()
         self.keys = tuple(scenario_key(cell.scenario, code) for cell in self.plan.cells)
+
+    def __repr__(self) -> str:
+        return f"Sweep({self.plan.name}, {len(self.keys)} cells, {len(self.failures)} failed)"
 
     @property
     def at_once(self) -> int:

@@ -17,8 +17,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from simfl.config import digests
 from simfl.config.digests import SUMS, Damaged
 from simfl.errors import BadInput
@@ -46,13 +44,8 @@ class Store:
         if file.is_symlink() or file.is_dir():  # opened, its target would be emptied
             raise BadInput(f"{file} is not a sweep's lock, an empty file: remove it")
         self.cells.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(file, timeout=0)
-        try:
-            lock.acquire()
-        except Timeout:
-            remedy = "wait for it, or give another folder by --out"
-            raise BadInput(f"{self.folder}: another sweep is at work here: {remedy}") from None
-        with lock:
+        remedy = "wait for it, or give another folder by --out"
+        with disk.locked(file, f"{self.folder}: another sweep is at work here: {remedy}"):
             for left in self.cells.glob(f"{PARTIAL_PREFIX}*"):
                 _remove(left)
             yield

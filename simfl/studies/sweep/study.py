@@ -69,6 +69,8 @@ def sweep(
     ...     "grid": {"network.server.uplink_mbps": [100, 10_000]},
     ... }
     >>> swept = simfl.sweep(study, tempfile.mkdtemp(), jobs=1)
+    >>> swept
+    Sweep(study, 2 cells, 0 failed)
     >>> means = swept.to_pandas("means")
     >>> means[means.measure == "per_aggregate_s"].round(2)[["network.server.uplink_mbps", "mean"]]
         network.server.uplink_mbps  mean

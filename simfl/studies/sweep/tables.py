@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import csv
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from simfl.config.digests import SUMS, manifest
+from simfl.config.digests import SUMS, checked, manifest
+from simfl.errors import BadInput, reason
 from simfl.runs.folder.disk import atomic, write_text
-from simfl.runs.results.columns import COLUMNS, Measure, at
+from simfl.runs.results import columns as columns_of
+from simfl.runs.results.columns import Measure, at
 from simfl.runs.results.reasons import reasons
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.runs.results.summary import ProtocolSummary
@@ -76,7 +81,7 @@ def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
 
     There is no mean time to a target that a seed did not reach: of the others alone, it would be too short.
     """
-    of_all = {column.measure for column in COLUMNS if column.absent}
+    of_all = {column.measure for column in columns_of.COLUMNS if "target" in column.traits}
     values: defaultdict[Group, defaultdict[Measure, list[float | None]]]
     values = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -173,3 +178,34 @@ def write_table(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
     texts = (["" if value is None else plain(value) for value in row] for row in rows)
     with atomic(path) as file:
         write_csv(file, chain([table], texts))
+
+
+@contextmanager
+def read_table(path: Path) -> Iterator[Iterator[dict[str, str]]]:
+    """Open a table of a sweep and give its rows by column.
+
+    Raises:
+        BadInput: it cannot be read, or what reads its rows finds no such table.
+    """
+    checked(path)
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            yield csv.DictReader(file)
+    except OSError as error:
+        raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
+    except (ValueError, KeyError, TypeError, csv.Error) as error:
+        raise BadInput(f"{path}: not a table of a sweep ({type(error).__name__}: {error})") from None
+
+
+def read_estimate(row: Mapping[str, str]) -> Estimate | None:
+    """Return the mean in a row of `means.csv`; None of no value.
+
+    Raises:
+        ValueError: it is not finite.
+    """
+    if row["mean"] == "":
+        return None
+    mean, half = float(row["mean"]), float(row["half_95"]) if row["half_95"] else None
+    if not math.isfinite(mean + (half or 0)):
+        raise ValueError(f"{row['mean']}±{row['half_95']} is not finite")
+    return Estimate(mean, half, int(row["seeds"]))

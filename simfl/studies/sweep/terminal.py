@@ -1,12 +1,12 @@
 """The terminal's view of a sweep: the means of its points."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 
-from simfl.reports import target_lines
-from simfl.reports.grid import failed, line, say
+from simfl.reports.grid import line, say
+from simfl.reports.model import failed
 from simfl.runs.results.columns import Column, Measure, at
 from simfl.runs.results.statistics import Estimate
 from simfl.studies.sweep.picture import short
@@ -34,7 +34,7 @@ def show_sweep(
     line(console, f"{name}: {over}", "bold")
     line(console, "Seconds of virtual time per aggregate; spans of phases in completed rounds", "dim")
     if console.width >= WIDTH:
-        line(console, _cells("", [column.sweep for column in at("sweep")]))
+        line(console, _cells("", [column.headings["sweep"] for column in at("sweep")]))
     known = sorted({point for point, _ in means})
     labels = _labels([points[number] for number in known])
     for number, label in list(zip(known, labels, strict=True))[:MAX_POINTS]:
@@ -43,7 +43,7 @@ def show_sweep(
         for (point, protocol), measures in means.items():
             if point == number:
                 _show_one(console, protocol, measures, seeds)
-                for text in target_lines.of_sweep(measures):
+                for text in to_targets(measures):
                     say(console, f"  {text}", "dim")
                 if (found := failures.get((point, protocol))) is not None:
                     say(console, f"  {failed(*found)}", "yellow")
@@ -55,7 +55,7 @@ def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -
     """Two lines of a protocol, the means and below them the intervals; a long name has a line of its own."""
     shown = [(column, measures.get(column.measure)) for column in at("sweep")]
     if console.width < WIDTH:
-        facts = (f"{column.sweep} {_mean(column, e)}{_half(column, e)}" for column, e in shown)
+        facts = (f"{column.headings['sweep']} {_mean(column, e)}{_half(column, e)}" for column, e in shown)
         say(console, f"  {protocol}: {', '.join(facts)}", "")
         return
     name = f"  {protocol}"
@@ -68,6 +68,18 @@ def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -
     intervals = _cells(f"  {known} of {seeds} seeds" if known < seeds else "", halves)
     if seeds > 1 and intervals.strip():
         line(console, intervals.rstrip(), "dim")
+
+
+def to_targets(measures: Measures) -> Iterator[str]:
+    """Yield the seeds of a point and protocol that reached each target, and the means if all of them did."""
+    for kind in ("accuracy", "loss"):
+        share = measures.get((f"{kind}_reached", ""))
+        if share is not None:
+            text = f"to {kind}: {round(share.mean * share.n)} of {share.n} seeds"
+            seconds, rounds, moved = (measures[f"{kind}_after_{key}", ""] for key in ("s", "rounds", "bytes"))
+            if seconds and rounds and moved:
+                text += f"; {seconds.text()} s, {rounds.text(1)} rounds, {moved.text(scale=1e6)} MB"
+            yield text
 
 
 def _cells(name: str, cells: Sequence[str]) -> str:

@@ -1,7 +1,5 @@
 """The figure of a sweep: the time per aggregate as the cohort grows (LightSecAgg Fig. 6)."""
 
-import csv
-import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,10 +7,9 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 from pydantic_core import from_json
 
-from simfl.config.digests import checked
 from simfl.errors import BadInput
 from simfl.reports.figures.style import COLUMN, WIDE, panels, protocol_line, style
-from simfl.studies.sweep.tables import MEANS
+from simfl.studies.sweep.tables import MEANS, read_estimate, read_table
 
 USERS, MEASURE = "population.users", "per_aggregate_s"
 MAX_ACROSS = 3  # panels beside each other
@@ -35,23 +32,17 @@ def read(path: Path) -> list[Total]:
     Raises:
         BadInput: it cannot be read, or is not such a table.
     """
-    checked(path)
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.DictReader(file) if row["measure"] == MEASURE and row["mean"]]
-        points = [{key: _value(text) for key, text in row.items() if key not in MEANS} for row in rows]
+    with read_table(path) as rows:
         return [
-            Total(point, row["protocol"], _finite(row["mean"]), _finite(row["half_95"] or "0"))
-            for point, row in zip(points, rows, strict=True)
+            Total(
+                {key: _value(text) for key, text in row.items() if key not in MEANS},
+                row["protocol"],
+                total.mean,
+                total.half or 0.0,
+            )
+            for row in rows
+            if row["measure"] == MEASURE and (total := read_estimate(row))
         ]
-    except (OSError, ValueError, KeyError, TypeError, csv.Error) as error:
-        raise BadInput(f"{path}: not the means of a sweep ({type(error).__name__}: {error})") from None
-
-
-def _finite(text: str) -> float:
-    if not math.isfinite(value := float(text)):
-        raise ValueError(f"{text} is not finite")
-    return value
 
 
 def _value(text: str) -> Any:

@@ -45,7 +45,7 @@ def ended(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str
     return left.value.code, *capsys.readouterr()
 
 
-ONLY = "only plain values are read, nothing is run"
+ONLY = "nothing is imported or called"
 MILLISECONDS = "must be a whole number of milliseconds, at most 9999999999, not"
 FEDSCALE = ("fedscale", "behave", "capacity", "--out", "traces")
 MAHIMAHI = ("mahimahi", "a.up", "a.down", "--out", "traces")
@@ -118,7 +118,7 @@ def test_files_are_replaced_with_force_only(files: Path, capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("fedscale", "a.up", "capacity"), f"a.up: byte 0: opcode b'1': {ONLY}"),
+        (("fedscale", "a.up", "capacity"), f"a.up: no plain pickle: opcode b'1': {ONLY}"),
         (("fedscale", "behave", "absent"), "absent: cannot be read: No such file or directory"),
         (("fedscale", "behave", "/dev/zero"), f"/dev/zero: has more than {2**27} bytes, too many to be read"),
         (("fedscale", "capacity", "behave"), "capacity: entry 432802: finish_time is missing"),

@@ -1,21 +1,25 @@
-"""Each file of an unfinished run, damaged: it is named with its line or array, and nothing is changed."""
+"""An unfinished run, damaged: the file is named with its record or part, and nothing is changed."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from simfl.cli import main
 from simfl.config.digests import SUMS, Damaged
 from simfl.errors import BadInput
-from simfl.runs.folder.unfinished import NAME, recover
+from simfl.runs.folder.saved_rounds import BASE, NAME
+from simfl.runs.folder.unfinished import locked, recover
 from simfl.runs.simulation import run as simulate
+from simfl.trace import rows as trace
 from tests.engine.harness import FILES, SIX, SYNC, run
 from tests.runs.folder.test_resume import interrupted
 
@@ -40,64 +44,82 @@ def content(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def lines_of(name: str, change: Callable[[list[str]], list[str]]) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        path = folder / name
-        path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
+def sql(*statements: str) -> Callable[[Path], None]:
+    def damage(file: Path) -> None:
+        with closing(sqlite3.connect(file)) as base, base:
+            for statement in statements:
+                base.execute(statement)
 
     return damage
 
 
-def model(folder: Path) -> Path:
-    return sorted((folder / "models").glob("secagg.[0-9].npy"))[-1]
+def flip_a_bit(where: str) -> Callable[[Path], None]:
+    """Change a byte in the middle of the content that a query finds."""
 
-
-def flip_a_model(folder: Path) -> None:
-    array = np.load(model(folder))
-    array[0, 3] += 1
-    np.save(model(folder), array)
-
-
-def as_pipe(name: str) -> Callable[[Path], None]:
-    def damage(folder: Path) -> None:
-        (folder / name).unlink()
-        os.mkfifo(folder / name)
+    def damage(file: Path) -> None:
+        with closing(sqlite3.connect(file)) as base, base:
+            table = where.split()[0]
+            key, content = base.execute(f"SELECT id, content FROM {where}").fetchone()
+            half = len(content) // 2
+            changed = content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :]
+            base.execute(f"UPDATE {table} SET content = ? WHERE id = ?", (changed, key))
 
     return damage
 
+
+def as_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def truncate(file: Path) -> None:
+    os.truncate(file, file.stat().st_size // 2)
+
+
+MODEL = "parts WHERE name LIKE 'model.%'"
+NOT = "not as it was written: "
 
 DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a changed model": (flip_a_model, r"models/secagg\.[34]\.npy: not as it was written"),
-    "an empty model": (lambda f: model(f).write_bytes(b""), r"secagg\.[34]\.npy: not as it was written"),
-    "no model": (lambda f: model(f).unlink(), r"secagg\.[34]\.npy: is missing"),
-    "empty moments": (
-        lambda f: next(f.glob("models/secagg.moments.*")).write_bytes(b"") and None,
-        r"secagg\.moments\.[0-9]\.npy: not as it was written",
+    "a changed model": (
+        flip_a_bit(MODEL),
+        NOT + r"model\.[34] of secagg: its SHA-256 is",
     ),
+    "an empty model": (sql("UPDATE parts SET content = x'' WHERE name LIKE 'model.%'"), NOT + r"model\."),
+    "text in a model": (sql("UPDATE parts SET content = 'a' WHERE name LIKE 'model.%'"), NOT + r"model\."),
+    "no model": (sql(f"DELETE FROM {MODEL}"), NOT + r"model\.[34] of secagg"),
+    "changed moments": (flip_a_bit("parts WHERE name LIKE 'moments.%'"), NOT + r"moments\.[0-9] of secagg"),
     "an update of another round": (
-        lambda f: shutil.copy(f / "updates/secagg.0.npz", f / "updates/secagg.1.npz") and None,
-        r"updates/secagg\.1\.npz: not as it was written",
+        sql(
+            "DELETE FROM parts WHERE name = 'updates.0'",
+            "UPDATE parts SET name = 'updates.0' WHERE name = 'updates.1'",
+        ),
+        NOT + r"updates\.[01] of secagg",
     ),
-    "a digit of a line": (
-        lines_of("journal.jsonl", lambda ls: [ls[0], ls[1].replace('"loss":', '"loss":1'), *ls[2:]]),
-        r"journal\.jsonl:2: not as it was written",
+    "a changed trace": (flip_a_bit("parts WHERE name = 'trace.0'"), NOT + r"trace\.0 of secagg"),
+    "no trace": (sql("DELETE FROM parts WHERE name LIKE 'trace.%'"), NOT + r"trace\.0 of secagg"),
+    "a changed record": (
+        flip_a_bit("records WHERE id = 3"),
+        NOT + "record 2 was changed, or",
     ),
-    "a removed line": (lines_of("journal.jsonl", lambda ls: [ls[0], *ls[2:]]), r"journal\.jsonl:2: not"),
-    "a doubled line": (lines_of("journal.jsonl", lambda ls: [*ls, ls[-1]]), r"journal\.jsonl:[45]: not"),
-    "two swapped lines": (lines_of("journal.jsonl", lambda ls: [ls[1], ls[0], *ls[2:]]), r"jsonl:1: not"),
-    "a journal of text": (lambda f: (f / "journal.jsonl").write_text("[]\n") and None, r"jsonl:1: not"),
-    "a digit of the trace": (
-        lines_of("trace.jsonl", lambda ls: [*ls[:9], ls[9].replace('"cause":', '"cause":1', 1), *ls[10:]]),
-        r"trace\.jsonl: not as it was written: the SHA-256 of lines 1 to [0-9]+ is not",
+    "the scenario's record": (flip_a_bit("records WHERE id = 1"), NOT + "record 0 was changed"),
+    "a removed record": (sql("DELETE FROM records WHERE id = 3"), NOT + "record 2 was changed, or"),
+    "no scenario": (sql("DELETE FROM records WHERE id = 1"), NOT + "record 0 was changed"),
+    "a doubled record": (
+        sql("INSERT INTO records SELECT NULL, protocol, content, digest FROM records WHERE id = 4"),
+        NOT + r"record [45] was changed, or records before it were removed, doubled",
     ),
-    "a shorter trace": (lines_of("trace.jsonl", lambda ls: ls[:-20]), r"trace\.jsonl: not as it was written"),
-    "nested brackets": (lambda f: (f / "run.json").write_text("[" * 100_000) and None, r"run\.json: not as"),
-    "a pipe as the journal": (as_pipe("journal.jsonl"), r"journal\.jsonl: is not a regular file"),
-    "a pipe as the scenario": (as_pipe("scenario.yaml"), r"scenario\.yaml: is not a regular file"),
-    "another scenario": (
-        lines_of("scenario.yaml", lambda ls: [line.replace("seed: 5", "seed: 6") for line in ls]),
-        r"scenario\.yaml: not as it was written",
+    "two swapped records": (
+        sql("UPDATE records SET id = 9 WHERE id = 2", "UPDATE records SET id = 2 WHERE id = 3"),
+        NOT + "record 1 was changed",
     ),
+    "another protocol": (
+        sql("UPDATE records SET protocol = 'fedavg' WHERE id = 2"),
+        NOT + "record 1 was changed",
+    ),
+    "no tables": (sql("DROP TABLE parts"), NOT + "no such table: parts"),
+    "no file of SQLite": (lambda f: f.write_text("[" * 100_000) and None, NOT + "file is not a database"),
+    "half a file": (truncate, NOT),
+    "a pipe": (as_pipe, "is not a regular file"),
 }
 
 
@@ -106,20 +128,40 @@ def test_damage_is_named_and_nothing_is_changed(
     case: str, half: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     change, message = DAMAGES[case]
-    change(half / NAME)
+    change(half / NAME / BASE)
     before = content(half)
     with pytest.raises(SystemExit) as left:
         main(["run", "--no-progress", "--resume", str(half)])
     errors = capsys.readouterr().err
     assert left.value.code == 2, errors
-    with pytest.raises(Damaged, match=message):
-        raise Damaged(Path(), errors)
+    assert re.search(f"{half / NAME / BASE}: {message}", errors)
     assert errors.count("\n") == 1
     assert content(half) == before
 
 
+def test_each_flipped_bit_is_found_or_harmless(unfinished: Path, half: Path) -> None:
+    """300 bits of the whole file, chosen evenly, its header and its free space among them."""
+    file = half / NAME / BASE
+    content = file.read_bytes()
+    with locked(unfinished) as own:
+        expected = own.read(own.scenario())
+    refusals = 0
+    for place in [*range(100), *range(100, len(content), len(content) // 200)]:
+        changed = content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
+        file.write_bytes(changed)
+        try:
+            with locked(half) as own:
+                result = own.read(own.scenario())
+            assert list(trace.lines(result.traces)) == list(trace.lines(expected.traces)), place
+            assert result.measured == expected.measured, place
+        except BadInput as error:
+            refusals += str(file) in str(error)
+        assert file.read_bytes() == changed, place
+    assert refusals > 150
+
+
 def test_damage_is_found_before_anything_is_built(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    flip_a_model(half / NAME)
+    flip_a_bit(MODEL)(half / NAME / BASE)
     monkeypatch.setattr("simfl.runs.simulation.build", lambda scenario: pytest.fail("it was built"))
     with pytest.raises(Damaged, match="secagg"):
         run(OVER, out=half, resume=True)
@@ -130,21 +172,14 @@ def test_an_undamaged_copy_is_resumed(half: Path) -> None:
     assert {path.name for path in half.iterdir()} == FILES | {"updates-secagg.npz"}
 
 
-def test_the_journal_loses_its_end_as_by_a_kill(half: Path, tmp_path: Path) -> None:
-    """The last record is gone, and with it its model: the message names the array."""
-    journal = half / NAME / "journal.jsonl"
-    journal.write_bytes(journal.read_bytes().rpartition(b'{"chain"')[0])
-    with pytest.raises(Damaged, match=r"models/secagg\.[0-9.]+npy: is missing"):
-        run(OVER, out=half, resume=True)
-
-
 def test_a_run_saved_by_an_earlier_simfl_is_not_resumed(half: Path) -> None:
-    """It has no digests. What it had written stays."""
-    (half / NAME / SUMS).unlink()
+    """It has a journal of lines. Nothing is changed."""
+    (half / NAME / BASE).rename(half / NAME / "journal.jsonl")
     before = content(half)
-    for resume in (lambda: run(OVER, out=half, resume=True), lambda: recover(half)):
-        with pytest.raises(BadInput, match="has no SHA256SUMS: an earlier simfl saved it"):
-            resume()
+    again = (lambda: run(OVER, out=half, resume=True), lambda: run(OVER, out=half), lambda: recover(half))
+    for attempt in again:
+        with pytest.raises(BadInput, match="unfinished was saved by an earlier simfl: resume it with that"):
+            attempt()
     assert content(half) == before
 
 

@@ -9,9 +9,9 @@ import pytest
 
 from simfl.cli import main
 from simfl.errors import BadInput
-from simfl.runs.folder.journal import JOURNAL
 from simfl.runs.folder.latest import is_latest, latest
-from simfl.runs.folder.unfinished import NAME, recover
+from simfl.runs.folder.saved_rounds import BASE, NAME
+from simfl.runs.folder.unfinished import recover
 from tests.engine.harness import SIX, SYNC, run
 from tests.runs.folder.test_resume import interrupted
 from tests.studies.sweep.small import study
@@ -86,7 +86,7 @@ def test_what_is_no_run_is_not_the_latest(tmp_path: Path) -> None:
     (tmp_path / "runs" / "half").mkdir()
     (tmp_path / "runs" / "half" / "summary.json").write_text("{}")
     (tmp_path / "runs" / "begun" / NAME).mkdir(parents=True)
-    (tmp_path / "runs" / "begun" / NAME / JOURNAL).touch()
+    (tmp_path / "runs" / "begun" / NAME / BASE).touch()
     (tmp_path / "runs" / "notes.txt").touch()
     (tmp_path / "runs" / "gone").symlink_to(tmp_path / "nowhere")
     assert latest(tmp_path / "runs") == mine

@@ -12,15 +12,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from simfl.cli import main
-from simfl.config.digests import SUMS, manifest
+from simfl.config.digests import Damaged
 from simfl.engine.clocks import Modelled
 from simfl.errors import BadInput, RunFailed
-from simfl.runs.folder.unfinished import NAME
+from simfl.runs.folder.saved_rounds import BASE, NAME, Entry, Unfinished
+from simfl.runs.folder.unfinished import locked, recover, taken
 from simfl.runs.simulation import Progress
-from tests.engine.harness import ASYNC, FILES, ROOT, SESSIONS, SIX, SYNC, run
+from simfl.scenario.load import load
+from tests.engine.harness import ASYNC, ROOT, SESSIONS, SIX, SYNC, run
 from tests.engine.test_battery import SMALL, battery
 
 LOSSES = {"dropout": {"rate": 0.2}}
@@ -117,14 +120,21 @@ def test_a_resumed_timeline_that_differs_is_refused(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run whose devices were twice as fast when it began: its finished rounds are gone over once more, and
-    their rows are not those that it kept."""
+    their rows are not those that it kept. These stay, for a run that is as fast."""
     base, overrides = CASES[case]
     with monkeypatch.context() as faster:
         work_ns = Modelled.work_ns
         faster.setattr(Modelled, "work_ns", lambda *how: work_ns(*how) // 2)
         assert interrupted(base, overrides, tmp_path, resume=False, more=1)
-    with pytest.raises(RunFailed, match=r"the resumed run differs from the interrupted one: \w+, row \d+"):
-        run(overrides, base, out=tmp_path, resume=True)
+    for _ in range(2):
+        message = r"the resumed run differs from the interrupted one: \w+, row \d+; its saved rounds stay"
+        before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        with pytest.raises(RunFailed, match=message):
+            run(overrides, base, out=tmp_path, resume=True)
+        assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    with monkeypatch.context() as faster:
+        faster.setattr(Modelled, "work_ns", lambda *how: work_ns(*how) // 2)
+        assert not run(overrides, base, out=tmp_path, resume=True).interrupted
 
 
 def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
@@ -158,6 +168,37 @@ def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
     assert content(out)["trace.jsonl"] == content(tmp_path / "whole")["trace.jsonl"]
 
 
+@pytest.mark.parametrize("nth", [1, 3])
+@pytest.mark.parametrize("noted", [False, True])
+def test_an_interrupt_at_the_end_of_a_saving(
+    noted: bool, nth: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its transaction is over; the run has noted that, or not, when it saves what it has a last time."""
+    over = {**SIX, **LOSSES, "learning.server": "fedadam", "record_updates": True, "rounds": 5}
+    run(over, out=tmp_path / "whole")
+    save, calls = Unfinished.save, list[int]()
+
+    def late(self: Unfinished, *arguments: Any) -> None:
+        calls.append(1)
+        if noted or len(calls) != nth:
+            save(self, *arguments)
+        else:
+            before = self.entries, self._chains, self._last
+            save(self, *arguments)
+            self.entries, self._chains, self._last = before
+        if len(calls) == nth:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Unfinished, "save", late)
+    with pytest.raises(KeyboardInterrupt):
+        run(over, out=tmp_path / "broken", save_every_s=0)
+    assert len(calls) == nth + 1
+    run(over, out=tmp_path / "broken", resume=True)
+    assert content(tmp_path / "broken") == content(tmp_path / "whole")
+    arrays = [np.load(tmp_path / name / "updates-secagg.npz") for name in ("whole", "broken")]
+    assert all((arrays[0][key] == arrays[1][key]).all() for key in arrays[0])
+
+
 # --- what cannot be resumed ---------------------------------------------------------------------
 LONG = {**SIX, "payload": "shadow", "rounds": 8}
 
@@ -173,12 +214,13 @@ def test_another_scenario_is_refused_by_its_keys(half: Path) -> None:
         run({**LONG, "rounds": 60, "seed": 6}, out=half, resume=True)
 
 
-def test_other_code_is_refused(half: Path) -> None:
-    about = json.loads((half / NAME / "run.json").read_text())
-    (half / NAME / "run.json").write_text(json.dumps({**about, "code": "0.0.1+abc"}))
-    (half / NAME / SUMS).write_text(manifest(half / NAME, ("run.json", "scenario.yaml")))
+def test_other_code_is_refused(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with taken(half / "other") as own, monkeypatch.context() as other:
+        other.setattr("simfl.runs.folder.saved_rounds.code_version", lambda: "0.0.1+abc")
+        own.begin(load(SYNC, LONG))
+        own.save(Entry(protocol="fedavg"), {})
     with pytest.raises(BadInput, match=r"code: 0.0.1\+abc then, "):
-        run(LONG, out=half, resume=True)
+        run(LONG, out=half / "other", resume=True)
 
 
 def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:
@@ -194,44 +236,31 @@ def test_secrets_of_the_system_cannot_be_made_again(tmp_path: Path) -> None:
         run(over, out=tmp_path, resume=True)
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "says"),
-    [
-        ("journal.jsonl", "[]\n", "journal.jsonl:1: not as it was written"),
-        ("trace.jsonl", "", "trace.jsonl: not as it was written: the SHA-256 of lines 1 to 0 is not"),
-        ("run.json", "{", "run.json: not as it was written"),
-    ],
-)
-def test_damaged_files_are_told(half: Path, file: str, text: str, says: str) -> None:
-    (half / NAME / file).write_text(text)
-    with pytest.raises(BadInput, match=says):
-        run(LONG, out=half, resume=True)
-
-
-def test_half_a_line_is_cut_off(half: Path) -> None:
-    for file in ("journal.jsonl", "trace.jsonl"):
-        with (half / NAME / file).open("ab") as out:
-            out.write(b'{"protocol": "fed')
-    result = run(LONG, out=half, resume=True)
-    assert {path.name for path in half.iterdir()} == FILES
-    assert not result.interrupted
+def test_a_killed_run_keeps_its_assumptions(half: Path) -> None:
+    """The files are written again from what was saved alone."""
+    summary = json.loads((half / "summary.json").read_text())
+    assert summary["assumed"]["d"] > 0
+    (half / "summary.json").unlink()
+    recover(half)
+    assert json.loads((half / "summary.json").read_text()) == summary
 
 
 # --- killed for real ----------------------------------------------------------------------------
 def killed(tmp_path: Path, kills: int, number: int, scenario: list[str]) -> Iterator[bytes]:
-    """SIGKILL so many times, each time going on to the end; yields what was saved of the trace at each kill.
+    """SIGKILL a run this number of times, and resume it each time; yields the saved trace at each kill.
 
     The moments: a random one while it starts, or soon after a few more rounds were saved.
     """
     command = [sys.executable, str(ROOT / "run.py"), "--no-progress", "--save-every", "0"]
     out, rng, times = tmp_path / "broken", random.Random(number), 0
-    journal = out / NAME / "journal.jsonl"
+    file, before = out / NAME / BASE, b""
     while True:
-        arguments = ["--resume", str(out)] if journal.exists() else [*scenario, "--out", str(out)]
+        arguments = ["--resume", str(out)] if before else [*scenario, "--out", str(out)]
         running = subprocess.Popen([*command, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if times < kills:
-            more, saved = rng.randint(0, 3), lines(journal)
-            while more and lines(journal) < saved + more and running.poll() is None:
+            more, seen = rng.randint(0, 3), {modified(file)}
+            while len(seen) <= more and running.poll() is None:
+                seen.add(modified(file))
                 time.sleep(0.002)
             time.sleep(rng.uniform(0.0, 0.03 if more else 1.5))
             running.send_signal(signal.SIGKILL)
@@ -240,9 +269,28 @@ def killed(tmp_path: Path, kills: int, number: int, scenario: list[str]) -> Iter
         if running.returncode == 0:
             break
         times += 1
-        whole = journal.read_bytes().rpartition(b"\n")[0].splitlines() if journal.exists() else []
-        yield (out / NAME / "trace.jsonl").read_bytes()[: json.loads(whole[-1])["size"]] if whole else b""
+        before = saved(out)
+        yield before
     assert times == kills
+
+
+def saved(out: Path) -> bytes:
+    """The trace of the rounds that are saved; empty if the first saving was killed."""
+    try:
+        with locked(out) as own:
+            return b"".join(own.trace())
+    except Damaged:
+        raise
+    except BadInput:
+        return b""
+
+
+def modified(file: Path) -> int:
+    """The time of the last saving, 0 before the first."""
+    try:
+        return file.stat().st_mtime_ns if file.stat().st_size else 0
+    except FileNotFoundError:
+        return 0
 
 
 def killed_and_resumed(tmp_path: Path, kills: int, number: int, scenario: list[str]) -> None:
@@ -252,11 +300,6 @@ def killed_and_resumed(tmp_path: Path, kills: int, number: int, scenario: list[s
     assert left.value.code == 0
     assert len(list(killed(tmp_path, kills, number, scenario))) == kills
     assert content(tmp_path / "broken") == content(tmp_path / "whole")
-
-
-def lines(journal: Path) -> int:
-    """The number of rounds that are saved."""
-    return journal.read_bytes().count(b"\n") if journal.exists() else 0
 
 
 TUTORIAL = [str(ROOT / "scenarios" / "tutorial.yaml"), "--set", "rounds=12", "--set", "dropout={rate: 0.2}"]

@@ -1,46 +1,40 @@
-"""A column is read, written and shown as its line says; a new one is that line and the summary's field."""
+"""A column is read, written and shown as its entry says; a new one is that entry."""
 
 from __future__ import annotations
 
-import csv
-import json
-import os
 import re
-import shutil
-import subprocess
-import sys
+from dataclasses import fields
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from simfl.runs.results.columns import COLUMNS, Column, at
+from docs.tools import outputs
+from simfl.reports import compare_page
+from simfl.reports.comparison import comparison_report
+from simfl.reports.model import run_report
+from simfl.reports.page import page
+from simfl.reports.tables import latex
+from simfl.reports.terminal import show
+from simfl.runs.results import columns
+from simfl.runs.results.columns import COLUMNS, Column, at, column
+from simfl.runs.results.compare import Case, Comparison, Side
 from simfl.runs.results.summary import ProtocolSummary
-from tests.engine.harness import ROOT, SIX, SYNC, run, script
-from tests.studies.sweep.small import study
+from simfl.studies.sweep import page as sweep_page
+from simfl.studies.sweep import tables
+from simfl.studies.sweep.picture import picture
+from tests.engine.harness import SIX, SYNC, run, script
+from tests.reports.conftest import opened
+from tests.studies.sweep.small import study, swept
 
-NEW = {
-    "round_summary.py": {
-        '    loss: float | None\n    "': '    on_path: Count\n    loss: float | None\n    "',
-        "**vars(m)": "**vars(m), on_path=len({party for _, party, _ in r.critical})",
-    },
-    "columns.py": {
-        "COLUMNS: tuple[Column, ...] = (": """COLUMNS: tuple[Column, ...] = (
-    Column("on_path", "mean", _each(lambda r: r.on_path), run="parties on path", headline="Parties",
-           latex="Parties", csv=True),"""
-    },
-}
-"""How many parties the critical path names: what is edited in which file."""
-
-FOLLOW = """
-import json, sys
-from simfl.cli import main
-for arguments in json.loads(sys.argv[1]):
-    print("$", flush=True)
-    try:
-        main(arguments)
-    except SystemExit as left:
-        assert not left.code, left.code
-"""
+NEW = Column(
+    "longest_s",
+    "mean",
+    lambda p: [max(r.total_s for r in p.rounds)],
+    {"run": "longest round", "headline": "Longest", "latex": "Longest", "sweep": "longest"},
+)
+"""The longest round, an entry that is all that there is of it."""
 
 
 @pytest.fixture(scope="module")
@@ -49,12 +43,6 @@ def entry() -> ProtocolSummary:
     lost = script(*((user, 1, "shares", "before_send") for user in range(4)))
     changes = {**SIX, "protocols": ["lightsecagg"], "rounds": 2, "dropout": lost}
     return run(changes).summarised().protocols["lightsecagg"]
-
-
-def column(key: str, phase: str = "") -> Column:
-    """Return the column of a measure."""
-    (found,) = (c for c in COLUMNS if c.measure == (key, phase))
-    return found
 
 
 def test_measures_name_columns_once() -> None:
@@ -84,14 +72,19 @@ def test_figures_by_hand(entry: ProtocolSummary) -> None:
 def test_nothing_is_no_number(entry: ProtocolSummary) -> None:
     nothing = entry.model_copy(update={"rounds": [], "final_accuracy": None})
     assert column("total_s").number(nothing) is None
-    assert column("accuracy").text(nothing, "none") == "none"
+    assert column("accuracy").text(nothing) == ""
     assert column("completed").text(nothing) == "0 of 0"
-    assert column("exact").text(nothing) == "-"
+    assert column("exact").text(nothing) == ""
 
 
 def test_a_range_has_two_ends(entry: ProtocolSummary) -> None:
     rounds = [entry.rounds[0].model_copy(update={"survivors": n}) for n in (5, 3, 4)]
-    assert column("survivors").text(entry.model_copy(update={"rounds": rounds}), to="..") == "3..5"
+    assert (
+        column("survivors").text(
+            entry.model_copy(update={"rounds": rounds}),
+        )
+        == "3 - 5"
+    )
 
 
 def test_faults(entry: ProtocolSummary) -> None:
@@ -119,46 +112,31 @@ def test_surplus_is_of_runs_that_over_select(entry: ProtocolSummary) -> None:
     assert told.rounds[0].lost == over.rounds[0].lost
 
 
-@pytest.mark.ci
-def test_a_new_column_is_two_files(tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    (copy / "simfl" / "runs").mkdir(parents=True)
-    for path in (*(ROOT / "simfl").iterdir(), *(ROOT / "simfl" / "runs").iterdir()):
-        if path.name not in ("runs", "results"):
-            (copy / path.relative_to(ROOT)).symlink_to(path)
-    shutil.copytree(ROOT / "simfl" / "runs" / "results", copy / "simfl" / "runs" / "results")
-    for name, edits in NEW.items():
-        file = copy / "simfl" / "runs" / "results" / name
-        text = file.read_text(encoding="utf-8")
-        for old, new in edits.items():
-            assert text.count(old) == 1, old
-            text = text.replace(old, new)
-        file.write_text(text, encoding="utf-8")
-    assert len(NEW) == 2
-
-    world = {**SYNC, "payload": "shadow", "protocols": ["fedavg"]}
-    (tmp_path / "world.yaml").write_text(json.dumps(world), encoding="utf-8")
-    sweep = study(tmp_path, base=world, grid={}, seeds=1)
-    commands = [
-        ["run", "world.yaml", "--out", "run"], ["report", "run"], ["report", "run", "--latex"],
-        ["sweep", str(sweep), "--jobs", "1", "--out", "sweep"],
-    ]  # fmt: skip
-    done = subprocess.run(
-        [sys.executable, "-c", FOLLOW, json.dumps(commands)], capture_output=True, text=True, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(copy), "COLUMNS": "80"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    ran, reported, latex, _ = done.stdout.split("$\n")[1:]
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text(encoding="utf-8"))
-    (on_path,) = (r["on_path"] for r in summary["protocols"]["fedavg"]["rounds"])
-    assert on_path > 0
-    for printed in (ran, reported):
-        assert re.search(rf"parties on path +│ +{on_path}\.000", printed)
-    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert ">Parties</th>" in page
-    assert f">{on_path}.000</td>" in page
-    assert "& Parties" in latex
-    assert f"& {on_path}.000" in latex
-    with (tmp_path / "sweep" / "sweep.csv").open(newline="", encoding="utf-8") as file:
-        values = {row["measure"]: row["value"] for row in csv.DictReader(file)}
-    assert float(values["on_path"]) == on_path
+def test_an_entry_is_a_column_of_all_renderings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "COLUMNS", (NEW, *columns.COLUMNS))
+    assert len(fields(Column)) <= 8
+    result = run({**SYNC, "payload": "shadow", "protocols": ["fedavg"]}, out=tmp_path / "run")
+    (p,) = result.protocols.values()
+    text = NEW.text(p)
+    assert float(text) > 0
+    console = Console(file=StringIO(), width=80)
+    show(console, run_report([result.summarised()], "plain"))
+    case = Case.of_runs([p], noisy=False)
+    sides = [Side(name, name, "run", "", {}, {("", "fedavg"): case}) for name in "ab"]
+    show(console, comparison_report(Comparison(sides)))
+    assert isinstance(console.file, StringIO)
+    assert re.findall(r"longest round +│ +(\S+)", console.file.getvalue()) == [text] * 2
+    made = page(opened(tmp_path / "run"))
+    assert ">Longest</th>" in made
+    assert f">{text}</td>" in made
+    assert "longest round</th>" in compare_page.page(Comparison(sides))
+    table = latex(opened(tmp_path / "run"))
+    assert "& Longest" in table
+    assert f"& {text}" in table
+    notebook = result._repr_html_()
+    assert "longest round</th>" in notebook
+    assert f">{text}</td>" in notebook
+    sweep = swept(study(tmp_path), tmp_path / "sweep")
+    assert "longest_s" in {row.measure for row in tables.rows(sweep)}
+    assert "longest round, s" in sweep_page.page(picture(sweep))
+    assert "| `longest_s` |  | s | longest round |" in outputs.markdown()

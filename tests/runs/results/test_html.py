@@ -47,7 +47,7 @@ def test_it_holds_the_breakdown_of_each_protocol() -> None:
 def test_text_of_a_scenario_is_escaped() -> None:
     summary = run({"payload": "shadow"}).summarised()
     (entry,) = summary.protocols.values()
-    page = html.breakdown(summary.model_copy(update={"scenario": HOSTILE, "protocols": {HOSTILE: entry}}))
+    page = html.table(summary.model_copy(update={"scenario": HOSTILE, "protocols": {HOSTILE: entry}}))
     assert "script" not in Cells(page).tags
     assert Cells(page).rows[0] == ["", HOSTILE]
     assert page.count("&lt;script&gt;") == 2

@@ -1,12 +1,11 @@
-"""The terminal's view of a plan: the answer, what it promises, the others, and who was refused."""
+"""The report of a plan: the answer, what it promises, the others, and who was refused."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rich.console import Console
-
-from simfl.reports.grid import line, say
+from simfl.reports.model import Report, Sentence
+from simfl.runs.results.breakdown import ReportTable, TableCell, TableRow
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.search import Answer, Candidate
 from simfl.studies.plan.sensitivity import FURTHEST, Flip, is_tried
@@ -14,36 +13,45 @@ from simfl.studies.plan.sensitivity import FURTHEST, Flip, is_tried
 HEADINGS = ("s/aggregate", "MB/user", "J/user", "fails", "insecure")
 
 
-def show_plan(console: Console, answer: Answer, changes: Sequence[Flip]) -> None:
-    """Print what a fleet should run, and what would change that."""
+def plan_report(answer: Answer, changes: Sequence[Flip]) -> Report:
+    """Return what a fleet should run, what it promises, the others, and what would change that."""
+    return Report(list(_parts(answer, changes)))
+
+
+def _parts(answer: Answer, changes: Sequence[Flip]) -> Iterator[Sentence | ReportTable]:
     fleet, best = answer.fleet, answer.best
     hiding = "nothing to hide" if fleet.colluders is None else f"{fleet.colluders} may collude"
     wanted = "all" if fleet.updates is None else str(fleet.updates)
-    say(console, f"{fleet.name}: {fleet.population.users} users, {hiding}, {wanted} updates wanted", "italic")
+    asked = f"{fleet.population.users} users, {hiding}, {wanted} updates wanted"
+    yield Sentence("title", f"{fleet.name}: {asked}")
     ties = [c.name for c in answer.candidates[1:] if c.seconds.ties(best.seconds)]
     tie = f", in a tie with {' and '.join(ties)}" if ties else ""
-    say(console, f"Take {best.name}: {best.seconds.text()} s an aggregate{tie}", "bold")
-    for text in _details(best):
-        say(console, f"  {text}", "")
-    line(console, "")
-    _table(console, answer)
+    yield Sentence("conclusion", f"Take {best.name}: {best.seconds.text()} s an aggregate{tie}")
+    yield from (Sentence("text", f"  {text}") for text in _details(best))
+    yield Sentence("gap", "")
+    shown = [*answer.candidates, *([answer.plain] if answer.plain else [])]
+    cells = zip(*map(_cells, shown), strict=True)
+    rows = [
+        TableRow(heading, list(map(TableCell, column)))
+        for heading, column in zip(HEADINGS, cells, strict=True)
+    ]
+    yield ReportTable([c.name for c in shown], [rows], across=True)
     if answer.plain is not None:
-        say(console, f"{answer.plain.name} hides nothing: the floor that protection is held to", "dim")
+        yield Sentence("note", f"{answer.plain.name} hides nothing: the floor that protection is held to")
     if not is_tried(answer):
-        say(console, "What would change the answer was not tried: it has no rival, or too many users", "dim")
+        why = "it has no rival, or too many users"
+        yield Sentence("note", f"What would change the answer was not tried: {why}")
     elif not changes:
         furthest = f"between 1/{FURTHEST:g} and {FURTHEST:g} times"
-        say(console, f"No other is faster by 5 % with {furthest} of any one given", "")
-    for flip in changes:
-        say(console, f"{flip.best} would be the fastest with {_times(flip)}", "")
-    for one in answer.refused:
-        say(console, f"refused: {one.name}: {one.why}", "yellow")
+        yield Sentence("text", f"No other is faster by 5 % with {furthest} of any one given")
+    yield from (Sentence("text", f"{flip.best} would be the fastest with {_times(flip)}") for flip in changes)
+    yield from (Sentence("warning", f"refused: {one.name}: {one.why}") for one in answer.refused)
     if seen := answer.losing.measured:
         how = "the upper end of their 95 % interval, as if users were lost one by one"
-        say(console, f"Losses were counted in plain rounds of {seen} users in all: {how}", "yellow")
+        yield Sentence("warning", f"Losses were counted in plain rounds of {seen} users in all: {how}")
     far = any(c.seconds.half is None for c in answer.candidates)
     alone = "; without it, one seed of a protocol far behind" if far else ""
-    say(console, f"±: 95 % interval of a mean over {best.seconds.n} seeds{alone}", "dim")
+    yield Sentence("note", f"±: 95 % interval of a mean over {best.seconds.n} seeds{alone}")
 
 
 def _times(flip: Flip) -> str:
@@ -77,22 +85,13 @@ def _said(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in shown.items())
 
 
-def _table(console: Console, answer: Answer) -> None:
-    listed = [*answer.candidates, *([answer.plain] if answer.plain else [])]
-    rows = [("", *HEADINGS), *((c.name, *_cells(c)) for c in listed)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    for number, row in enumerate(rows):
-        cells = [row[0].ljust(widths[0])] + [row[k].rjust(widths[k]) for k in range(1, len(row))]
-        line(console, "  ".join(cells).rstrip(), "" if number else "dim")
-
-
 def _cells(c: Candidate) -> Sequence[str]:
     promise = c.setting.promise
     insecure = "hides nothing" if promise.insecure is None else _power(promise.insecure)
     return (
         c.seconds.text(2),
         c.user_mb.text(1),
-        "-" if c.user_j is None else c.user_j.text(1),
+        "" if c.user_j is None else c.user_j.text(1),
         f"{promise.fails:.0e}",
         insecure,
     )
