@@ -60,11 +60,21 @@ WATCH_S = 1.0
 class Door:
     """The server's ends of all connections.
 
-    peers: connections by user. absent: those of users who are offline, over which they only report; None
-    where that is no more. over: only reports are taken any more. refused: what was cut off or refused, by
-    reason. origin: when the run began. heard_bytes, hellos: of each user. broke_s: when the
-    connection ended of a user that has no other yet. rounding: seeds that users told, by user and part.
-    users, side: set before the run.
+    Attributes:
+        users, side: Set before the run.
+        peers: Connections of users that take part, by user.
+        absent: Those of users that are offline, over which they only report; None where that one has ended.
+        strangers: Connections without a hello so far.
+        connections: All that are open.
+        refused: Counts of what was cut off or refused, by reason.
+        reports: Those of users, as the run ends.
+        heard_bytes: Bytes of each user, and whether it only looks.
+        broke_s: Time at which a user's connection ended, until it has another one.
+        hellos: Times of each user's latest hellos.
+        rounding: Seeds by which users rounded, by user and part.
+        origin: Time of the monotonic clock at which the run began, nanoseconds; 0 before.
+        over: True once only reports are taken.
+        changed: Set when a user has come, left or reported, or a round is over.
     """
 
     users: RemoteUsers

@@ -134,10 +134,17 @@ def proof(token: str, certificate: str, nonce: str, user: int) -> str:
 class Admission:
     """One side's part of the hello.
 
-    tokens: by user, of all at the server. certificate: the fingerprint of the server's, which users have
-    pinned; empty without TLS. code, scenario: what this side has, as digests. welcome: the server's.
-    one_clock: both sides are on one machine. own_entropy: users' secrets are their own; reveals: these users
-    tell in the end how they rounded.
+    Attributes:
+        tokens: By user; at the server those of all.
+        certificate: The fingerprint of the server's, which users have pinned; empty without TLS.
+        context: That of TLS; None without.
+        code: This side's version of simfl.
+        scenario: The digest of this side's scenario.
+        protocol: The entry that is played.
+        welcome: The server's answer to users that look.
+        one_clock: Both sides are on one machine.
+        own_entropy: Users' secrets are their own.
+        reveals: These users reveal in the end how they rounded.
     """
 
     tokens: Mapping[int, str]

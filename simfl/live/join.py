@@ -12,12 +12,11 @@ from simfl.learning.trainer import one_thread
 from simfl.live.connection import Sockets
 from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Welcome
-from simfl.live.processes import GONE, exit_codes, forked
+from simfl.live.processes import GONE, cores, exit_codes, forked
 from simfl.live.real_time import run
 from simfl.live.serve import OWN, digest
 from simfl.live.sides import Sides, prepared
 from simfl.live.tls import Address
-from simfl.live.worker import cores
 from simfl.runs.folder.identity import code_version
 from simfl.scenario.remote import load_remote
 from simfl.scenario.schema import Scenario

@@ -19,11 +19,10 @@ from simfl.learning.trainer import one_thread
 from simfl.live import entrance
 from simfl.live.connection import Sockets
 from simfl.live.kept import Kept, kept
-from simfl.live.processes import exit_codes, forked
+from simfl.live.processes import cores, exit_codes, forked
 from simfl.live.real_time import run
 from simfl.live.server import LiveServer
 from simfl.live.sides import Figures, Played, Sides
-from simfl.live.worker import cores
 from simfl.runs.build import Experiment
 from simfl.runs.folder.result import Result
 
