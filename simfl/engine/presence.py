@@ -159,9 +159,9 @@ class Disconnections:
         cause = server.trace[row]
         index = cause.round if isinstance(cause, rows.Lost) else server.round
         more = {"subject": update, "round": index}
-        self.tell_at(later, user, partial(server.call, machine, "gone", user, row, phase, **more))
+        self.notify_at(later, user, partial(server.call, machine, "gone", user, row, phase, **more))
 
-    def tell_at(self, when_ns: int, user: int, notice: Callable[[], None]) -> None:
+    def notify_at(self, when_ns: int, user: int, notice: Callable[[], None]) -> None:
         """Notify the server at a time, or sooner if the user is back."""
         self._untold.setdefault(user, []).append(notice)
         Life(self.server.env, self._notice(when_ns, user, notice), at_once=True)

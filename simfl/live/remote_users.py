@@ -162,7 +162,7 @@ class RemoteUsers(ABC):
                 delay_ns -= latency_ns  # the connection's end was as slow
             more = {"subject": task.id, "round": task.round}
             gone = partial(side.call, task.server, "gone", user, -2 - user, phase, **more)
-            side.disconnections.tell_at(self.env.now + delay_ns, user, gone)
+            side.disconnections.notify_at(self.env.now + delay_ns, user, gone)
 
     def _waited_in(self, task: UserRound) -> str:
         """Return the phase of the latest deadline: for all that the server knows, a user is missed there."""
