@@ -106,8 +106,8 @@ class SigningClient(MaskedClient):
             raise PeerFault(SERVER, Refusal.STRANGER)
         if len(signers) < self.t:
             raise PeerFault(SERVER, f"{Refusal.FEW}: {len(signers)}, {self.t} needed")
-        place, first = self.peers.base.place, self.first_row
-        publics = self.ops.pick(self.publics, Lookup(lambda user: first + place[user], signers))
+        index_of, first = self.peers.base.index_of, self.first_row
+        publics = self.ops.pick(self.publics, Lookup(lambda user: first + index_of[user], signers))
         self.verify(publics, signatures.signed, Same(self.said, len(signers)), signers)
         return self.answer(self.told)
 

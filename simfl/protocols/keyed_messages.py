@@ -124,7 +124,7 @@ def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
 
 def check_roster(roster: Roster, user: int | None, params: Params, keys: int) -> None:
     check_names(roster.users, params.points, "the roster")
-    if user is not None and user not in roster.users.place:
+    if user is not None and user not in roster.users.index_of:
         raise PeerFault(SERVER, f"a roster of {len(roster.users)} users without me")
     _refuse(misshapen(roster.publics, keys * len(roster.users), 32, U8))
 
@@ -139,7 +139,7 @@ def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: in
 
 def check_survivors(survivors: Survivors, circle: Container[int], user: int, least: int) -> None:
     check_names(survivors.users, circle, "the survivors")
-    if user not in survivors.users.place or len(survivors.users) < least:
+    if user not in survivors.users.index_of or len(survivors.users) < least:
         raise PeerFault(SERVER, f"{len(survivors.users)} survivors, below {least} or without me")
 
 

@@ -16,7 +16,16 @@ from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import Client
 from simfl.protocols.graphs import Graph
-from simfl.protocols.index_views import AllBut, Lookup, Others, Same, Users, closed, users_among, users_of
+from simfl.protocols.index_views import (
+    AllBut,
+    Lookup,
+    Same,
+    Users,
+    UsersExcept,
+    closed,
+    users_among,
+    users_of,
+)
 from simfl.protocols.keyed_messages import (
     Advertise,
     Answer,
@@ -108,11 +117,11 @@ class MaskedClient(Client):
         ops = self.ops
         self.check_roster(roster)
         self.t = self.threshold(roster)
-        place = roster.users.place[self.user]
-        others = AllBut(len(roster.users), place)
-        self.peers = Others(roster.users, self.user)
+        index = roster.users.index_of[self.user]
+        others = AllBut(len(roster.users), index)
+        self.peers = UsersExcept(roster.users, self.user)
         shares = self.share_secrets(roster)
-        self.own = ops.pick(shares, [place])
+        self.own = ops.pick(shares, [index])
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
 
@@ -140,7 +149,7 @@ class MaskedClient(Client):
             raise PeerFault(SERVER, f"{Refusal.SPLIT}: {len(split)} of {len(everyone)} users")
         if everyone.within(roster) or (self.params.batches.refuse and not self.params.sparse):
             return survivors  # strangers too: who makes a batch whole must be known where all are
-        return Survivors(users_among(roster, everyone.place))
+        return Survivors(users_among(roster, everyone.index_of))
 
     def check(self, survivors: Survivors) -> Users:
         """Return the survivors. PeerFault if no honest server names them."""
@@ -179,7 +188,7 @@ class MaskedServer(Server):
         if self.needed("recovery") < 2:
             raise ValueError("a sum over one user is that user's update: at least 2 must be needed")
         self.rosters: dict[int, Users] = {}
-        self.peers: dict[int, Others] = {}
+        self.peers: dict[int, UsersExcept] = {}
         self.sum: Handle | None = None
         self.survivors = Users()
 
@@ -275,7 +284,7 @@ class MaskedServer(Server):
                 users = users_among(roster, got)
                 made[id(roster)] = users, HandleList([got[i].sealed for i in users])
             users, sealed = made[id(roster)]
-            senders = self.peers[user] = Others(users, user)
+            senders = self.peers[user] = UsersExcept(users, user)
             if len(users) >= self.t[user]:
                 row = Lookup(partial(self._row_for, user), senders)
                 sends.append(Send(user, Inbox(senders, self.ops.gather(sealed.without(senders.k), row))))
@@ -283,8 +292,8 @@ class MaskedServer(Server):
 
     def _row_for(self, user: int, sender: int) -> int:
         """Return which of a sender's sealed shares is for a user: there is none for the sender itself."""
-        place = self.rosters[sender].place
-        return place[user] - (place[user] > place[sender])
+        index_of = self.rosters[sender].index_of
+        return index_of[user] - (index_of[user] > index_of[sender])
 
     def go_on(self, stage: str, got: Iterable[int], messages: list[Send], phase: str = "offline") -> Effects:
         """Open the next stage for those who are sent something, and give the others up."""
@@ -305,7 +314,7 @@ class MaskedServer(Server):
     def told(self, roster: Users) -> Survivors:
         """Return the survivors as the users of a roster are told them: all where users look at batches."""
         everyone = self.survivors
-        return Survivors(everyone if self.batches.refuse else users_among(roster, everyone.place))
+        return Survivors(everyone if self.batches.refuse else users_among(roster, everyone.index_of))
 
     def unmasked(self, total: Handle) -> Effects:
         mean = self.ops.dequantise(total, self.params.levels, None)

@@ -13,7 +13,8 @@ from simfl.random_streams import Streams
 from simfl.world.availability import FOR_EVER, OnlineTimes, State
 from simfl.world.dropout import Losses, Planned, PlannedLoss
 
-EVERYBODY = ""  # the name of the only class where a scenario has none
+DEFAULT_CLASS = ""
+"""Name of the only class where a scenario has none."""
 
 
 @dataclass(frozen=True)

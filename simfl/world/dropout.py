@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simfl.config.blocks import Block, Count, Fraction, Natural, Seconds
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.errors import RunFailed
 from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
@@ -78,7 +78,7 @@ def _when_fits(loss: Any) -> Any:
     return loss
 
 
-class Dropout(Choice):
+class Dropout(KindBlock):
     """A model of who is lost; `planned` is all that one of your own needs.
 
     >>> class Tunnel(Dropout):
@@ -309,7 +309,7 @@ class Script(Dropout):
 
 
 _KINDS = (NoLosses, Rate, WorstCase, PerStep, Groups, Script)
-DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout", number="rate")  # type: ignore[type-abstract]
+DROPOUT = KindRegistry("drop-out", Dropout, _KINDS, "dropout", number="rate")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyDropout = Dropout

@@ -17,7 +17,7 @@ from tests.live.test_play import SMALL, played
 CODE = """
 import math
 from simfl.world.availability import UserStates
-from simfl.world.variations import LinkStates
+from simfl.world.link_models import LinkStates
 
 
 class Away(UserStates):
