@@ -26,7 +26,7 @@ from simfl.virtual_time import nanoseconds
 from simfl.world.links import Links, ServerLink
 
 if TYPE_CHECKING:
-    from simfl.live.door import Door
+    from simfl.live.connected_server import ConnectedServer
     from simfl.live.user import LiveUser
 
 OPTIONS = [
@@ -142,7 +142,7 @@ class LiveRuntime(Runtime):
             loop, working = asyncio.get_running_loop(), self.env.event()
             doing = loop.run_in_executor(self.worker, self.work, device, lane, job)
             worked = partial(self._worked, device, job, working)
-            doing.add_done_callback(lambda done: self.env.hear(partial(worked, done)))
+            doing.add_done_callback(lambda done: self.env.call_external(partial(worked, done)))
             return working
         began = time.monotonic_ns()
         super().execute(device, lane, job)
@@ -220,7 +220,7 @@ class LiveNetwork:
 
     def __init__(
         self,
-        ends: Door | LiveUser,
+        ends: ConnectedServer | LiveUser,
         wires: WireConfig,
         latencies: Latencies,
         up: bool,
@@ -263,7 +263,9 @@ class Connection(asyncio.Protocol):
     closed: the socket is. heard_s: when something came last.
     """
 
-    def __init__(self, owner: Door | LiveUser, codec: Codec, most_bytes: int, user: int = -1) -> None:
+    def __init__(
+        self, owner: ConnectedServer | LiveUser, codec: Codec, most_bytes: int, user: int = -1
+    ) -> None:
         self.owner, self.codec, self.user = owner, codec, user
         self.parser = Parser(most_bytes)
         self.closing = False
@@ -310,7 +312,7 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = time.monotonic()
-        self.owner.env.hear(lambda: self._received(data))
+        self.owner.env.call_external(lambda: self._received(data))
 
     def _received(self, data: bytes) -> None:
         if self.into is None:
@@ -346,7 +348,7 @@ class Connection(asyncio.Protocol):
     def _ended(self) -> None:
         if not self.closing:
             self.closing = True
-            self.owner.env.hear(lambda: self.owner.broken(self))
+            self.owner.env.call_external(lambda: self.owner.broken(self))
 
     def leave(self) -> None:
         """Close it behind what has passed the link."""

@@ -3,7 +3,7 @@
     server                                user
     Challenge(nonce)                 ->
                                      <-   Hello(user, proof, code, scenario, protocol, ...)
-    Welcome(...), or Turned(why)     ->
+    Welcome(...), or Rejected(why)     ->
 
 A user proves that it has its token without showing it. `proof` is an HMAC-SHA256, with the token as its key,
 of the fingerprint of the certificate that the user saw, of the server's nonce and of the user's number. Under
@@ -75,7 +75,7 @@ class Welcome(Control):
 
 
 @dataclass(frozen=True, slots=True)
-class Turned(Control):
+class Rejected(Control):
     """The server's refusal of a user, and why."""
 
     kind = ".turned"
@@ -122,7 +122,7 @@ class Rounding(Control):
 
 
 UP: tuple[type[Control], ...] = (Hello, Ping, Ready, Rounding)
-DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Turned, Pong)
+DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong)
 
 
 def proof(token: str, certificate: str, nonce: str, user: int) -> str:
@@ -166,7 +166,7 @@ class Admission:
         return Hello(user, shown, wants, self.code, self.scenario, self.protocol, origin)
 
     # -- the server's side
-    def fault(self, hello: Hello, nonce: str) -> str:
+    def reject_reason(self, hello: Hello, nonce: str) -> str:
         """Return why a stranger is turned away; empty if it is not. Nothing is compared before its proof."""
         if hello.user not in self.tokens:
             return "not a user of this run"

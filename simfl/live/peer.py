@@ -12,7 +12,7 @@ from simfl.live.hello import Challenge
 from simfl.live.wire import Malformed
 
 if TYPE_CHECKING:
-    from simfl.live.door import Door
+    from simfl.live.connected_server import ConnectedServer
 
 HELLO_S = 5.0
 """Until when whoever connects must have said who it is."""
@@ -28,7 +28,7 @@ class Peer(Connection):
     is, and at its end.
     """
 
-    owner: Door
+    owner: ConnectedServer
     looks = False
     answered = 0
 
@@ -38,7 +38,7 @@ class Peer(Connection):
         self.nonce = secrets.token_hex(16)
         self.say(Challenge(self.nonce))
         self.known = asyncio.Event()
-        self.owner.strangers.add(self)
+        self.owner.unauthenticated.add(self)
         asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
 
     def flaw(self) -> str:

@@ -24,8 +24,8 @@ from simfl.engine.user_state import State
 from simfl.errors import BadInput, cut
 from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, WireConfig
-from simfl.live.guest import AGAIN_S, PASSING, SELDOM_S
-from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rejected, Rounding, Welcome
+from simfl.live.observer import AGAIN_S, PASSING, SELDOM_S
 from simfl.live.real_time import RealTime, either
 from simfl.live.shaping import Link
 from simfl.live.wire import Away, Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
@@ -210,7 +210,7 @@ class LiveUser:
                 connection.say(self.wires.admission.hello(self.user, nonce, RUN, self.origin))
                 if self.offset is None or self.origin:
                     self.get_ready(connection)
-            case Turned(why):
+            case Rejected(why):
                 self.fail(why)
             case Welcome():
                 self._tries = 0
@@ -315,7 +315,7 @@ class LiveUser:
         clock: tuple[Any, ...] = ()
         if self.offset is not None and self.first_offset is not None:
             now, then = self.offset, self.first_offset
-            clock = then.ns, now.ns - then.ns, now.off_ns + then.off_ns
+            clock = then.ns, now.ns - then.ns, now.error_ns + then.error_ns
         connection.say(Done(self.runtime.steps_ns, self.runtime.late_ns, self.runtime.held_ns, *clock))
         connection.leave()
         self.ended = True

@@ -27,7 +27,7 @@ from simfl.random_streams import ZeroEntropy
 from simfl.world.dropout import WhenPlanned
 
 LENGTHS = struct.Struct(">II")  # of what follows, and of the header in it
-STRANGER_BYTES = 1024  # in a frame of somebody who has not said who it is
+UNAUTHENTICATED_BYTES = 1024  # in a frame of somebody who has not said who it is
 
 
 # --- what the driver itself says: of no protocol, not shaped, not in the trace ---------------------------

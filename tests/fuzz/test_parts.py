@@ -129,9 +129,9 @@ def test_server_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_lost_round_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def losing(*given: Any) -> Any:
-        result, figures = serve(*given)
+        result, stats = serve(*given)
         result.measured["fedavg"].pop()
-        return result, figures
+        return result, stats
 
     serve = talks.serve
     monkeypatch.setattr(talks, "serve", losing)

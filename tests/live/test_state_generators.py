@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.live.sides import prepared
+from simfl.live.live_protocol import prepared
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
 from simfl.trace import rows
