@@ -119,7 +119,7 @@ class ConnectedServer:
         await self._joined()
         origin = self.origin = time.monotonic_ns() + START_NS
         for peer in self.lines().values():
-            peer.say(Start(origin))
+            peer.send_control(Start(origin))
         if self.config.horizon_ns is not None:
             self.env.at(self.config.horizon_ns, self._horizon)
         self.env.start(origin)
@@ -133,7 +133,7 @@ class ConnectedServer:
         ):
             for user, peer in self.lines().items():
                 if user not in self.reports.done:
-                    self.malformed(peer, Malformed(f"no report within {REPORT_S:g} s"))
+                    self.on_malformed(peer, Malformed(f"no report within {REPORT_S:g} s"))
 
     async def _joined(self) -> None:
         """Wait for all users. Those who are missing in the end are offline, if the run may begin without."""
@@ -170,7 +170,7 @@ class ConnectedServer:
         self.side.device.close()
         for peer in self.lines().values():
             peer.unshape()
-            peer.say(Bye())
+            peer.send_control(Bye())
 
     def connection_of(self, user: int) -> Connection | None:
         return self.peers.get(user)
@@ -181,7 +181,7 @@ class ConnectedServer:
         if isinstance(box, Mailbox):
             box.online(now)
 
-    def taken(self, connection: Connection, envelope: Envelope) -> None:
+    def on_message(self, connection: Connection, envelope: Envelope) -> None:
         assert isinstance(connection, Peer)
         message, user = envelope.message, connection.user
         if user < 0:
@@ -233,16 +233,16 @@ class ConnectedServer:
             raise Malformed("something else than a hello first")
         if why := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
             self.count(why)
-            connection.say(Rejected(why))
+            connection.send_control(Rejected(why))
             connection.leave()
-            self.broken(connection)
+            self.on_broken(connection)
             return
         self.unauthenticated.discard(connection)
         connection.known.set()
         connection.user, connection.looks = hello.user, hello.wants == LOOK
         connection.parser.most = OBSERVER_BYTES if connection.looks else self.wires.most_bytes
         welcome = self.wires.admission.welcome
-        connection.say(welcome if connection.looks else Welcome())
+        connection.send_control(welcome if connection.looks else Welcome())
         if connection.looks:
             asyncio.get_running_loop().call_later(LOOK_S, connection.abort)
 
@@ -262,7 +262,7 @@ class ConnectedServer:
         earlier = self.peers.get(user)
         if earlier is not None:  # the end of its connection is still on its way
             earlier.abort()
-            self.broken(earlier)
+            self.on_broken(earlier)
         self.broke_s.pop(user, None)
         if not online:
             self.absent[user] = connection
@@ -274,7 +274,7 @@ class ConnectedServer:
                 del self.absent[user]
                 self.users.back(user)
         if self.over:
-            connection.say(Bye())
+            connection.send_control(Bye())
         self.changed.set()
 
     def _answer(self, connection: Peer, sent: int, size: int) -> None:
@@ -284,7 +284,7 @@ class ConnectedServer:
         connection.answered += 1
         if connection.answered > MOST_PINGS:
             raise Malformed(f"more than {MOST_PINGS} pings")
-        connection.say(Pong(sent, time.monotonic_ns(), "." * size))
+        connection.send_control(Pong(sent, time.monotonic_ns(), "." * size))
 
     async def _watch(self) -> None:
         """Cut off, as long as the run goes on, who sends half a frame or does not read."""
@@ -292,14 +292,14 @@ class ConnectedServer:
             await asyncio.sleep(WATCH_S)
             for connection in (*self.unauthenticated, *self.lines().values()):
                 if why := connection.flaw():
-                    self.env.call_external(partial(self.malformed, connection, Malformed(why)))
+                    self.env.call_external(partial(self.on_malformed, connection, Malformed(why)))
 
     def count(self, why: str) -> None:
         """Count a refusal; REASONS bounds the distinct reasons, which unauthenticated peers could make up."""
         known = why in self.refused or len(self.refused) < REASONS
         self.refused[why if known else "for other reasons"] += 1
 
-    def malformed(self, connection: Connection, fault: Malformed) -> None:
+    def on_malformed(self, connection: Connection, fault: Malformed) -> None:
         self.count(str(fault))
         index = self.users.refusal_round()
         if connection.user >= 0 and index >= 0:
@@ -307,7 +307,7 @@ class ConnectedServer:
                 rows.Refused(index, SERVER, connection.user, "frame", "", str(fault), -1, self.env.now)
             )
         connection.abort()
-        self.broken(connection)
+        self.on_broken(connection)
 
     def dismiss(self, user: int) -> None:
         """End the connection of a user, without a report of its end."""
@@ -315,7 +315,7 @@ class ConnectedServer:
         if peer is not None:
             peer.abort()
 
-    def broken(self, connection: Connection) -> None:
+    def on_broken(self, connection: Connection) -> None:
         self.unauthenticated.discard(connection)
         user = connection.user
         if self.lines().get(user) is connection:

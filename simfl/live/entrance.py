@@ -145,7 +145,7 @@ class Entrance:
             if peer is None:
                 self.session.count(why)
             elif not peer.closing:
-                self.session.malformed(peer, Malformed(why))
+                self.session.on_malformed(peer, Malformed(why))
             raise
 
 

@@ -79,14 +79,14 @@ class Observer:
             if why := admission.pinned(observer.writer.transport):
                 raise BadInput(why)
             challenge = await observer.expect(Challenge, within_s)
-            observer.say(admission.hello(user, challenge.nonce, LOOK))
+            observer.send_control(admission.hello(user, challenge.nonce, LOOK))
             observer.welcome = await observer.expect(Welcome)
         except BadInput:
             observer.close()
             raise
         return observer
 
-    def say(self, message: Any) -> None:
+    def send_control(self, message: Any) -> None:
         self.writer.write(self.codec.encode(message, 0, -1, 0))
 
     async def expect(self, kind: type[Any], within_s: float = HEAR_S) -> Any:

@@ -36,7 +36,7 @@ class Peer(Connection):
         super().connection_made(transport)
         self.owner.connections.add(self)
         self.nonce = secrets.token_hex(16)
-        self.say(Challenge(self.nonce))
+        self.send_control(Challenge(self.nonce))
         self.known = asyncio.Event()
         self.owner.unauthenticated.add(self)
         asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
@@ -58,4 +58,4 @@ class Peer(Connection):
 
     def _expect_hello(self) -> None:
         if self.user < 0 and not self.closing:
-            self.owner.malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))
+            self.owner.on_malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))

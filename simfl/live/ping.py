@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Measured:
+class LinkMeasurement:
     """A link as it was measured from a user's side; rates are of the user's own up- and downlink."""
 
     overhead_s: float
@@ -50,10 +50,10 @@ class Measured:
         )
 
 
-def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -> Measured:
+def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -> LinkMeasurement:
     """Measure the link to a server, which may take `wait_s` to appear; BadInput if it turns the user away."""
 
-    async def measured() -> Measured:
+    async def measured() -> LinkMeasurement:
         observer = await Observer.connect(address, admission, user, wait_s)
         try:
             return await measure(observer)
@@ -63,10 +63,10 @@ def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -
     return run(measured())
 
 
-async def measure(observer: Observer) -> Measured:
+async def measure(observer: Observer) -> LinkMeasurement:
     async def trip(up: int, down: int) -> float:
         began = time.monotonic_ns()
-        observer.say(Ping(began, down, "." * up))
+        observer.send_control(Ping(began, down, "." * up))
         await observer.expect(Pong)
         return (time.monotonic_ns() - began) / 1e9
 
@@ -84,10 +84,10 @@ async def measure(observer: Observer) -> Measured:
             medians.append(float(np.median([await trip(n * up, n * down) for _ in range(REPEAT)])))
         slope = max(1e-12, float(np.polyfit(SIZES, medians, 1)[0]))
         rates.append(8 / slope / 1e6)
-    return Measured(overhead_s, max(0.0, least / 2 - overhead_s), rates[0], rates[1])
+    return LinkMeasurement(overhead_s, max(0.0, least / 2 - overhead_s), rates[0], rates[1])
 
 
-def loopback(study: Experiment) -> Measured:
+def loopback(study: Experiment) -> LinkMeasurement:
     """Measure this machine's loopback, between two processes as of a live run."""
     name = next(iter(study.scenario.protocols))
     admission = Admission({0: os.urandom(16).hex()}, code=code_version())

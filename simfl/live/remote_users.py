@@ -91,7 +91,7 @@ class RemoteUsers(ABC):
     def _say(self, user: int, word: Any, index: int) -> None:
         peer = self.session.peers.get(user)
         if peer is not None:
-            peer.say(word, index)
+            peer.send_control(word, index)
 
     def forget(self, task: UserRound) -> None:
         """Do nothing: the user ends its part by itself."""

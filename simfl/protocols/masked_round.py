@@ -57,9 +57,15 @@ from simfl.trace.rows import SERVER
 
 
 class MaskedClient(Client):
-    """peers: the others of its roster; partners: those of them whose shares the server passed on; kept: those
-    whose shares were authentic; held: their shares in that order, its own last; t: how many must answer;
-    z: its mask, made while it is offline and added to one update."""
+    """A user that masks its update, and shares the secrets of the mask.
+
+    Attributes:
+        peers: The other users of its roster.
+        partners: Peers whose shares the server passed on.
+        kept: Partners whose shares were authentic.
+        held_shares: Shares of those users in that order, its own last.
+        t: Users that must answer.
+    """
 
     initial = "invited"
     table = {
@@ -75,6 +81,7 @@ class MaskedClient(Client):
     dtype: ClassVar[DType]
     """Bytes of an element of a share."""
     z: Handle
+    """Its mask, made in the offline phase and added to one update."""
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
@@ -129,7 +136,7 @@ class MaskedClient(Client):
         check_inbox(inbox, self.peers, self.t, self.share_bytes)
         self.partners = users_of(inbox.senders)
         self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.dtype)
-        self.held = self.own if opened is None else self.ops.join([opened, self.own])
+        self.held_shares = self.own if opened is None else self.ops.join([opened, self.own])
         return refusals
 
     def upload(self, update: Update) -> Effects:
@@ -157,8 +164,8 @@ class MaskedClient(Client):
         return survivors.users
 
     @property
-    def holders(self) -> tuple[int, ...]:
-        """The users whose shares it holds, row by row."""
+    def held_share_owners(self) -> tuple[int, ...]:
+        """The users whose secrets it holds shares of, row by row."""
         return (*self.kept, self.user)
 
     def refuse(self, survivors: Survivors) -> Effects:
@@ -166,9 +173,15 @@ class MaskedClient(Client):
 
 
 class MaskedServer(Server):
-    """circles: user -> the users, itself included, among whom it shares; t: user -> how many of these must be
-    left. Users who share one list as circle share one roster: what all are told is put together once.
-    parts: batch -> uploads so far and their sum, of batches that are dropped unless they become whole."""
+    """The server of a round with masked updates.
+
+    Users with one list as circle share one roster, so that a message to all of them is built once.
+
+    Attributes:
+        circles: User -> the users, itself included, among whom it shares its secrets.
+        t: User -> survivors that its circle must have.
+        parts: Batch -> uploads so far and their sum, of batches that are dropped unless complete.
+    """
 
     stages = {
         "advertise": Stage(Advertise, "offline", "send_rosters"),
@@ -246,13 +259,13 @@ class MaskedServer(Server):
             return message
         part: Handle | None = message.masked
         if self.batches.drop:
-            part = self.whole(sender // self.batches.T, message.masked)
+            part = self.add_to_batch(sender // self.batches.T, message.masked)
         if part is not None:
             self.sum = part if self.sum is None else self.ops.add(self.sum, part)
         return None  # folded: an upload is never kept
 
-    def whole(self, batch: int, masked: Handle) -> Handle | None:
-        """Add an upload to those of its batch; return their sum once they are all there."""
+    def add_to_batch(self, batch: int, masked: Handle) -> Handle | None:
+        """Add an upload to those of its batch; return their sum once the batch is complete."""
         n, part = self.parts.pop(batch, (0, masked))
         part = self.ops.add(part, masked) if n else masked
         if n + 1 == self.batches.T:
@@ -307,12 +320,12 @@ class MaskedServer(Server):
         self.ops.phase("recovery")
         self.survivors = Users(got)
         rosters = {id(roster): roster for roster in map(self.rosters.__getitem__, got)}
-        made = {key: self.told(roster) for key, roster in rosters.items()}
+        made = {key: self.survivors_for(roster) for key, roster in rosters.items()}
         sends = [Send(user, made[id(self.rosters[user])]) for user in got]
         return [*self.open_stage(self.after_upload, got), *sends]
 
-    def told(self, roster: Users) -> Survivors:
-        """Return the survivors as the users of a roster are told them: all where users look at batches."""
+    def survivors_for(self, roster: Users) -> Survivors:
+        """Return the survivors that a roster's users are sent: all of them if users check batches."""
         everyone = self.survivors
         return Survivors(everyone if self.batches.refuse else users_among(roster, everyone.index_of))
 

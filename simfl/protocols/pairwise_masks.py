@@ -67,11 +67,11 @@ class SecAggClient(MaskedClient):
     def answer(self, survivors: Survivors) -> Effects:
         """Reveal one share for each user of V2: of b_i if it survived, of s_i if it was lost. Never both."""
         alive = self.check(survivors).index_of
-        halves = Lookup(lambda user: B if user in alive else S, self.holders)
+        halves = Lookup(lambda user: B if user in alive else S, self.held_share_owners)
         missing: tuple[int, ...] = ()
         if len(self.kept) < len(self.partners):
             missing = tuple(user for user in self.partners if user not in self.kept)
-        return [Send(SERVER, Answer(self.ops.parts(self.held, halves, SHARE_BYTES), missing))]
+        return [Send(SERVER, Answer(self.ops.parts(self.held_shares, halves, SHARE_BYTES), missing))]
 
 
 class SecAggServer(MaskedServer):

@@ -101,7 +101,7 @@ def chatters(user: LiveUser, connection: Connection) -> None:
 
 def boasts(user: LiveUser, connection: Connection) -> None:
     connection.unshape()
-    connection.say(Done(2**63 - 1, 2**63 - 1, 2**63 - 1, 1 - 2**63, 2**63 - 1, 2**63 - 1))
+    connection.send_control(Done(2**63 - 1, 2**63 - 1, 2**63 - 1, 1 - 2**63, 2**63 - 1, 2**63 - 1))
 
 
 REPORTS = {
