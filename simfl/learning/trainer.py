@@ -86,11 +86,22 @@ _CROSS_ENTROPY = CrossEntropy()
 
 
 class Trainer:
-    """Trains users, of whose training samples `parts` are the numbers; safe for several threads at once.
+    """Trains users; safe for several threads at once.
 
-    device: as for `pick_device`. dtype: what is computed in. by_law: work is counted for a
-    `TrainingTime` of the model, not in multiply-adds. deterministic: see `settle_arithmetic`. ValueError
-    where the model cannot be built or trained so.
+    Args:
+        split: The data set, split into training and test samples.
+        parts: Numbers of each user's training samples.
+        model: The model.
+        sgd: Parameters of local training.
+        device: As for `pick_device`.
+        way: Training method, or `auto`.
+        dtype: Type of the arithmetic.
+        by_law: Work is counted for a `TrainingTime` of the model, not in multiply-adds.
+        deterministic: See `settle_arithmetic`.
+        loss: The loss.
+
+    Raises:
+        ValueError: If the model cannot be built, or trained so.
     """
 
     evaluates: bool = True

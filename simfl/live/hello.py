@@ -51,16 +51,22 @@ class Challenge(Control):
 
 @dataclass(frozen=True, slots=True)
 class Hello(Control):
-    """A user's first word. origin: of the run as it was told by `Start`, 0 if it was not yet."""
+    """A user's first message."""
 
     kind = ".hello"
     user: int
     proof: str
+    """HMAC under its token, hexadecimal."""
     wants: str
+    """RUN or LOOK."""
     code: str
+    """Digest of its code."""
     scenario: str
+    """Digest of its scenario."""
     protocol: str
+    """Entry that it takes part in."""
     origin: int
+    """Origin of the run, from `Start`; 0 before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,24 +138,28 @@ def proof(token: str, certificate: str, nonce: str, user: int) -> str:
 
 @dataclass(frozen=True)
 class Admission:
-    """One side's part of the hello.
-
-    tokens: by user, of all at the server. certificate: the fingerprint of the server's, which users have
-    pinned; empty without TLS. code, scenario: what this side has, as digests. welcome: the server's.
-    one_clock: both sides are on one machine. own_entropy: users' secrets are their own; reveals: these users
-    tell in the end how they rounded.
-    """
+    """One side's credentials in the handshake."""
 
     tokens: Mapping[int, str]
+    """Secret token by user; the server has all of them."""
     certificate: str = ""
+    """SHA-256 of the server's certificate, hexadecimal; empty without TLS."""
     context: ssl.SSLContext | None = None
+    """TLS; None without."""
     code: str = ""
+    """Digest of this side's code."""
     scenario: str = ""
+    """Digest of this side's scenario."""
     protocol: str = ""
+    """Entry that is run."""
     welcome: Welcome = Welcome()
+    """The server's answer to an observer."""
     one_clock: bool = False
+    """Both sides are on one machine."""
     own_entropy: bool = False
+    """Users draw their own secrets."""
     reveals: bool = False
+    """Users send their rounding seeds after the run, for the audit."""
 
     # -- a user's side
     def pinned(self, transport: Any) -> str:

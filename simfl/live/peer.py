@@ -22,10 +22,14 @@ HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is s
 
 
 class Peer(Connection):
-    """The server's end. Until its user is known it must send its hello soon.
+    """The server's end of a connection, which is closed unless a hello arrives soon.
 
-    nonce: of the challenge. looks: the user does not take part. answered: its pings. known: set once its user
-    is, and at its end.
+    Attributes:
+        owner: The server.
+        nonce: Nonce of the challenge.
+        looks: The user only observes.
+        answered: Pings answered.
+        known: Set once its user is known, and at its end.
     """
 
     owner: ConnectedServer

@@ -48,12 +48,14 @@ def digest(scenario: Scenario) -> str:
 
 @dataclass(frozen=True)
 class Listening:
-    """The server's end. certificate: the fingerprint, empty without TLS; tokens: by user."""
+    """A server's listening socket, with its credentials."""
 
     socket: socket.socket
     context: ssl.SSLContext | None
     certificate: str
+    """SHA-256 of the certificate, hexadecimal; empty without TLS."""
     tokens: Mapping[int, str]
+    """Secret token by user."""
 
     @property
     def address(self) -> Address:

@@ -44,20 +44,22 @@ class Advertise(Message):
 
 @dataclass(frozen=True, slots=True)
 class Roster(UsersMessage):
-    """The public keys of the users that the receiver is to share with; itself is among them. t: how many of
-    them are to reconstruct its secrets, t_i, where that is the receiver's own; signatures: one row of each
-    user, under its long-term key, where they have them."""
+    """The public keys of the users among whom the receiver shares its secrets, itself included."""
 
     kind, phase = "roster", "offline"
     publics: Handle
+    """Public keys, a row per key and user: the first keys of all users, then the second."""
     t: int | None = None
+    """Shares that reconstruct the receiver's secrets, t_i; None if all users have the same number."""
     signatures: Handle | None = None
+    """A row per user, under its long-term key; None without a PKI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares(Message):
     kind, phase, point, relayed = "shares", "offline", "shares", True
-    sealed: Handle  # row k is for the k-th other user of the sender's roster
+    sealed: Handle
+    """Row k is for the k-th other user of the sender's roster."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,13 +172,18 @@ class _Round:
 
 
 class LoopbackBuffer(Record):
-    """A buffered run without time: what can happen next, and what has come of it.
+    """A buffered run without time: its possible next events, and its results so far.
 
-    Messages keep their order on each directed link. A user that leaves loses what it was training and sending
-    (but it enrols when it is back); what is sent to it waits. The server is told, or finds out by its timers.
+    Messages keep their order on each directed link. A user that leaves loses its training and its messages on
+    the way, and enrols when it is back; messages to it wait. The server is notified, or finds out by its
+    timers.
 
-    make_update: an update with this identity, made on this version. offline: True if a client says `Ready`
-    when its user may train; otherwise that is at once. away: users that are not there from the start.
+    Args:
+        server: The server's machine.
+        clients: Each user's machine.
+        make_update: Returns an update with an identity, made on a version.
+        offline: True if a client reports by `Ready` that its user may train; else it may at once.
+        away: Users that are offline from the start.
     """
 
     def __init__(

@@ -79,15 +79,18 @@ def masking(experiment: Experiment) -> dict[str, Masking]:
 
 @dataclass
 class Counted:
-    """A user's part in a round. phases, points: work by phase, and by the point whose message comes of it;
-    silent: work of calls that send nothing, such as a mask's; sent_bytes: of a point's message; shares_bytes:
-    of all users' shares together."""
+    """A user's task in a round."""
 
     phases: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Work by phase."""
     points: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Work by the point whose message results."""
     silent: Counter[str] = field(default_factory=Counter)
+    """Work of calls that send nothing, such as a mask's."""
     sent_bytes: Counter[str] = field(default_factory=Counter)
+    """Size of each point's message."""
     shares_bytes: int = 0
+    """Size of all users' shares together."""
 
 
 def count(experiment: Experiment, name: str) -> Counted | None:

@@ -39,28 +39,30 @@ Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoss:
-    """A user's loss in one round, at its first action at `point`: one of `POINTS`. when: a `WhenAtOne` of
-    that point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
+    """A user's loss, or late message, in one round."""
 
     point: str
+    """One of `POINTS`, at whose first action it happens."""
     when: WhenPlanned
+    """A `WhenAtOne` of that point's message; or `delay`: the message is late, and the user is not lost."""
     delay_ns: int = 0
+    """Nanoseconds by which it is late."""
 
 
 Planned = dict[int, PlannedLoss]  # by user
 
 
 class Chance(NamedTuple):
-    """The probability that a user is lost in a round: before the server has its upload, and after that.
-
-    groups: users are lost together, each of so many groups with that probability; 0: each by itself. sure:
-    the lost are that fraction of a round's users, no more and no less.
-    """
+    """The probability that a user is lost in a round."""
 
     before: float
+    """Probability of a loss before the server has its upload."""
     after: float = 0.0
+    """Probability of a loss after that."""
     groups: int = 0
+    """Groups whose users are lost together, each with that probability; 0: each user alone."""
     sure: bool = False
+    """The lost users are exactly that fraction of a round's."""
 
     @classmethod
     def of(cls, probability: float, loss: PlannedLoss, **how: Any) -> Chance:

@@ -16,13 +16,16 @@ MAX_BPS = 10**14
 
 
 class LinkState(NamedTuple):
-    """A user's link from now on. up_bps, down_bps: bit/s, 0 while nothing moves. until: the nanosecond up to
-    which all of it surely stays, `timelines.FOR_EVER` where it never changes again."""
+    """A user's link at a time."""
 
     up_bps: int
+    """Uplink rate; 0 while nothing moves."""
     down_bps: int
+    """Downlink rate; 0 while nothing moves."""
     latency_s: float
+    """One-way latency."""
     until: int
+    """Nanosecond up to which all of it is guaranteed to stay; `timelines.FOR_EVER` for a last state."""
 
 
 Links = Callable[[int, int], LinkState]

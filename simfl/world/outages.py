@@ -130,7 +130,13 @@ class Outage(Block):
 
 
 class Outages:
-    """All outages of a world. class_of: a user's class, for outages of one."""
+    """All outages of a run.
+
+    Args:
+        outages: As in the scenario.
+        streams: The run's random streams.
+        class_of: Class of a user, for outages of one class.
+    """
 
     def __init__(
         self, outages: Sequence[Outage], streams: Streams, class_of: ClassOf = lambda user: DEFAULT_CLASS
