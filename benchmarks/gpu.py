@@ -38,7 +38,7 @@ TOTAL_S = 450.0
 """Seconds of all stages; the command promises 8 minutes."""
 
 NEEDED = ("torch", "numpy", "numba", "scipy", "simpy", "pydantic", "yaml", "cryptography", "rich", "typer",
-          "threadpoolctl")  # fmt: skip
+          "threadpoolctl", "flint")  # fmt: skip
 OPTIONAL = {
     "pytest": "the tests are not run",
     "hypothesis": "tests of random cases are not run",

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from papers.entry import Place
 from papers.running import has
-from simfl.privacy import recorded
+from simfl.privacy import attack
 from simfl.privacy.attacks.attack import Finding
-from simfl.scenario.load import load
 
 NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
 """Of the entries whose uploads are attacked."""
@@ -49,10 +47,9 @@ class Attack:
         """Run the scenario with changes by dotted key, attack it with options, and return what was found."""
         theirs = {"learning.dataset": self.dataset, **self.settings} if self.there else {}
         scenario = place.root / "scenarios" / f"{self.scenario}.yaml"
-        s = load(scenario, {**theirs, **(changes or {}), "record_updates": True})
         with TemporaryDirectory() as folder:
-            made = recorded.made(self.kind, options)
-            return recorded.perform(made, Path(folder), s, seed, True, lambda stage: None).findings
+            overrides = {**theirs, **(changes or {})}
+            return attack(self.kind, scenario, options, overrides, folder, seed).outcome.findings
 
 
 def of(found: Sequence[Finding], entry: str, attacked: str) -> Mapping[str, float]:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from simfl.studies.explore.exploration import explore as explore
     from simfl.studies.plan.fleet_plan import plan as plan
     from simfl.studies.proof.patterns import leaks as leaks
+    from simfl.studies.proof.patterns import proof as proof
     from simfl.studies.sweep.study import sweep as sweep
     from simfl.studies.verify import verify as verify
 
@@ -44,6 +45,7 @@ _HOMES = {
     "load": "reports.folder",
     "plan": "studies.plan.fleet_plan",
     "progress_bars": "reports.notebook",
+    "proof": "studies.proof.patterns",
     "run": "runs.simulation",
     "simulate": "runs.simulation",
     "sweep": "studies.sweep.study",

@@ -263,7 +263,7 @@ def test_a_name_stands_apart_from_what_is_said_of_it(capsys: pytest.CaptureFixtu
     assert max(map(len, profiles.names())) > 20
 
 
-@pytest.mark.ci(but=["async_buffer"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("scenario", "used"), [("async_buffer.yaml", []), ("sync_breakdown.yaml", ["networkx", "scipy"])]
 )

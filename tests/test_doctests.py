@@ -18,6 +18,7 @@ WITH_EXAMPLES = [
 ]
 
 
+@pytest.mark.each
 @pytest.mark.ci(only=["trackers/", "folder/result", "proof/patterns", "plan/fleet_plan", "sweep/study"])
 @pytest.mark.parametrize("path", WITH_EXAMPLES, ids=str)
 def test_examples_of(path: Path) -> None:

@@ -34,6 +34,7 @@ def ended(*arguments: str) -> int:
 
 
 # --- an entry without an aggregate ----------------------------------------------------------------
+@pytest.mark.ci
 def test_an_entry_that_completed_nothing_ends_with_3(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -45,6 +46,7 @@ def test_an_entry_that_completed_nothing_ends_with_3(
     assert {path.name for path in tmp_path.iterdir()} == FILES
 
 
+@pytest.mark.ci
 def test_the_most_frequent_reason_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = f"dropout={{script: [{lost(0, 5)}, {lost(1, 6)}, {lost(2, 6)}]}}"
     command = ["run", TUTORIAL, *QUICK, "--set", script, "--protocols", "lightsecagg"]
@@ -52,6 +54,7 @@ def test_the_most_frequent_reason_is_told(tmp_path: Path, capsys: pytest.Capture
     assert "upload: 6 to 7 users answered, 8 needed (3 of 3 rounds)" in capsys.readouterr().err
 
 
+@pytest.mark.ci
 def test_deadline_is_named_that_no_user_meets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """No user is lost: in the second and third round all users still train for the first."""
     command = ["run", TUTORIAL, *QUICK, "--set", "deadlines.upload=0.001", "--protocols", "fedavg"]
@@ -61,6 +64,7 @@ def test_deadline_is_named_that_no_user_meets(tmp_path: Path, capsys: pytest.Cap
     assert capsys.readouterr().err == f"simfl: fedavg has no aggregate: {reason}; {why}\n"
 
 
+@pytest.mark.ci
 def test_json_and_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended("run", TUTORIAL, *LOST, "--out", str(tmp_path), "--format", "json") == NO_AGGREGATE
     out, errors = capsys.readouterr()
@@ -68,6 +72,7 @@ def test_json_and_exit_code_3(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert errors.startswith("simfl: lightsecagg has no aggregate: ")
 
 
+@pytest.mark.ci
 def test_one_completed_round_is_enough(tmp_path: Path) -> None:
     script = f"dropout={{script: [{lost(0, 6)}]}}"
     assert ended("run", TUTORIAL, *QUICK, "--set", script, "--out", str(tmp_path)) == 0

@@ -107,6 +107,7 @@ HOMES = {
     "distributed": ("connect",),
     "ray": ("studies", "connect"),
     "pyarrow": ("reports",),
+    "flint": ("runs",),
     "networkx": ("protocols",),
     "scipy": ("protocols", "world", "privacy", "learning", "runs", "studies", "papers"),
     "concurrent": ("dataplane", "live"),

@@ -49,6 +49,7 @@ except ModuleNotFoundError as error:
 """
 
 
+@pytest.mark.ci
 def test_old_names_warn_once_in_the_users_file(tmp_path: Path) -> None:
     """All forms of import; a line of stderr for each name names the file, the line and the new name."""
     file = tmp_path / "own.py"
@@ -67,6 +68,7 @@ def test_old_names_warn_once_in_the_users_file(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.ci
 def test_command_shows_the_warning_of_a_users_kind(tmp_path: Path) -> None:
     """A selection in a file that imports its base by the old name still runs, with a line on stderr."""
     (tmp_path / "first.py").write_text(

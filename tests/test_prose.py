@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PRODUCT = sorted((ROOT / "simfl").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("test_*.py"))
@@ -29,6 +31,7 @@ def docstrings(path: Path) -> Iterator[tuple[str, str]]:
             yield getattr(node, "name", "the module"), text
 
 
+@pytest.mark.ci
 def test_no_docstring_begins_with_a_question() -> None:
     found = [(path.relative_to(ROOT), *each) for path in PRODUCT for each in docstrings(path)]
     assert [one for one in found if QUESTION.match(one[-1])] == []

@@ -186,6 +186,7 @@ def test_a_sum_beyond_the_field_is_not_exact() -> None:
         simfl.pytest.assert_exact(result)
 
 
+@pytest.mark.ci(but=["told"])
 @pytest.mark.parametrize(("protocol", "detect"), [("secagg", "told"), ("lightsecagg_async", "flapping")])
 def test_a_written_pattern_is_found_again(protocol: str, detect: str, tmp_path: Path) -> None:
     cohort = make_cohort(protocol, 4)
@@ -221,6 +222,7 @@ def test_another_scenario_is_refused() -> None:
         pinned.written(ROOT / "scenarios" / "tutorial.yaml")
 
 
+@pytest.mark.ci
 def test_it_costs_nothing_where_it_is_not_used(tmp_path: Path) -> None:
     """Neither torch nor numpy nor any other part of simfl is imported by a session without a scenario."""
     (tmp_path / "test_plain.py").write_text("def test_plain(): pass\n")

@@ -48,6 +48,7 @@ def said(case: Case, file: Path, name: str = "Theirs", **values: Any) -> dict[st
     return scenario
 
 
+@pytest.mark.ci(but=["dropout"])
 @by_path
 def test_it_runs_and_resolves(case: Case, file: Path, tmp_path: Path) -> None:
     scenario = load(said(case, file, **case.value))

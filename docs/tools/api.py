@@ -14,6 +14,7 @@ from importlib import import_module
 from typing import Any
 
 import simfl
+import simfl.privacy
 from simfl.connect.trackers import ADAPTERS
 
 HEAD = """# Python
@@ -50,6 +51,7 @@ SHOWN_DUNDERS = ("_repr_html_",)
 def public() -> dict[str, Any]:
     """Return everything public by its name, in the order of the page."""
     found = {f"simfl.{name}": getattr(simfl, name) for name in simfl.__all__}
+    found |= {f"simfl.privacy.{name}": getattr(simfl.privacy, name) for name in ("sums", "attack")}
     for module in pkgutil.iter_modules(simfl.__path__):
         if not module.ispkg and module.name not in INTERNAL:
             found |= _defined(f"simfl.{module.name}")

@@ -33,6 +33,8 @@ def _sections(group: Any, prefix: str) -> Iterator[str]:
         if isinstance(command, TyperGroup):
             yield from _sections(command, f"{prefix} {name}")
             continue
+        if command.hidden:
+            continue
         shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
         arguments = [_value(p) for p in shown if p.param_type_name == "argument"]
         yield f"## {prefix} {name}"

@@ -1,4 +1,4 @@
-"""The counts of docs/privacy.md: what `simfl leak` prints, a row for each command.
+"""The counts of docs/privacy.md: what `simfl privacy proof` prints, a row for each command.
 
 python -m docs.tools.leak_counts     # the table, in about six minutes of one core
 """
@@ -17,25 +17,25 @@ class Counted:
 
     Attributes:
         protocol: under four users.
-        collude: the most colluders.
+        colluders: the most of them.
         settings: of `--set`.
         cost: the tier of tests that holds its row: "", "ci" or "slow".
     """
 
     protocol: str
-    collude: int
+    colluders: int
     settings: tuple[str, ...] = ()
     cost: str = "slow"
 
     @property
     def command(self) -> str:
         settings = "".join(f" --set {setting}" for setting in self.settings)
-        return f"leak {self.protocol}{settings} --collude {self.collude}"
+        return f"proof {self.protocol}{settings} --colluders {self.colluders}"
 
     def row(self) -> str:
         """Return the row of the table, counted anew."""
         small = make_small(self.protocol, 4, changes=dict(map(parse_override, self.settings)))
-        report = sweep(small, self.collude)
+        report = sweep(small, self.colluders)
         rounds = f"{report.rounds:,} ({report.results:,})"
         leaks = [
             f"**{size}: {number:,}** of {views:,}" if (number := report.leaks[size]) else f"{size}: 0"
@@ -60,7 +60,7 @@ COUNTED = (
     Counted("lightsecagg_async", 2, ("U=3", "field.q=ntt")),
     Counted("fedbuff", 1, cost="ci"),
 )
-HEAD = "| simfl ... | rounds (with a result) | views that leak, by colluders |\n|---|---|---|"
+HEAD = "| simfl privacy ... | rounds (with a result) | views that leak, by colluders |\n|---|---|---|"
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ FILES = {
     "metrics.jsonl": "A line for each round: the model against virtual time.",
     "participation.csv": "The users in each aggregate.",
     "energy.csv": "Joules, where the scenario counts energy.",
-    "updates-NAME.npz": "The work of `simfl privacy` and `simfl attack`, with `record_updates: true`.",
+    "updates-NAME.npz": "The work of `simfl privacy sums` and `attack`, with `record_updates: true`.",
     "resolved.yaml": "The scenario with every default filled in; [its keys](scenario.md). `simfl run`"
     " repeats the run from it.",
     "SHA256SUMS": "Digests of the files that simfl reads back: `resolved.yaml`, `summary.json`,"
@@ -43,9 +43,9 @@ FILES = {
     " cell's in its folder. `sha256sum -c SHA256SUMS` compares them, and so does each command that reads"
     " such a file: one that is not as it was written ends it with exit code 2. All others are yours to edit.",
     "live.json": "Of a [live run](live.md), which has all other files, too, with real times in them.",
-    "attack-KIND.json": "The findings of `simfl attack`: `attack` with its parameters, `scenario`, `seed`,"
-    " what it `assumes` and `measures`, and `findings`, each with the `entry`, what was `attacked`, and"
-    " numbers. `attack-KIND.svg` is its figure.",
+    "attack-KIND.json": "The findings of `simfl privacy attack`: `attack` with its parameters, `scenario`,"
+    " `seed`, what it `assumes` and `measures`, and `findings`, each with the `entry`, what was `attacked`,"
+    " and numbers. `attack-KIND.svg` is its figure.",
     "report.html": "The page of `simfl report`; with `--perfetto` there is `trace.perfetto.json` for"
     " ui.perfetto.dev, with `--figures` `figures/`. They hold nothing that is not in the files above.",
     "sweep.csv": "Of `simfl sweep`: a row for each value of each cell. What varies has a column of its"

@@ -17,13 +17,12 @@ from typer.main import get_command
 
 # Imported for the commands that they add to `app`.
 from simfl.cli import (  # noqa: F401
-    attack,
     authoring,
     compare,
     data,
-    leaks,
     live,
     plan,
+    privacy,
     reports,
     reproduce,
     run,

@@ -163,8 +163,14 @@ def tell(text: str, error: bool = False) -> None:
     print(printable(text), file=sys.stderr if error else sys.stdout)
 
 
-def ask_before_long(what: str, seconds: float, yes: bool) -> None:
-    """Ask if work that takes longer than `LONG_S` is meant; BadInput off a terminal, where nobody answers."""
+def ask_before_long(
+    what: str, seconds: float, yes: bool, less: str = "--random N tries N random ones"
+) -> None:
+    """Ask if work that takes longer than `LONG_S` is meant; BadInput off a terminal.
+
+    Args:
+        less: How to shorten it, for the message.
+    """
     if seconds <= LONG_S or yes:
         return
     hours = (
@@ -172,8 +178,8 @@ def ask_before_long(what: str, seconds: float, yes: bool) -> None:
     )
     message = f"{what} would take {hours} here"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise BadInput(f"{message}: --random N tries so many random ones, --yes all of them")
-    typer.confirm(f"{message} (--random N tries so many random ones). Go on?", abort=True, err=True)
+        raise BadInput(f"{message}: {less}, --yes all of them")
+    typer.confirm(f"{message} ({less}). Go on?", abort=True, err=True)
 
 
 class Begin(Protocol):

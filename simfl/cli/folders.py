@@ -2,10 +2,8 @@
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-
-import typer
 
 from simfl.cli.common import tell
 from simfl.errors import BadInput
@@ -17,22 +15,6 @@ def check_place(file: Path) -> None:
         raise BadInput(f"{file} is a folder")
     if not file.parent.is_dir():
         raise BadInput(f"{file}: there is no folder {file.parent}")
-
-
-@contextmanager
-def run_folder(out: Path | None, name: str) -> Iterator[Path]:
-    """Yield the folder of a run, `out` or a new one; remove it where nothing came of the run."""
-    from simfl.runs.folder.disk import reserve
-    from simfl.runs.folder.latest import RUNS
-
-    folder = out or reserve(RUNS / name)
-    try:
-        yield folder
-    except (BadInput, typer.Exit):
-        for made in (folder, RUNS):
-            with suppress(OSError):  # where it is not empty, or not there
-                made.rmdir()
-        raise
 
 
 def tell_written(folder: Path, shown_by: str) -> None:

@@ -19,7 +19,7 @@ PURPOSES = {
     "Simulate": ("run", "check", "report", "compare"),
     "Find scenarios and data": ("list", "init", "data", "import", "schema"),
     "Study many settings": ("sweep", "plan", "calibrate"),
-    "Privacy": ("privacy", "attack", "leak"),
+    "Privacy": ("privacy",),
     "A protocol of your own": ("new", "verify", "explore"),
     "Over real networks": ("live", "serve", "join", "ping"),
     "The papers": ("reproduce",),

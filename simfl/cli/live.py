@@ -11,7 +11,7 @@ import typer
 from typer import Option
 
 from simfl.cli.common import FAILED, NO_AGGREGATE, app, keeping, stages, tell, warn_inexact
-from simfl.cli.folders import run_folder, tell_written, telling_removed
+from simfl.cli.folders import tell_written, telling_removed
 from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
 from simfl.errors import counted
 
@@ -67,6 +67,8 @@ def playable(scenario: Scenario) -> Experiment:
 @contextmanager
 def live_folder(out: Path | None, scenario: Scenario) -> Iterator[Path]:
     """Yield the folder of a live run, and print its breakdown when it is over."""
+    from simfl.runs.folder.latest import run_folder
+
     reserved = run_folder(out, f"{scenario.name}-live")
     with reserved as folder, keeping(lambda: _left(folder)), telling_removed(folder):
         yield folder

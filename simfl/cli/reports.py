@@ -1,4 +1,4 @@
-"""Report on a finished run, and attack it."""
+"""Report on a finished run."""
 
 from __future__ import annotations
 
@@ -172,26 +172,3 @@ def _from_to(text: str | None) -> tuple[int, int] | None:
     if not (colon and first.isdecimal() and last.isdecimal()):
         raise typer.BadParameter(f"{text!r} must be A:B, such as 0:9", param_hint="--rounds")
     return int(first), int(last)
-
-
-@app.command()
-def privacy(
-    folder: Annotated[Path, Argument(help="A run with record_updates: true.", metavar="RUN")],
-    first: Annotated[int | None, Option("--from", metavar="ROUND", help="First round.")] = None,
-    last: Annotated[int | None, Option("--to", metavar="ROUND", help="Last round.")] = None,
-) -> None:
-    """Attack a run: reconstruct users' updates from its aggregates by least squares.
-
-    Example: simfl privacy runs/multi_round-1
-    """
-    from simfl.config.digests import names_in
-    from simfl.privacy.attack import attack
-    from simfl.privacy.histograms import attack_lines
-    from simfl.runs.folder.latest import need_run
-
-    need_run(folder)
-    files = names_in(folder, "updates-*.npz")
-    if not files:
-        raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
-    for file in files:
-        tell("\n".join(attack_lines(file.stem.removeprefix("updates-"), attack(file, first, last))))

@@ -13,7 +13,7 @@ import typer
 from typer import Argument, Option
 
 from simfl.cli.common import FAILED, NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell, warn_inexact
-from simfl.cli.folders import run_folder, tell_written, telling_removed
+from simfl.cli.folders import tell_written, telling_removed
 from simfl.cli.inputs import (
     SCENARIO_HELP,
     Format,
@@ -83,7 +83,7 @@ def run_command(
     Example: simfl run tutorial
     """
     from simfl.runs.folder import repeats
-    from simfl.runs.folder.latest import is_latest
+    from simfl.runs.folder.latest import is_latest, run_folder
     from simfl.runs.folder.unfinished import has_saved
 
     if resume is not None and out is not None:
@@ -256,8 +256,8 @@ def check(
     """
     loaded = _load(scenario, set_, seed, clock, protocols, workers)
 
-    from simfl.privacy.histograms import label_histogram
     from simfl.reports import checked
+    from simfl.reports.label_histogram import label_histogram
 
     with stages() as stage:
         result = checked.check(loaded, watch=stage)

@@ -69,12 +69,14 @@ class ConnectedServer:
         unauthenticated: Connections without an accepted hello.
         connections: All connections.
         refused: Frames and connections cut off or refused, by reason.
-        received_bytes: By user, and whether it only observes.
+        reports: Users' reports at the end of the run.
+        received_bytes: Bytes by user, and whether it only observes.
         broke_s: When the connection ended of a user that has no other yet.
         hellos: Times of each user's latest hellos, in seconds.
         rounding: Seeds that users revealed, by user and task.
         origin: The machine's monotonic clock as the run began, in nanoseconds; 0 before.
         over: Only reports are still accepted.
+        changed: Set when a user has joined, left or reported, or a round is over.
     """
 
     users: RemoteUsers

@@ -60,7 +60,7 @@ class Hello(Control):
     wants: str
     """RUN or LOOK."""
     code: str
-    """Digest of its code."""
+    """Version of its code."""
     scenario: str
     """Digest of its scenario."""
     protocol: str
@@ -147,7 +147,7 @@ class Admission:
     context: ssl.SSLContext | None = None
     """TLS; None without."""
     code: str = ""
-    """Digest of this side's code."""
+    """Version of this side's code."""
     scenario: str = ""
     """Digest of this side's scenario."""
     protocol: str = ""

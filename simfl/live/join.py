@@ -13,11 +13,10 @@ from simfl.live.connection import Sockets
 from simfl.live.hello import Admission, Welcome
 from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.live.observer import Observer
-from simfl.live.processes import GONE, exit_codes, forked
+from simfl.live.processes import GONE, cores, exit_codes, forked
 from simfl.live.real_time import run
 from simfl.live.serve import OWN, digest
 from simfl.live.tls import Address
-from simfl.live.worker import cores
 from simfl.runs.folder.identity import code_version
 from simfl.scenario.remote import load_remote
 from simfl.scenario.schema import Scenario

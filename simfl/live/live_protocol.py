@@ -16,12 +16,12 @@ from simfl.live.buffer_user import LiveBufferUser
 from simfl.live.connection import Sockets, WireConfig
 from simfl.live.hello import DOWN, UP, Admission
 from simfl.live.merge import merged
+from simfl.live.processes import training_thread
 from simfl.live.server import LiveServer
 from simfl.live.unsupported import problems
 from simfl.live.user import LiveUser
 from simfl.live.user_reports import is_possible
 from simfl.live.wire import Codec, messages
-from simfl.live.worker import started
 from simfl.runs.build import Experiment, build, make_clocks
 from simfl.runs.results.round_summary import Measurement
 from simfl.runs.simulation import measurement
@@ -104,7 +104,7 @@ class LiveProtocol:
             up=Codec([*up, *UP], self.kind, self.params, self.users),
             down=Codec([*down, *DOWN], self.kind, self.params, self.users),
             most_bytes=most_bytes,
-            admission=admission or forked(self.scenario),
+            admission=admission or local_admission(self.scenario),
             links=study.people.links if sockets.has_links else None,
             server_link=study.people.server_link if sockets.has_links else None,
             jitter=study.people.jitter(),
@@ -132,7 +132,7 @@ class LiveProtocol:
         """Make this process of some users warm, which was forked from a warm one; return the thread in which
         they train."""
         self._repeat()
-        return await started(partial(train, self.trainer, users))
+        return await training_thread(partial(train, self.trainer, users))
 
     def user(self, user: int, address: tuple[str, int], worker: Executor | None = None) -> LiveUser:
         one = LiveBufferUser if self.kind.asynchronous else LiveUser
@@ -190,7 +190,7 @@ class LiveProtocol:
         return trace, measured, stats
 
 
-def forked(scenario: Scenario) -> Admission:
+def local_admission(scenario: Scenario) -> Admission:
     """Return the admission of users in processes that are forked: they know a token, and have no secrets."""
     own = scenario.entropy == "os"
     token = secrets.token_hex(16)

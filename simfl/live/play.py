@@ -20,10 +20,9 @@ from simfl.live import entrance
 from simfl.live.connection import Sockets
 from simfl.live.live_protocol import LiveProtocol, LiveStats, Played
 from simfl.live.live_run import LiveRun, open_live_run
-from simfl.live.processes import exit_codes, forked
+from simfl.live.processes import cores, exit_codes, forked
 from simfl.live.real_time import run
 from simfl.live.server import LiveServer
-from simfl.live.worker import cores
 from simfl.runs.build import Experiment
 from simfl.runs.folder.result import Result
 

@@ -1,11 +1,19 @@
-"""Processes of users, forked from one in which data, models and code are there and warm."""
+"""Processes of users, forked from one in which data, models and code are there and warm; their threads.
 
+A process trains its users in one thread, as several would contend for the interpreter, and it goes behind the
+one that receives messages. A training has all the time of its slow device, and a message has none: where both
+had the same priority, a message waited until the training had used up its slice of a core.
+"""
+
+import asyncio
 import gc
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -15,6 +23,9 @@ from simfl.live.real_time import run
 GONE = 3
 """The exit code of users whose server is gone before the run was over."""
 POLL_S = 0.02
+"""The time between two looks at processes that should end."""
+NICE = 10
+"""The nice level of a thread that trains, where the run has no real-time priority."""
 
 Be = Callable[[Sequence[int]], Coroutine[Any, Any, bool]]
 """Be some users until the run is over (True), or the server is gone (False)."""
@@ -72,3 +83,27 @@ def _be(be: Be, users: Sequence[int]) -> NoReturn:
         print(message, file=sys.stderr, flush=True)
     finally:
         os._exit(code)
+
+
+def cores() -> int:
+    """Return the cores of this machine that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+async def training_thread(first: Callable[[], None]) -> Executor:
+    """Return the thread when it has done `first`, as some of what libraries remember they remember for a
+    thread."""
+    worker = ThreadPoolExecutor(1, "training", step_back)
+    await asyncio.get_running_loop().run_in_executor(worker, first)
+    return worker
+
+
+def step_back() -> None:
+    """Let this thread go behind others of its process."""
+    if sys.platform == "linux":  # elsewhere a priority is the whole process's
+        level = os.sched_getparam(0).sched_priority
+        if level:  # of a run in real-time priority
+            policy = os.sched_getscheduler(0) if level > 1 else os.SCHED_OTHER
+            os.sched_setscheduler(0, policy, os.sched_param(level - 1))
+        else:
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from simfl.engine.setup import ClosedRound
-from simfl.live.worker import step_back
+from simfl.live.processes import step_back
 from simfl.runs.folder.saving import Point, Saver
 from simfl.runs.results.round_summary import Measurement
 from simfl.trace import rows

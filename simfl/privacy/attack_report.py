@@ -1,4 +1,4 @@
-"""An attack's outcome: the table for a terminal, the JSON file, and the figure as SVG.
+"""An attack's outcome: what a terminal shows, the JSON file, and the figure as SVG.
 
 Invariant: the same outcome gives the same bytes. The figure needs no library: images are PNGs inside it.
 """
@@ -18,14 +18,19 @@ from numpy.typing import NDArray
 from rich.table import Table
 from rich.text import Text
 
+from simfl.errors import counted
+from simfl.privacy.least_squares import BINS
 from simfl.reports import chart
+from simfl.runs.results.units import listed
 
 if TYPE_CHECKING:
     from simfl.privacy.attacks.attack import Attack, Bars, Outcome, Strip
+    from simfl.privacy.least_squares import WindowResult
 
 WIDTH, MARGIN, LINE = 720, 12, 15  # pixels: of the figure, around it, of a line of text
 TILE = 80  # pixels: the least width of an image with its caption
 BAR_HEIGHT = 90
+BAR_CELLS, MAX_NAMED = 40, 6  # in a terminal: of a bar, and users who are named
 COLOURS = (chart.PHASE_COLOUR["training"], chart.PHASE_COLOUR["recovery"])
 
 
@@ -159,3 +164,31 @@ def notes(attack: Attack) -> Iterator[str]:
     yield f"Assumed beside the server's view: {attack.knowledge.assumes}."
     if attack.knowledge.measures:
         yield f"{attack.knowledge.measures[0].upper()}{attack.knowledge.measures[1:]}."
+
+
+def window_lines(name: str, found: WindowResult) -> Iterator[str]:
+    """A headline, the histogram of the reconstruction errors, and the users whom the server could isolate."""
+    errors = found.errors[np.isfinite(found.errors)]
+    users = f"{len(errors)} of {len(found.errors)} users, rank {found.rank}"
+    yield f"{name}: rounds {found.first} to {found.last}, {found.aggregates} aggregates over {users}"
+    if len(errors):
+        yield "  reconstruction error e = ||d - d^||^2 / ||d||^2 of eq. 35, users by error:"
+        mean, median = errors.mean(), np.median(errors)
+        yield f"  mean {mean:.4g}, median {median:.4g}, least {errors.min():.4g}, most {errors.max():.4g}"
+    counts, _ = np.histogram(errors, BINS)
+    for low, high, count in zip(BINS[:-1], BINS[1:], counts, strict=True):
+        bar = "█" * round(BAR_CELLS * count / max(counts.max(), 1))
+        yield f"  {low:>5g} .. {high:<5g} {count:>6}  {bar}".rstrip()
+    if found.alone:
+        users = counted(len(found.alone), "user")
+        yield f"  isolated by their participation alone: {users} ({listed(found.alone, MAX_NAMED)})"
+    else:
+        yield "  nobody can be isolated by participation alone"
+    if sizes := [len(group) for group in found.groups if len(group) > 1]:
+        low, high = min(sizes), max(sizes)
+        each = f"{low}" if low == high else f"{low} to {high}"
+        yield f"  sums that can be isolated: {counted(len(sizes), 'group')} of {each} users"
+    if found.weak is not None:
+        lower, upper = found.weak
+        weak = f"{lower}" if lower == upper else f"{lower} to {upper}"
+        yield f"  T over these aggregates: weak {weak}, strong {found.strong}"

@@ -7,8 +7,9 @@ of the run itself where the same users took part to the end.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from simfl.config.blocks import as_name
 from simfl.config.digests import checked, names_in
 from simfl.crypto.quantize import signed
 from simfl.dataplane.eager import EagerOps
@@ -24,14 +26,17 @@ from simfl.dataplane.handles import F32, Handle
 from simfl.engine.clocks import ConstantClock
 from simfl.errors import BadInput
 from simfl.learning.trainer import one_thread
-from simfl.privacy.attack import read_updates
+from simfl.privacy import attack_report
 from simfl.privacy.attacks.attack import Attack, Outcome, Truth, View
 from simfl.privacy.attacks.registry import ATTACKS
+from simfl.privacy.leaks.views import handles
+from simfl.privacy.least_squares import WindowResult, attack_window, read_updates
 from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import SERVER, Message, Update
 from simfl.random_streams import Streams
 from simfl.runs.build import Experiment, build
-from simfl.runs.folder.latest import need_run
+from simfl.runs.folder.disk import write_text
+from simfl.runs.folder.latest import need_run, run_folder
 from simfl.runs.results import metrics
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
@@ -39,10 +44,115 @@ from simfl.scenario.schema import Scenario
 from simfl.trace import reader as trace_reader
 from simfl.trace.text import first_problem
 
+Stage = Callable[[str], None]
+Target = str | Path | Mapping[str, Any] | Scenario
 Seen = dict[int, tuple[NDArray[np.float32], int]]
 
 
-def made(kind: str, settings: Mapping[str, Any]) -> Attack:
+@dataclass(frozen=True)
+class Attacked:
+    """An attack on a run, whose findings are in the run's folder."""
+
+    attack: Attack
+    outcome: Outcome
+    folder: Path
+    files: tuple[str, str]
+    """Names of the findings and of the figure: attack-KIND.json, attack-KIND.svg."""
+
+
+def sums(
+    target: Target,
+    first: int | None = None,
+    last: int | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    watch: Stage | None = None,
+) -> dict[str, WindowResult]:
+    """Reconstruct users' updates from the sums of many rounds, by least squares; return the result by entry.
+
+    Args:
+        target: The folder of a run with `record_updates: true`, or a scenario to run first.
+        first: First round of the window; unless given, it has the last 2 N rounds.
+        last: Last round of the window; the run's last unless given.
+        overrides: Values of the scenario by dotted key.
+        out: Folder of the scenario's run; a new one in `runs/` unless given.
+        watch: Called with a sentence as each stage begins.
+
+    Raises:
+        BadInput: The run recorded no updates, or has no aggregate in the window.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as out:
+    ...     results = sums("scenarios/reconstruction.yaml", overrides={"rounds": 2}, out=out)
+    >>> results["random"].aggregates
+    2
+    """
+    folder = _folder_of(target)
+    if folder is None:
+        folder = _run_into(out, _scenario_to_run(target, overrides), watch or _ignore)
+    files = _update_files(folder)
+    return {file.stem.removeprefix("updates-"): attack_window(file, first, last) for file in files}
+
+
+def attack(
+    kind: str,
+    target: Target,
+    settings: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    seed: int = 1,
+    watch: Stage | None = None,
+) -> Attacked:
+    """Attack users' updates with what the server saw in a recorded run; write a table and a figure there.
+
+    Args:
+        kind: A kind of `simfl list attacks`, or `path.py:Name`.
+        target: The folder of a run with `record_updates: true`, or a scenario to run first.
+        settings: Settings of the attack, such as {"steps": 500}.
+        overrides: Values of the scenario by dotted key.
+        out: Folder of the scenario's run; a new one in `runs/` unless given.
+        seed: Seed of the attack's own draws.
+        watch: Called with a sentence as each stage begins.
+
+    Raises:
+        BadInput: The run, its data or how they are dealt rule the attack out; nothing was run then.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as out:
+    ...     done = attack("least_squares", "scenarios/reconstruction.yaml", overrides={"rounds": 2}, out=out)
+    >>> done.files
+    ('attack-least_squares.json', 'attack-least_squares.svg')
+    """
+    begin = watch or _ignore
+    chosen, folder = _attack_of(kind, settings or {}), _folder_of(target)
+    s = _scenario_to_run(target, overrides) if folder is None else scenario_of(folder)
+    begin(f"{s.name}: its data")
+    study = build(s, begin)
+    for name, trainer in study.trainers.items():
+        if unknown := trainer.beyond_attacks:
+            raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
+        if (problem := chosen.problem(trainer.split, trainer.parts)) is not None:
+            raise BadInput(f"{s.name}, {name}: {problem}")
+    folder = folder or _run_into(out, s, begin)
+    outcome = Outcome(())
+    with one_thread():
+        for view, truth in views(folder, study):
+            begin(f"attacking {view.entry}")
+            outcome += chosen(view, truth, Streams(seed).rng("attack"))
+    name = as_name(kind.rpartition(":")[2])
+    text = json.dumps(attack_report.record(chosen, outcome, s.name, seed), indent=2, allow_nan=False) + "\n"
+    figure = attack_report.svg(f"{name.replace('_', ' ')} on {s.name}", outcome)
+    files = (f"attack-{name}.json", f"attack-{name}.svg")
+    for file, content in zip(files, (text, figure), strict=True):
+        write_text(folder / file, content)
+    return Attacked(chosen, outcome, folder, files)
+
+
+def _ignore(stage: str) -> None:
+    """Show nothing of a stage."""
+
+
+def _attack_of(kind: str, settings: Mapping[str, Any]) -> Attack:
     """Return an attack by its word, or path.py:Name, with settings; BadInput for a wrong one."""
     cls = ATTACKS.find(kind)
     try:
@@ -51,40 +161,41 @@ def made(kind: str, settings: Mapping[str, Any]) -> Attack:
         raise BadInput(f"{kind}: {first_problem(error)}") from None
 
 
+def _folder_of(target: Target) -> Path | None:
+    """Return the run's folder that a target is; None of a scenario."""
+    return Path(target) if isinstance(target, str | Path) and Path(target).is_dir() else None
+
+
+def _update_files(folder: Path) -> list[Path]:
+    """Return the updates that a run recorded, a file an entry; BadInput if there is none."""
+    need_run(folder)
+    files = names_in(folder, "updates-*.npz")
+    if not files:
+        raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
+    return files
+
+
 def scenario_of(folder: Path) -> Scenario:
     """Return the scenario of a run that recorded its updates; BadInput for another folder."""
     resolved = folder / "resolved.yaml"
     if not resolved.is_file():
         need_run(folder)
         raise BadInput(f"{folder}: no resolved.yaml: its run is not finished")
-    if not names_in(folder, "updates-*.npz"):
-        raise BadInput(f"{folder}: no updates-*.npz: run its scenario with record_updates: true")
+    _update_files(folder)
     return load(checked(resolved))
 
 
-def perform(
-    attack: Attack, folder: Path, s: Scenario, seed: int, to_run: bool, tell: Callable[[str], None]
-) -> Outcome:
-    """Attack each entry of the run in a folder, whose scenario is run there first if it is `to_run`.
+def _scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenario:
+    """Load a scenario so that its run records updates."""
+    return load(target, {**(overrides or {}), "record_updates": True})
 
-    Raises:
-        BadInput: the run, its data or how they are dealt rule the attack out; nothing was run then.
-    """
-    study = build(s, tell)
-    for name, trainer in study.trainers.items():
-        if unknown := trainer.beyond_attacks:
-            raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
-        if (problem := attack.problem(trainer.split, trainer.parts)) is not None:
-            raise BadInput(f"{s.name}, {name}: {problem}")
-    if to_run:
-        tell(f"running {s.name}")
+
+def _run_into(out: str | Path | None, s: Scenario, begin: Stage) -> Path:
+    """Run a scenario in a folder, or in a new one of `runs/`."""
+    begin(f"running {s.name}")
+    with run_folder(None if out is None else Path(out), s.name) as folder:
         run(s, None, folder)
-    outcome = Outcome(())
-    with one_thread():
-        for view, truth in views(folder, study):
-            tell(f"attacking {view.entry}")
-            outcome += attack(view, truth, Streams(seed).rng("attack"))
-    return outcome
+    return folder
 
 
 def views(folder: Path, study: Experiment) -> Iterator[tuple[View, Truth]]:
@@ -238,5 +349,4 @@ def _content(message: Message) -> Any:
     """Return the vector of an upload; None of any other message."""
     if message.point != "upload":
         return None
-    handles = [v for v in (getattr(message, f.name) for f in fields(message)) if isinstance(v, Handle)]
-    return max(handles, key=lambda handle: handle.columns).content
+    return max((handle for _, handle in handles(message)), key=lambda handle: handle.columns).content

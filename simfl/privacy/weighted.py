@@ -20,35 +20,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from simfl.runs.multi_round_privacy.circuits import Budget
-from simfl.runs.multi_round_privacy.modular import PRIMES, Residues, RowSpace, Unlucky
+from simfl.runs.multi_round_privacy.modular import PRIMES, Echelon, Residues, echelon, with_a_prime
 from simfl.runs.multi_round_privacy.weak import BUDGET, Interval, Search
 
-Members = tuple[int, ...]
 SIMPLEST = 1_000_000  # the largest denominator of a ratio: of staleness weights it is c_g
 
 
 @dataclass(frozen=True, slots=True)
 class Spanned:
-    """The row space of P, [t, N], modulo a prime. labels, [N]: equal for users with identical columns, 0 for
-    those that took no part."""
+    """The row space of P, [t, N], modulo a prime."""
 
-    space: RowSpace
+    space: Echelon
     labels: NDArray[np.int64]
-
-    @property
-    def rank(self) -> int:
-        return len(self.space.pivots)
+    """Equal for users with identical columns, 0 for those that took no part, [N]."""
 
     @property
     def strong(self) -> int | None:
         """The least number of users with identical columns; None if nobody took part."""
         sizes = np.bincount(self.labels)[1:]
         return int(sizes.min()) if sizes.size else None
-
-    def isolated(self) -> list[Members]:
-        """Return the classes whose sum alone can be computed, each ascending."""
-        supports = (np.flatnonzero(row) for row in self.space.rows)
-        return sorted(tuple(s.tolist()) for s in supports if np.ptp(self.labels[s]) == 0)
 
 
 def ratios(weights: NDArray[Any]) -> NDArray[np.float64]:
@@ -77,16 +67,12 @@ def span(P: NDArray[Any], p: int = PRIMES[0]) -> Spanned:
     array([2, 2, 1])
     """
     Q = residues(P, p)
-    space = RowSpace(P.shape[1], p)
-    for row in Q:
-        members = np.flatnonzero(row)
-        space.append(members, row[members])
     labels = np.zeros(P.shape[1], np.int64)
     took_part = np.flatnonzero(Q.any(axis=0))
     if took_part.size:
         _, group = np.unique(Q[:, took_part], axis=1, return_inverse=True)
         labels[took_part] = group.ravel() + 1
-    return Spanned(space, labels)
+    return Spanned(echelon(Q, p), labels)
 
 
 def weak(P: NDArray[Any], budget: float = BUDGET) -> Interval | None:
@@ -95,12 +81,7 @@ def weak(P: NDArray[Any], budget: float = BUDGET) -> Interval | None:
     >>> weak(np.array([[1, 1, 0], [0, 1, 1], [1, 0.5, 0]]))
     (1, 1)
     """
-    for p in PRIMES:
-        try:
-            return _weak(span(P, p), Budget(budget))
-        except Unlucky:
-            continue
-    raise ArithmeticError(f"none of the primes {PRIMES} suits these ratios")
+    return with_a_prime(lambda p: _weak(span(P, p), Budget(budget)))
 
 
 def _weak(found: Spanned, budget: Budget) -> Interval | None:

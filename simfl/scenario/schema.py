@@ -238,7 +238,7 @@ class Scenario(Block):
     horizon_s: Seconds | None = None
     """Seconds of virtual time after which a run ends at the latest."""
     record_updates: bool = False
-    """Keeps aggregates and updates in files, for `simfl privacy`."""
+    """Keeps aggregates and updates in files, for `simfl privacy sums` and `attack`."""
     overlap: bool = True
     """The offline phase runs beside training; `false` puts it first."""
     population: Population

@@ -6,7 +6,7 @@ asks a machine what is right. What a check cannot look at it says: not tried, an
 
 from collections import Counter
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import product
 from typing import Any
@@ -18,8 +18,9 @@ from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.nodes import Node
 from simfl.dataplane.symbolic import NoTwin
 from simfl.errors import BadInput, DataPlaneError
+from simfl.privacy.leaks.views import handles
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, lacking
-from simfl.protocols.machine import SERVER, Effects, Ignore, Message, Refuse
+from simfl.protocols.machine import SERVER, Effects, Ignore, Refuse
 from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.runs.build import build, make_clocks
 from simfl.runs.simulation import refuse_in_a_loop
@@ -118,7 +119,7 @@ def fresh_masks(subject: Subject) -> Findings:
     zero = {"learning.lr": 1e-9, "learning.epochs": 1, **NOBODY_LOST}  # updates that quantise to nothing
     uploads: dict[int, list[bytes]] = {}
     for sender, _, message in subject.run(zero).sent:
-        for part in _arrays(message).values():
+        for _, part in handles(message):
             if message.point == "upload" and part.content is not None and part.columns > USERS:
                 values = np.asarray(part.content).ravel()
                 if np.count_nonzero(values) < values.size // 2:
@@ -161,7 +162,7 @@ def sizes(subject: Subject) -> Findings:
     """The bytes of each message are those of what it holds: arrays, and 4 for each public number."""
     understated: set[str] = set()
     for _, _, message in subject.run({}).sent:
-        held = sum(part.size_bytes for part in _arrays(message).values())
+        held = sum(part.size_bytes for _, part in handles(message))
         if message.size_bytes < held and message.kind not in understated:
             understated.add(message.kind)
             yield f"{message.kind} states {message.size_bytes} bytes and holds {held} bytes of arrays"
@@ -285,13 +286,8 @@ def _text(played: Played) -> str:
     return "".join(row_lines(played.trace))
 
 
-def _arrays(message: Message) -> dict[str, Handle]:
-    values = {field.name: getattr(message, field.name) for field in fields(message)}
-    return {name: value for name, value in values.items() if isinstance(value, Handle)}
-
-
 def _content(played: Played) -> list[bytes]:
-    parts = [part.content for _, _, message in played.sent for part in _arrays(message).values()]
+    parts = [part.content for _, _, message in played.sent for _, part in handles(message)]
     computed = [part for part in parts if isinstance(part, list | np.ndarray)]
     return [np.asarray(row).tobytes() for part in computed for row in part]
 
@@ -308,7 +304,7 @@ def _kernels(subject: Subject) -> Collection[object]:
 def _parts_of_messages(subject: Subject) -> list[tuple[str, str]]:
     """Return (kind, field) of every array that the protocol's messages hold, but for the model."""
     sent = (m for _, _, m in subject.run(NOBODY_LOST).sent if m.kind != "model")
-    return list(dict.fromkeys((m.kind, name) for m in sent for name in _arrays(m)))
+    return list(dict.fromkeys((m.kind, name) for m in sent for name, _ in handles(m)))
 
 
 def _altered(

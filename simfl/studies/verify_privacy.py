@@ -20,7 +20,7 @@ MOST_DIFFERENCES = 3
 
 
 def secrets(subject: Subject) -> Findings:
-    """The server and the colluders it withstands learn sums alone, in two rounds too (`simfl leak`)."""
+    """The server and the colluders it withstands learn sums alone, in two rounds too (`privacy proof`)."""
     colluders, small = subject.colluders, subject.small()
     cases = small.every_case(0) if isinstance(small, SmallBuffer) else small.two_rounds("told")
     for case, seen in cases:

@@ -36,6 +36,7 @@ def _set(overrides: dict[str, Any]) -> list[str]:
     return [word for key, value in overrides.items() for word in ("--set", f"{key}={json.dumps(value)}")]
 
 
+@pytest.mark.ci
 def test_run_returns_the_summary_that_the_command_prints(tmp_path: Path, printed: Any) -> None:
     """One round of three protocols in shadow; the folders have the same files, and `load` returns the run."""
     result = simfl.run(TUTORIAL, QUICK, tmp_path / "function")
@@ -66,6 +67,7 @@ def test_load_refuses_other_folders(tmp_path: Path) -> None:
         simfl.load(tmp_path / "run")
 
 
+@pytest.mark.ci
 def test_check_returns_what_the_command_prints(printed: Any) -> None:
     """The resolved scenario, the notes as comments, and a row of labels for each of 12 users."""
     stages = list[str]()
@@ -78,6 +80,7 @@ def test_check_returns_what_the_command_prints(printed: Any) -> None:
     assert stages[-1] == "counting the labels of 12 users"
 
 
+@pytest.mark.ci
 def test_compare_returns_what_the_command_prints(tmp_path: Path, printed: Any) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for rounds, folder in enumerate(folders, 1):
@@ -86,6 +89,7 @@ def test_compare_returns_what_the_command_prints(tmp_path: Path, printed: Any) -
     assert (code, json.loads(out)) == (0, simfl.compare(*map(str, folders)).dump())
 
 
+@pytest.mark.ci
 def test_sweep_writes_the_folder_of_the_command(tmp_path: Path, printed: Any) -> None:
     """Four cells; a second call runs none of them. A mapping gives the points of a file."""
     file = study(tmp_path)
@@ -131,6 +135,7 @@ def test_plan_returns_what_the_command_prints(tmp_path: Path, printed: Any) -> N
     assert stages[0] == "making the users"
 
 
+@pytest.mark.ci
 def test_explore_finds_what_the_command_prints(printed: Any) -> None:
     """All patterns of three users of one protocol, and some random ones."""
     explored = simfl.explore("fedavg", users=3)
@@ -144,6 +149,7 @@ def test_explore_finds_what_the_command_prints(printed: Any) -> None:
     assert simfl.explore("fedavg", users=3, random=5).report.patterns == 5
 
 
+@pytest.mark.ci
 def test_verify_returns_the_rows_that_the_command_prints(printed: Any) -> None:
     seen = list[Any]()
     rows = simfl.verify("fedavg", watch=seen.append)
@@ -166,6 +172,7 @@ def test_functions_that_block_refuse_an_event_loop(name: str) -> None:
         asyncio.run(asyncio.to_thread(getattr(simfl, name), "absent"))
 
 
+@pytest.mark.ci
 def test_verify_runs_in_a_thread_beside_a_loop() -> None:
     rows = asyncio.run(asyncio.to_thread(simfl.verify, "fedavg"))
     assert {row.outcome for row in rows} == {"ok", "not tried"}

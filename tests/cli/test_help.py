@@ -19,7 +19,7 @@ def leaves(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
     for name, command in group.commands.items():
         if isinstance(command, TyperGroup):
             yield from leaves(command, (*path, name))
-        else:
+        elif not command.hidden:
             yield (*path, name), command
 
 
@@ -42,7 +42,7 @@ def test_help_groups_all_commands_with_run_first(
     text = helped(capsys, monkeypatch)
     listed = [name for names in PURPOSES.values() for name in names]
     commands = get_command(app).commands  # type: ignore[attr-defined]
-    assert sorted(listed) == sorted(commands)
+    assert sorted(listed) == sorted(name for name, command in commands.items() if not command.hidden)
     assert listed[0] == "run"
     words = " ".join(text.split())
     places = [words.index(f" {name} {first_sentence(commands[name].help)}") for name in listed]

@@ -55,6 +55,7 @@ def ended(*arguments: object) -> Any:
     return left.value.code
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("wrong")
 def test_inexact_rounds_end_run_report_and_compare_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -75,6 +76,7 @@ def test_inexact_rounds_end_run_report_and_compare_with_1(
         assert capsys.readouterr().err == f"simfl: one: {LINE}simfl: two: {LINE}"
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("wrong")
 def test_inexact_cells_end_a_sweep_with_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -96,6 +98,7 @@ def test_inexact_cells_end_a_sweep_with_1(
     assert (tmp_path / "sweep" / "means.csv").exists()
 
 
+@pytest.mark.ci
 def test_exact_runs_print_nothing_on_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "small.yaml").write_text(dump(SHORT))
     assert ended("run", tmp_path / "small.yaml", "--no-progress", "--out", tmp_path / "one") == 0
@@ -124,7 +127,11 @@ def test_a_folder_without_a_run_is_named_beside_those_with_one(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
-    for command in (("report", "empty"), ("privacy", "empty"), ("attack", "least_squares", "empty")):
+    for command in (
+        ("report", "empty"),
+        ("privacy", "sums", "empty"),
+        ("privacy", "attack", "least_squares", "empty"),
+    ):
         assert ended(*command) == 2
         assert capsys.readouterr().err == "empty is no run's folder; there are no runs in runs/\n"
     (tmp_path / "small.yaml").write_text(dump(SHORT))

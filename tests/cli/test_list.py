@@ -31,6 +31,7 @@ def test_list_has_a_line_for_every_registry() -> None:
     assert defined == set(REGISTRIES.values())
 
 
+@pytest.mark.ci(but=["staleness"])
 @pytest.mark.parametrize("thing", REGISTRIES)
 def test_kinds_are_in_list_reference_schema_and_hints(thing: str) -> None:
     """Every word of a registry, with the text of its class; an unknown word is answered by all of them."""

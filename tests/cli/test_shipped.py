@@ -40,7 +40,7 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_every_yaml_file_has_a_name() -> None:
     files = [*(ROOT / "scenarios").rglob("*.yaml"), *(ROOT / "examples").rglob("*.yaml")]
     assert sorted(shipped.scenarios().values()) == sorted(files)
-    assert not set(NAMES) & set(PROTOCOLS)  # `simfl leak` takes either
+    assert not set(NAMES) & set(PROTOCOLS)  # `simfl privacy proof` takes either
     assert NAMES[0] == "async_buffer"
     assert NAMES.index("whole_batches") < NAMES.index("attacks/inversion")
 
@@ -89,6 +89,7 @@ def test_init_takes_names_only(tmp_path: Path, called: Called) -> None:
     assert "a file of yours" in errors
 
 
+@pytest.mark.ci
 def test_a_name_runs_and_a_file_of_that_name_wins(tmp_path: Path, called: Called) -> None:
     assert called("run", "tutorial", *SMALL, "--out", "first")[0] == 0
     shipped_text = (ROOT / "scenarios" / "tutorial.yaml").read_text()
@@ -114,7 +115,7 @@ def test_python_takes_names_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (["sweep", "which_answer"], "did you mean 'studies/which_answer'?"),
         (["sweep", "tutorial"], "this is a scenario and not a study"),
         (["live", "nonesuch_at_all"], "has no such name"),
-        (["attack", "membership", "membership"], "did you mean 'attacks/membership'?"),
+        (["privacy", "attack", "membership", "membership"], "did you mean 'attacks/membership'?"),
         (["ping", "tutoria"], "did you mean 'tutorial'?"),
         (["init", "tutoria"], "did you mean 'tutorial'?"),
         (["run", "scenarios/tutorial.yaml"], "`simfl init tutorial` writes it"),
@@ -132,9 +133,9 @@ def test_an_unknown_name_is_answered_with_a_near_one(called: Called, arguments: 
 
 
 @pytest.mark.ci
-def test_leak_takes_a_name(called: Called) -> None:
+def test_proof_takes_a_name(called: Called) -> None:
     small = ["--set", "population.users=4", "--set", "rounds=1", "--set", "privacy={T: 1, D: 1, U: 3}"]
-    code, out, errors = called("leak", "tutorial", "--collude", "0", *small)
+    code, out, errors = called("privacy", "proof", "tutorial", "--colluders", "0", *small)
     assert "fedavg, 4 users, the whole run" in out, errors
     assert code == 1  # of fedavg the server sees every update
 
@@ -204,9 +205,9 @@ def test_completion_of_a_real_bash(tmp_path: Path) -> None:
     assert (done.stdout.strip(), done.stderr) == ("whole_batches", "")
 
 
-@pytest.mark.parametrize("command", ["explore", "leak"])
+@pytest.mark.parametrize("command", ["explore", "privacy proof"])
 def test_random_names_its_extra(command: str, called: Called, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "hypothesis", None)
-    code, _, errors = called(command, "lightsecagg", "--random", "3")
+    code, _, errors = called(*command.split(), "lightsecagg", "--random", "3")
     assert code == 2
     assert "random needs hypothesis: pip install 'simfl[explore]'" in errors

@@ -85,6 +85,7 @@ def outcome(error: Any) -> Any:
     return got[0]
 
 
+@pytest.mark.ci
 def test_each_machine_is_asked_once() -> None:
     pytest.importorskip("ray", reason="simfl[ray] is not installed")
     ray = FakeRay({"CPU": 2.0}, {"memory": 1.0}, outcome="no")
@@ -103,6 +104,7 @@ def test_a_cluster_without_a_cpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
     RayEngine(FakeRay({"CPU": 1.0}), "h:1", gpu=False).wait()
 
 
+@pytest.mark.ci
 def test_errors_of_ray_are_told_in_one_line() -> None:
     exceptions = pytest.importorskip("ray.exceptions", reason="simfl[ray] is not installed")
 

@@ -47,6 +47,7 @@ def samples(path: Path, scale: float) -> None:
     np.savez(path, x_train=x, y_train=y, x_test=x[:4], y_test=y[:4])
 
 
+@pytest.mark.ci
 def test_the_same_files_on_a_cluster(tmp_path: Path) -> None:
     overrides = {"rounds": 2, "record_updates": True, "protocols": ["fedavg", "lightsecagg"]}
     overrides |= {"learning.batch_size": 10, "learning.partial": {"within_s": 0.02, "weight": "steps"}}
@@ -61,6 +62,7 @@ def test_the_same_files_on_a_cluster(tmp_path: Path) -> None:
         assert (tmp_path / "there" / name).read_bytes() == (tmp_path / "here" / name).read_bytes(), name
 
 
+@pytest.mark.ci
 def test_a_worker_with_other_code_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with scheduler() as address:
         monkeypatch.setattr(remote, "code_version", lambda: "0.1.0+feed")

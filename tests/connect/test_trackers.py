@@ -53,6 +53,7 @@ def expected(result: Result) -> dict[str, list[dict[str, float]]]:
     return {name: [values(r) for r in p.rounds] for name, p in result.protocols.items()}
 
 
+@pytest.mark.ci(but=["buffer"])
 @pytest.mark.parametrize(("changes", "base"), [(THREE, SYNC), ({}, ASYNC)], ids=["rounds", "buffer"])
 def test_it_is_told_every_round_once(changes: dict[str, Any], base: dict[str, Any]) -> None:
     kept = Kept()
@@ -62,6 +63,7 @@ def test_it_is_told_every_round_once(changes: dict[str, Any], base: dict[str, An
     assert kept.summaries == [result.summarised()]
 
 
+@pytest.mark.ci
 def test_rounds_are_told_while_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """And seldom: reading the trace takes at most its share of the run."""
     kept, rows, measured = Kept(), run(THREE).traces["fedavg"], run(THREE).measured["fedavg"]
@@ -94,6 +96,7 @@ def test_a_run_that_fails_ends_as_interrupted() -> None:
     assert len(kept.rows) == 2
 
 
+@pytest.mark.ci
 def test_the_command_tracks_into_the_runs_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("tensorboard", reason="simfl[tensorboard] is not installed")
     from simfl.cli import main
@@ -119,6 +122,7 @@ def test_values_and_facts_are_named_as_elsewhere() -> None:
     assert facts(result.scenario)["users"] == 6
 
 
+@pytest.mark.ci
 def test_tensorboard_reads_its_files_back(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="simfl[tensorboard] is not installed")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -234,6 +238,7 @@ def read_wandb(file: Path) -> tuple[str, list[dict[str, float]]]:
     return name, rows
 
 
+@pytest.mark.ci
 def test_the_run_is_the_same_with_and_without(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="simfl[tensorboard] is not installed")
     simfl.run(SYNC, THREE, out=tmp_path / "without")

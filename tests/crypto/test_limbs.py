@@ -71,6 +71,7 @@ def test_any_shape_of_random_and_largest_residues(q, a, k, m, seed):
     assert same(matmul(W, Z, q), integers(W, Z, q))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("a", "k", "m"), [(3, 9, 0), (3, 9, 1), *((300, 9, m) for m in (511, 512, 513)), (3, 130, 4100)]
 )

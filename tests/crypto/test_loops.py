@@ -211,6 +211,7 @@ def test_mask_takes_one_row():
         prg.mask(np.zeros((2, 5), np.uint32), seed(1), [1], Q)
 
 
+@pytest.mark.ci
 def test_threads_have_buffers_of_their_own():
     x = vector(np.random.default_rng(1), Q, 3 * prg.BLOCK + 5)
     delta = np.random.default_rng(2).normal(size=x.shape)

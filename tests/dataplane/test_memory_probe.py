@@ -101,6 +101,7 @@ class Followed(EagerOps):
         self.live -= nbytes
 
 
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize("protocol", ["fedavg", "secagg", "lightsecagg"])
 def test_a_weighed_run_holds_what_an_executed_one_holds(protocol: str) -> None:
     overrides = {**BIG, "protocols": [protocol], "dropout": script((1, 0, "upload", "before_send"))}

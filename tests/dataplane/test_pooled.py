@@ -189,6 +189,7 @@ def test_room_waits_until_output_fits_half_the_budget() -> None:
     asyncio.run(main())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("workers", [1, 2])
 def test_a_tiny_budget_pauses_and_changes_no_result(
     workers: int, pools: list[PooledOps], monkeypatch: pytest.MonkeyPatch
@@ -205,6 +206,7 @@ def test_a_tiny_budget_pauses_and_changes_no_result(
     assert all(pool.pauses for pool in pools)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("overrides", "base"),
     [({**SIX, **LOSSES, "rounds": 2}, None), ({"population.availability": SESSIONS}, ASYNC)],

@@ -19,6 +19,7 @@ from tests.engine.harness import SIX, run
 
 
 # --- small operations ---------------------------------------------------------------------------
+@pytest.mark.ci
 @pytest.mark.parametrize(("short", "handed_over"), [(10**6, False), (300_000, True)])
 def test_a_run_of_small_operations_has_no_second_thread(
     short: int, handed_over: bool, pools: list[PooledOps], monkeypatch: pytest.MonkeyPatch

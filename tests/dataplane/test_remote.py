@@ -111,6 +111,7 @@ def same_updates(one: Result, other: Result) -> None:
             np.testing.assert_array_equal(a.mean, b.mean)
 
 
+@pytest.mark.ci
 def test_values_that_are_slow_to_be_taken_in_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     finish = RemoteOps._finish
 
@@ -123,7 +124,7 @@ def test_values_that_are_slow_to_be_taken_in_are_waited_for(monkeypatch: pytest.
     assert lines(result) == lines(run({**SIX, "rounds": 1, "learning.way": "loop"}, SYNC))
 
 
-@pytest.mark.ci(but=["rounds-1"])
+@pytest.mark.ci
 @pytest.mark.parametrize("chunk", [1, 4])
 @pytest.mark.parametrize("base", [{**SYNC, **LOSSES}, ASYNC], ids=["rounds", "buffers"])
 def test_the_same_trace_and_updates(chunk: int, base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,6 +155,7 @@ def test_an_evaluation_does_not_hold_the_next_round_up(monkeypatch: pytest.Monke
     assert max(there.beside) > 0
 
 
+@pytest.mark.ci
 def test_what_fails_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The rounds that were finished before it are kept, and a run with the cluster up again goes on."""
     there = There(fails=(2, 5))
@@ -192,6 +194,7 @@ def test_an_answer_after_the_end_is_ignored(monkeypatch: pytest.MonkeyPatch) -> 
     assert not ops._busy
 
 
+@pytest.mark.ci
 def test_coded_shares_may_stream_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "surely_fits", lambda *_: False)
     monkeypatch.setattr(memory, "plan", lambda *_: memory.Memory(2, 1))

@@ -169,7 +169,7 @@ def streaming(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return coded
 
 
-@pytest.mark.ci(but=["-0]"])
+@pytest.mark.ci
 @pytest.mark.parametrize("workers", [0, 1, 2])
 @pytest.mark.parametrize(
     "privacy", [{"T": 2, "D": 2, "U": 4}, {"T": 3, "D": 2, "U": 4}], ids=["U - T = 2", "U - T = 1"]

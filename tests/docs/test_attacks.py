@@ -15,9 +15,9 @@ from tests.engine.harness import SIX, run
 PAGE = ROOT / "docs" / "attacks.md"
 BLOCKS = [block.text for block in blocks(PAGE, "")]
 SHOWN = {
-    text.split()[2]: (next(script(block)), table)
+    text.split()[3]: (next(script(block)), table)
     for block, text, table in zip(blocks(PAGE, "")[:-1], BLOCKS[:-1], BLOCKS[1:], strict=True)
-    if text.startswith("simfl attack ")
+    if text.startswith("simfl privacy attack ")
 }
 """Kind -> its command, and the table below it."""
 
@@ -53,6 +53,6 @@ def test_its_own_attack_is_taken(shell: Shell, tmp_path: Path) -> None:
     (block,) = blocks(PAGE, "python")
     (tmp_path / "loudest.py").write_text(block.text)
     run({**SIX, "record_updates": True, "protocols": ["fedavg"]}, out=tmp_path / "run")
-    printed = shell.run(Command("simfl attack loudest.py:Loudest run"))
+    printed = shell.run(Command("simfl privacy attack loudest.py:Loudest run"))
     assert "norm" in printed
     assert (tmp_path / "run" / "attack-Loudest.json").is_file()

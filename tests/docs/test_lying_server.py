@@ -14,7 +14,7 @@ from tests.privacy.leaks.test_lies import above_half, of_lightsecagg, of_secagg
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "lying_server.md").read_text(encoding="utf-8")
-COMMANDS = re.findall(r"^simfl (leak .*)$", PAGE, re.M)
+COMMANDS = re.findall(r"^simfl (privacy proof .*)$", PAGE, re.M)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -31,6 +31,7 @@ class Successors(Dataset):
 """
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("block", blocks(PAGE, "yaml"), ids=lambda block: block.text.split()[-1])
 def test_its_scenarios_run(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "successors.py").write_text(SUCCESSORS)

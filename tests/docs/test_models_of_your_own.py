@@ -36,6 +36,7 @@ def test_a_generator_has_about_ten_lines() -> None:
 COMMANDS = [command for block in blocks(PAGE, "console") for command in session(block)]
 
 
+@pytest.mark.ci(but=["simfl check wrong.yaml"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.line)
 def test_its_commands_print_what_the_page_shows(
     command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -29,7 +29,7 @@ def test_the_code_is_the_examples() -> None:
 COMMANDS = [command for block in blocks(PAGE, "console") for command in session(block)]
 
 
-@pytest.mark.ci(only=["verify"])
+@pytest.mark.ci(but=["simfl new protocol mine"])
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.line)
 def test_its_commands_print_what_the_page_shows(
     command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -65,6 +65,7 @@ def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
             assert re.fullmatch(r"[A-Z`][^\n]*\.", says.get(key, "")), f"{block.__name__}.{key}"
 
 
+@pytest.mark.ci
 def test_every_key_has_an_example_that_is_valid() -> None:
     cut, page = 0, markdown()
     for block in blocks():
@@ -81,6 +82,7 @@ def test_every_key_has_an_example_that_is_valid() -> None:
     assert cut < 30
 
 
+@pytest.mark.ci
 def test_every_link_has_its_section_and_every_kind_its_name() -> None:
     page, anchors = markdown(), {name.lower() for name in sections()}
     assert set(re.findall(r"\]\(#(\w+)\)", page)) < anchors

@@ -246,5 +246,6 @@ def test_its_figure_is_there() -> None:
         assert f"> {path['whole']}</text>" in svg
 
 
+@pytest.mark.ci
 def test_the_study_has_as_many_cells_as_it_says() -> None:
     assert f"{len(planned().cells)} cells" in TEXT

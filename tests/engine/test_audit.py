@@ -48,6 +48,7 @@ WRONG: dict[str, tuple[Any, str, Any, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.ci(but=["secret"])
 @pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", WRONG)
 def test_a_wrong_kernel_ends_the_run(what: str, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,6 +72,7 @@ def test_streamed_shares_are_held_to_it_too(workers: int, monkeypatch: pytest.Mo
         run(overrides)
 
 
+@pytest.mark.ci(but=["rounds"])
 @pytest.mark.parametrize("base", [SIX, ASYNC], ids=["rounds", "buffers"])
 def test_it_compares_everything_and_changes_nothing(base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[str] = []

@@ -129,12 +129,14 @@ WORLDS = st.fixed_dictionaries({
 })  # fmt: skip
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(40), deadline=None)
 @given(WORLDS, st.sampled_from(SYNC_PROTOCOLS))
 def test_conservation_in_rounds(world: dict[str, Any], name: str) -> None:
     check(finished({**SIX, "rounds": 4, **world}, SYNC, name))
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(40), deadline=None)
 @given(WORLDS, st.sampled_from(ASYNC_PROTOCOLS))
 def test_conservation_in_buffers(world: dict[str, Any], name: str) -> None:
@@ -195,6 +197,7 @@ def test_a_device_that_ran_empty_has_no_tail_when_it_is_back() -> None:
 
 
 # --- common random numbers --------------------------------------------------------------------------------
+@pytest.mark.ci(but=["rounds"])
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_a_battery_that_lasts_changes_no_draw(base: dict[str, Any]) -> None:
     names = list(SYNC_PROTOCOLS if base is SYNC else ASYNC_PROTOCOLS)
@@ -236,7 +239,7 @@ def test_charging_has_draws_of_its_own() -> None:
 
 
 # --- the rest of a run ------------------------------------------------------------------------------------
-@pytest.mark.ci(only=["pooled"])
+@pytest.mark.ci(but=["rounds-shadow"])
 @pytest.mark.parametrize("changes", [{"payload": "shadow"}, {"workers": 2}], ids=["shadow", "pooled"])
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_batteries_are_the_same_however_content_is_made(
@@ -270,7 +273,7 @@ def test_idle_users_have_no_account() -> None:
     assert len(session.runtime.meter._accounts) < 60
 
 
-@pytest.mark.ci(but=["rounds-low"])
+@pytest.mark.ci
 @pytest.mark.parametrize("level", [1.0, {"kind": "uniform", "low": 0.01, "high": 0.3}], ids=["full", "low"])
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_runs_with_batteries_keep_all_invariants(base: dict[str, Any], level: Any, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ def prescribed(low: int, high: int) -> dict[str, Any]:
             "buffer.staleness": {"uniform": [low, high]}}  # fmt: skip
 
 
-@pytest.mark.ci(but=["fedbuff"])
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_updates_are_as_stale_as_prescribed(name: str) -> None:
     result = run(prescribed(0, 5), ASYNC)
@@ -34,6 +34,7 @@ def test_updates_are_as_stale_as_prescribed(name: str) -> None:
     assert all(one.aggregate_exact for one in result.measured[name])
 
 
+@pytest.mark.ci
 def test_a_prescribed_staleness_is_the_same_for_each_protocol() -> None:
     result = run(prescribed(0, 5), ASYNC)
     plain, masked = (
@@ -49,6 +50,7 @@ def closed(seconds: float, least: int = 2) -> dict[str, Any]:
     return {"rounds": 8, "buffer.K": 6, "buffer.every_s": seconds, "buffer.least": least}
 
 
+@pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_a_buffer_is_closed_by_time(name: str) -> None:
     whole = run({"rounds": 3, "buffer.K": 6}, ASYNC).traces[name]

@@ -35,6 +35,7 @@ def world(detect: str) -> Result:
 CASES = [(name, detect) for name in ASYNC_PROTOCOLS for detect in DETECT]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "detect"), CASES)
 def test_no_member_is_staler_than_the_bound(name: str, detect: str) -> None:
     result = world(detect)
@@ -83,7 +84,7 @@ def test_no_more_are_in_flight_than_the_concurrency(name: str, detect: str) -> N
     assert most == CONCURRENCY
 
 
-@pytest.mark.ci(but=["timeout"])
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "detect"), CASES)
 def test_aggregates_are_exact_and_the_runs_deterministic(name: str, detect: str) -> None:
     rounds = world(detect).summary["protocols"][name]["rounds"]
@@ -93,6 +94,7 @@ def test_aggregates_are_exact_and_the_runs_deterministic(name: str, detect: str)
     assert lines(run({**TROUBLE, "detect": DETECT[detect]}, ASYNC)) == lines(world(detect))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_a_lost_user_is_away_for_its_time(name: str) -> None:
     trace = run({"dropout": {"rate": 0.4}, "rounds": 12}, ASYNC).traces[name]

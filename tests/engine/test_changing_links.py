@@ -92,6 +92,7 @@ KINDS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.ci(but=["daily"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("world", [SYNC, ASYNC], ids=["in rounds", "buffered"])
 def test_runs_end_on_links_that_change(world: dict[str, Any], kind: str) -> None:

@@ -150,6 +150,7 @@ def simulated(case: Case, disturb: Callable[[FairLink, Flow, int], None] | None 
     return fates
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(600), deadline=None)
 @given(cases())
 def test_ends_and_bytes_are_exact_while_rates_change(case: Case) -> None:
@@ -266,6 +267,7 @@ def test_a_change_costs_no_more_among_many_transfers() -> None:
     assert many < 1.5 * few
 
 
+@pytest.mark.ci(but=["caps"])
 @pytest.mark.parametrize("what", ["caps", "rate"])
 def test_rates_that_go_to_and_fro_leave_nothing_behind(what: str) -> None:
     env = Environment()

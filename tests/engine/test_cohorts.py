@@ -33,6 +33,7 @@ def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return sizes
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_round_is_one_batch(workers: int, batches: list[int]) -> None:
     result = run({**COHORT, "workers": workers})
@@ -61,6 +62,7 @@ def test_who_is_lost_has_trained_too(batches: list[int]) -> None:
     assert sum(batches) == len(of(trace, Step, call="train")) == 6 * 3
 
 
+@pytest.mark.ci
 def test_the_way_changes_no_time_and_the_model_by_rounding_only() -> None:
     """With a minibatch an epoch: in closed form, one that is smaller than others is filled up."""
     whole = {**COHORT, "learning.batch_size": 1000}
@@ -72,6 +74,7 @@ def test_the_way_changes_no_time_and_the_model_by_rounding_only() -> None:
             assert one.loss == pytest.approx(other.loss, rel=1e-4)
 
 
+@pytest.mark.ci(but=["vectorised"])
 @pytest.mark.parametrize(
     ("model", "asked", "taken"),
     [
@@ -131,7 +134,7 @@ def test_clipping_takes_its_time() -> None:
     assert submitting_ns({"learning.clip": {"norm": 1.0}}) - submitting_ns({}) == 10 * 2 * 650 * 4
 
 
-@pytest.mark.ci(but=["fedadam"])
+@pytest.mark.ci
 @pytest.mark.parametrize("rule", ["fedadam", "fedyogi"])
 def test_adaptive_servers_learn(rule: str) -> None:
     result = run({**SIX, "rounds": 8, "learning.server": rule, "learning.server_lr": 0.1})

@@ -92,7 +92,7 @@ MISSED = {"model": "training", "inbox": "upload", "upload": "upload"} | dict.fro
 """The phase in which a user is missed whose link broke in such a message: by default in the offline phase."""
 
 
-@pytest.mark.ci(but=["-0]", "-1]"])
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize(("name", "up", "k"), CUTS)
 def test_a_round_survives_a_link_that_breaks_in_any_message(
     name: str, up: bool, k: int, tmp_path: Path
@@ -125,6 +125,7 @@ def test_a_round_survives_a_link_that_breaks_in_any_message(
     assert rounds[2]["survivors"] == 6  # it is back
 
 
+@pytest.mark.ci(but=["fedavg"])
 @by_protocol
 def test_messages_in_the_air_to_a_leaving_user_are_gone(name: str, tmp_path: Path) -> None:
     message = first_round_of(name, up=False)[0]
@@ -198,6 +199,7 @@ LATE = {
 }
 
 
+@pytest.mark.ci(but=["fedavg"])
 @by_protocol
 def test_an_upload_that_is_late_is_lost_with_its_user(name: str, tmp_path: Path) -> None:
     """It is delayed beyond the deadline, but the user leaves for good before that."""
@@ -214,6 +216,7 @@ def test_an_upload_that_is_late_is_lost_with_its_user(name: str, tmp_path: Path)
     assert entry["survivors"] + 1 == entry["selected"] == 6
 
 
+@pytest.mark.ci(but=["fedavg"])
 @by_protocol
 def test_a_late_upload_is_missed_at_the_deadline(name: str, tmp_path: Path) -> None:
     """Its user leaves for good while it is in the air: it is there, and thrown away."""
@@ -240,7 +243,7 @@ def messages_of(name: str, up: bool) -> list[Sent]:
     return list(dict.fromkeys([*last.values(), *(first.values() if up else ())]))
 
 
-@pytest.mark.ci(only=["up-light"])
+@pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 @pytest.mark.parametrize("up", [True, False], ids=["up", "down"])
 def test_a_buffer_survives_a_link_that_breaks_in_any_message(name: str, up: bool, tmp_path: Path) -> None:
@@ -289,6 +292,7 @@ def test_messages_to_a_user_away_from_the_start_wait(tmp_path: Path) -> None:
     assert invite.sent < 50 * MS < 50 * MS + LATENCY < invite.arrived
 
 
+@pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_a_buffered_upload_after_its_deadline_is_ignored(name: str) -> None:
     changes = {"protocols": [name], "rounds": 40, "deadlines.upload": 0.3}
@@ -309,6 +313,7 @@ def test_a_buffered_upload_after_its_deadline_is_ignored(name: str) -> None:
         assert f"{user}.1" in used
 
 
+@pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_a_buffered_upload_delayed_in_time_is_staler(name: str) -> None:
     changes = {"protocols": [name], "rounds": 12, "buffer.staleness_bound": 12}

@@ -108,7 +108,7 @@ def in_rounds(dropout: str, availability: str = "always") -> Result:
     return run({**SYNC_WORLD, **losses, **here}, SYNC)
 
 
-@pytest.mark.ci(only=["-bernoulli"])
+@pytest.mark.ci(but=["secagg-rate-always"])
 @pytest.mark.parametrize("availability", BY_ROUND)
 @pytest.mark.parametrize("dropout", DROPOUTS)
 @pytest.mark.parametrize("name", IN_ROUNDS)
@@ -149,7 +149,7 @@ def presence(result: Result) -> dict[str, list[tuple[int, int, bool]]]:
     }
 
 
-@pytest.mark.ci(only=["-diurnal"])
+@pytest.mark.ci
 @pytest.mark.parametrize("availability", BY_TIME)
 @pytest.mark.parametrize("dropout", ["", "per_step"])
 def test_in_rounds_users_come_and_go_at_the_same_times(availability: str, dropout: str) -> None:
@@ -158,6 +158,7 @@ def test_in_rounds_users_come_and_go_at_the_same_times(availability: str, dropou
     assert all(rows == seen["fedavg"] for rows in seen.values())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("availability", BY_TIME)
 def test_planned_losses_do_not_depend_on_who_is_there(availability: str) -> None:
     """Coins of each step are each user's own: whoever is lost as planned is lost so with everyone there."""
@@ -169,6 +170,7 @@ def test_planned_losses_do_not_depend_on_who_is_there(availability: str) -> None
         assert {key: here[key] for key in complete} == {key: there[key] for key in complete}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("availability", BY_TIME)
 def test_in_buffers_users_come_and_go_at_the_same_times(availability: str) -> None:
     """Nobody follows idle users of fedbuff, so it has rows of some of the changes only."""
@@ -178,6 +180,7 @@ def test_in_buffers_users_come_and_go_at_the_same_times(availability: str) -> No
     assert set(seen["fedbuff"]) < set(seen["lightsecagg_async"])
 
 
+@pytest.mark.ci
 def test_a_trace_is_the_same_for_all(tmp_path: Path) -> None:
     times_s = {0: [(0.0, 0.03), (0.06, 9.0)], 1: [(0.05, 9.0)], 2: [(0.02, 0.07), (0.1, 9.0)]}
     for world, base, users in ((SYNC_WORLD, SYNC, 12), (ASYNC_WORLD, ASYNC, 8)):
@@ -196,6 +199,7 @@ def test_a_trace_is_the_same_for_all(tmp_path: Path) -> None:
 
 
 # --- buffers ------------------------------------------------------------------------------------
+@pytest.mark.ci(but=["script"])
 @pytest.mark.parametrize("dropout", ["worst_case", "per_step", "per_step, amid", "script"])
 def test_in_buffers_a_users_cycle_is_lost_at_the_same_point(dropout: str) -> None:
     spec = {"worst_case": 0.25} if dropout == "worst_case" else DROPOUTS[dropout]

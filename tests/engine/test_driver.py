@@ -78,6 +78,7 @@ def test_a_modelled_trace_is_the_same_under_all_payloads(
     assert lines(run({**overrides, **how}, base)) == eager(which)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("which", WORLDS)
 def test_the_prime_for_transforms_saves_only_coefficients(
     which: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -122,6 +123,7 @@ def test_the_trace_does_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
         assert sha256(there).digest() == sha256("".join(eager(which)).encode()).digest()
 
 
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize("name", SIX["protocols"])
 def test_a_protocol_meets_the_same_world_alone_as_in_company(name: str) -> None:
     alone = simfl.run(select_protocols(load(SYNC, TROUBLE), [name])).traces[name]
@@ -144,13 +146,14 @@ def recording(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return request.param, folder
 
 
-@pytest.mark.ci(only=["workers"])
+@pytest.mark.ci
 @pytest.mark.parametrize("how", [{}, {"workers": 2}, {"payload": "shadow"}], ids=str)
 def test_a_measured_run_replays_to_the_same_bytes(recording: tuple[str, Path], how: dict[str, Any]) -> None:
     which, folder = recording
     assert "".join(replay(folder, which, **how)) == (folder / "trace.jsonl").read_text()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("which", ["sync", "async"])
 def test_any_run_replays_to_the_same_bytes(which: str, tmp_path: Path) -> None:
     overrides, base = WORLDS[which]
@@ -158,6 +161,7 @@ def test_any_run_replays_to_the_same_bytes(which: str, tmp_path: Path) -> None:
     assert replay(tmp_path, which) == eager(which)
 
 
+@pytest.mark.ci
 def test_a_recording_of_another_step_is_refused_with_both_sides(
     recording: tuple[str, Path], tmp_path: Path
 ) -> None:
@@ -168,6 +172,7 @@ def test_a_recording_of_another_step_is_refused_with_both_sides(
         replay(tmp_path, which)
 
 
+@pytest.mark.ci(but=["sync-0.5"])
 @pytest.mark.parametrize("part", [0.1, 0.5, 0.9])
 def test_a_recording_without_a_step_is_refused_with_its_place(
     recording: tuple[str, Path], part: float, tmp_path: Path
@@ -213,6 +218,7 @@ def kernels(monkeypatch: pytest.MonkeyPatch, clock: str) -> Counter[str]:
     return seen
 
 
+@pytest.mark.ci
 def test_the_real_work_is_done_under_every_clock(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     modelled = kernels(monkeypatch, "modelled")
     run({**SIX, "privacy": {"T": 2, "D": 0, "U": 6}, "rounds": 2, "clock": "measured"}, out=tmp_path)

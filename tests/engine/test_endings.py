@@ -75,6 +75,7 @@ def test_rounds_stop_at_the_horizon(name: str, horizon_s: float, tmp_path: Path)
     assert len(rounds) < 50
 
 
+@pytest.mark.ci(but=["3.0-told-fedbuff"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 @by_detection
 @pytest.mark.parametrize("first_s", [0.0, 3.0])

@@ -208,6 +208,7 @@ def test_rows_of_rounds_are_at_most_one_a_party() -> None:
         assert len(set(pairs)) == len(pairs) == 2 * 7
 
 
+@pytest.mark.ci(but=["rounds"])
 @pytest.mark.parametrize("changes", [{"payload": "shadow"}, {"workers": 2}], ids=["shadow", "pooled"])
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_energy_is_the_same_however_content_is_made(base: dict[str, Any], changes: dict[str, Any]) -> None:
@@ -216,6 +217,7 @@ def test_energy_is_the_same_however_content_is_made(base: dict[str, Any], change
     assert lines(run({**given, **changes}, base)) == lines(run(given, base))
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(10), deadline=None)
 @given(st.floats(0.001, 10), st.floats(0.0, 5.0))
 def test_energy_changes_nothing_else(cpu_w: float, tail_s: float) -> None:

@@ -55,7 +55,7 @@ def diverging(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Trainer, "train", spoilt)
 
 
-@pytest.mark.ci(but=["[fedavg", "[lightsecagg]"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "protocol",
     [
@@ -77,6 +77,7 @@ def test_it_ends_a_measured_run(protocol: str, diverging: None) -> None:
     assert re.fullmatch(rf"{protocol}: training diverged: user [245], round \d: {REMEDY}", told)
 
 
+@pytest.mark.ci(but=["fedavg-0-loop"])
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("workers", [0, 1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("protocol", ["fedavg", "lightsecagg"])
@@ -90,6 +91,7 @@ def test_of_several_that_diverge_the_first_is_named(
     assert len(kept) == 1
 
 
+@pytest.mark.ci
 def test_a_run_that_diverges_ends_with_exit_code_1(
     tmp_path: Path, diverging: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

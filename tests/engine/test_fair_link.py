@@ -278,6 +278,7 @@ def transfers(concurrent: int, caps: int, ends: int) -> Callable[[], None]:
     return work
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("caps", [1, 3, 2000])
 def test_an_event_costs_no_more_among_many_transfers(caps: int) -> None:
     few, many = (lines_run(transfers(n, min(n, caps), 1000)) for n in (50, 2000))

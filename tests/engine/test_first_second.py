@@ -60,6 +60,7 @@ def violations(cases: Sequence[dict[str, Any]]) -> list[list[str]]:
     return seen
 
 
+@pytest.mark.ci
 def test_measured_steps_import_and_compile_nothing() -> None:
     """Two rounds of 12 users: vectors that numpy adds and whose sums are compiled, and long ones."""
     assert violations([case("secagg", 4010), case("lightsecagg", 64010)]) == [[], []]

@@ -36,6 +36,7 @@ def began(trace: Trace) -> dict[str, int]:
     return {step.about: step.ready for step in of(trace, Step, call="begin")}
 
 
+@pytest.mark.ci(but=["diurnal"])
 @by_kind
 def test_whoever_is_picked_is_online(kind: str) -> None:
     everyone, trace = fedbuff(KINDS[kind], users=12, rounds=60)
@@ -44,6 +45,7 @@ def test_whoever_is_picked_is_online(kind: str) -> None:
         assert everyone.at(int(about.split(".")[0]), at)[0]
 
 
+@pytest.mark.ci(but=["diurnal"])
 @by_kind
 def test_whoever_leaves_in_flight_is_lost_then(kind: str) -> None:
     everyone, trace = fedbuff(KINDS[kind], users=12, rounds=60, **{"buffer.concurrency": 12})
@@ -64,6 +66,7 @@ def test_whoever_leaves_in_flight_is_lost_then(kind: str) -> None:
             assert left[about] - 10_000_000 <= now  # what has left still arrives, a latency later
 
 
+@pytest.mark.ci(but=["sessions"])
 @by_kind
 def test_what_a_trace_tells_of_idle_users_is_true(kind: str) -> None:
     """A row of presence is a change at that time; who leaves was in flight."""
@@ -78,6 +81,7 @@ def test_what_a_trace_tells_of_idle_users_is_true(kind: str) -> None:
         assert row.online or at_server or of(trace, Lost, user=row.user, at=row.at)
 
 
+@pytest.mark.ci
 def test_each_of_the_online_is_picked_alike() -> None:
     """One at a time, and none waits in the buffer: the place of who is picked among all that are online."""
     one = {"buffer": {"K": 1, "staleness_bound": 0, "concurrency": 1, "return_s": 0.1}}

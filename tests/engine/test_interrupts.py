@@ -20,6 +20,7 @@ from tests.engine.harness import ASYNC, FILES, SIX, SYNC, run
 LONG = {"rounds": 400}
 
 
+@pytest.mark.ci(but=["pooled"])
 @pytest.mark.parametrize(
     ("base", "overrides"),
     [

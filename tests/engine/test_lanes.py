@@ -58,6 +58,7 @@ def test_without_overlap_a_cycle_trains_after_sharing() -> None:
         assert begin.end <= train.start
 
 
+@pytest.mark.ci(but=["[secagg]"])
 @pytest.mark.parametrize("name", SECURE)
 def test_one_core_works_for_one_lane_at_a_time(name: str) -> None:
     one, two = trace_of(name, **{"population.devices.cores": 1}), trace_of(name)
@@ -84,6 +85,7 @@ def test_the_server_works_through_its_messages_one_by_one(name: str) -> None:
     assert any(step.previous >= 0 for step in steps)
 
 
+@pytest.mark.ci(but=["[secagg-2]"])
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("name", SECURE)
 def test_a_lost_users_device_starts_nothing_more_for_that_round(name: str, cores: int) -> None:
@@ -95,6 +97,7 @@ def test_a_lost_users_device_starts_nothing_more_for_that_round(name: str, cores
     assert not [step for step in steps if step.start >= lost[step.round, step.party]]
 
 
+@pytest.mark.ci(but=["[secagg]"])
 @pytest.mark.parametrize("name", ["fedavg", *SECURE])
 def test_a_loss_amid_training_ends_the_training_there(name: str) -> None:
     trace = trace_of(name, **{"population.availability": sessions(0.5, 0.2), "rounds": 10})

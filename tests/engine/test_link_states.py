@@ -230,6 +230,7 @@ CHANGES = st.lists(
 ).map(sorted)
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 400), CHANGES), max_size=5), CHANGES)
 def test_a_message_a_user_moves_as_the_integrator_says(

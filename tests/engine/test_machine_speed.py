@@ -45,6 +45,7 @@ def shown(capsys: pytest.CaptureFixture[str], result: Result) -> str:
     return " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("every_round")
 def test_a_drift_is_recorded_and_told(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path

@@ -30,6 +30,7 @@ def test_a_warm_step_is_timed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     Measured("CPU time").ready()
 
 
+@pytest.mark.ci
 def test_each_step_of_a_cold_run_is_made_ready(monkeypatch: pytest.MonkeyPatch) -> None:
     ready: list[int] = []
     monkeypatch.setattr(Measured, "ready", lambda self: ready.append(1))

@@ -51,6 +51,7 @@ def members(trace: Trace) -> list[set[int]]:
     return [{user for user, _, _ in row.members} for row in of(trace, Aggregated)]
 
 
+@pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.parametrize("detect", ["timeout", {"disconnect": 0.0}])
 @pytest.mark.parametrize("name", BUFFERED)
 def test_in_buffers_an_update_is_lost_as_it_arrives(name: str, detect: Any) -> None:

@@ -59,6 +59,7 @@ def check(drawn: Drawn) -> set[tuple[str, int]]:
     return {where[:2] for uses in drawn.seeds.values() for _, where in uses}
 
 
+@pytest.mark.ci
 def test_no_round_or_protocol_reuses_nonces_keys_or_masks(drawn: Drawn) -> None:
     lost = script(
         (5, 0, "upload", "before_send"),
@@ -76,6 +77,7 @@ def test_no_round_or_protocol_reuses_nonces_keys_or_masks(drawn: Drawn) -> None:
     assert len(pairwise) > 100  # both secagg protocols, of each pair that uploaded
 
 
+@pytest.mark.ci
 def test_no_cycle_reuses_nonces_or_masks(drawn: Drawn) -> None:
     trouble = {
         "network.users.jitter_s": {"exponential": 0.03},

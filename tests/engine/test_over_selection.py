@@ -53,7 +53,7 @@ def ran(factor: float | None, kind: str = "random") -> Result:
     return run({**WORLD, **over(factor, kind=kind)})
 
 
-@pytest.mark.ci(but=["[random"])
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["random", "weighted_random"])
 def test_over_one_is_as_if_there_was_none(kind: str) -> None:
     assert lines(ran(1.0, kind)) == lines(ran(None, kind))
@@ -70,7 +70,7 @@ def closing(trace: Trace, index: int, K: int) -> Step:
     return last
 
 
-@pytest.mark.ci(but=["lightsecagg"])
+@pytest.mark.ci
 @pytest.mark.parametrize("kind", ["random", "weighted_random"])
 @pytest.mark.parametrize("name", PROTOCOLS)
 def test_the_upload_ends_with_the_kth(name: str, kind: str) -> None:
@@ -94,6 +94,7 @@ def test_the_upload_ends_with_the_kth(name: str, kind: str) -> None:
         assert not any(entry.dropped.values())
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(20), deadline=None)
 @given(st.integers(2, 8), st.floats(1.0, 1.6), st.floats(0.0, 1.0), st.booleans(), st.sampled_from(PROTOCOLS))
 def test_k_uploads_unless_fewer_came(K: int, factor: float, rate: float, told: bool, name: str) -> None:

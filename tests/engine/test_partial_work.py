@@ -120,7 +120,7 @@ BUFFERED = (
 )
 
 
-@pytest.mark.ci(but=["rounds-samples", "buffers-steps"])
+@pytest.mark.ci(but=["buffers-steps"])
 @pytest.mark.parametrize("weight", WEIGHTS)
 @pytest.mark.parametrize(("base", "overrides"), [IN_ROUNDS, BUFFERED], ids=["rounds", "buffers"])
 def test_the_same_in_line_in_threads_and_in_shadow(
@@ -139,7 +139,7 @@ def test_the_same_in_line_in_threads_and_in_shadow(
     assert lines(run({**given, "payload": "shadow"}, base)) == lines(here)
 
 
-@pytest.mark.ci(but=["buffers"])
+@pytest.mark.ci
 @pytest.mark.parametrize(("base", "overrides"), [IN_ROUNDS, BUFFERED], ids=["rounds", "buffers"])
 def test_a_deadline_that_binds_nobody_changes_nothing(
     base: Mapping[str, Any], overrides: dict[str, Any]
@@ -155,6 +155,7 @@ def test_a_deadline_that_binds_nobody_changes_nothing(
 
 
 # --- reports ------------------------------------------------------------------------------------
+@pytest.mark.ci(but=["rounds"])
 @pytest.mark.parametrize(("base", "overrides"), [IN_ROUNDS, BUFFERED], ids=["rounds", "buffers"])
 def test_a_round_counts_the_cut_updates_in_its_aggregate(
     base: Mapping[str, Any], overrides: dict[str, Any]
@@ -239,7 +240,7 @@ def test_a_measured_training_is_really_cut(monkeypatch: pytest.MonkeyPatch) -> N
     assert products[0] == sum(expected) + sum(map(trainer.steps, trainer.shapes()))  # of the warm-up
 
 
-@pytest.mark.ci(but=["[steps"])
+@pytest.mark.ci
 @pytest.mark.usefixtures("_ticking")
 @pytest.mark.parametrize("weight", ["steps", "normalised"])
 def test_a_recording_is_replayed_with_its_steps(weight: str, tmp_path: Path) -> None:
@@ -257,7 +258,7 @@ def test_a_recording_is_replayed_with_its_steps(weight: str, tmp_path: Path) -> 
         run({**given, "learning.partial": None, "clock": f"recorded:{tmp_path / 'first'}"})
 
 
-@pytest.mark.ci(but=["rounds"])
+@pytest.mark.ci
 @pytest.mark.usefixtures("_ticking")
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "buffers"])
 def test_a_measured_run_is_resumed_with_its_steps(base: Mapping[str, Any], tmp_path: Path) -> None:
@@ -281,6 +282,7 @@ def test_a_measured_run_is_resumed_with_its_steps(base: Mapping[str, Any], tmp_p
         assert one["loss"] == pytest.approx(other["loss"], rel=1e-6)
 
 
+@pytest.mark.ci
 def test_a_modelled_run_is_resumed_with_its_steps(tmp_path: Path) -> None:
     base, given = BUFFERED
     given = {**given, "rounds": 4, "protocols": [ASYNC_PROTOCOLS[1]]}

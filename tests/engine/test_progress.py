@@ -72,7 +72,7 @@ def test_an_interval_that_rounds_to_nothing_is_none(monkeypatch: pytest.MonkeyPa
     assert changes == [(10**9, False), (10**9, True), (0, False)]
 
 
-@pytest.mark.ci(but=["None-fedavg", "None-fedbuff"])
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize("name", [*SYNC_PROTOCOLS, *ASYNC_PROTOCOLS])
 @pytest.mark.parametrize("horizon_s", [None, pytest.param(1.0, marks=pytest.mark.slow)])
 def test_flapping_within_a_nanosecond_ends(name: str, horizon_s: float | None) -> None:
@@ -121,6 +121,7 @@ def test_users_lost_before_they_begin_are_counted() -> None:
     assert f"went offline: {len(of(trace, Lost))}" in abort.reason
 
 
+@pytest.mark.ci(but=["lightsecagg_async"])
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_planned_losses_are_named(name: str) -> None:
@@ -148,6 +149,7 @@ def test_buffer_that_loses_every_update_is_refused(dropout: dict[str, float]) ->
     assert completed(run({"protocols": ["fedbuff"], "dropout": counted}, ASYNC))
 
 
+@pytest.mark.ci
 def test_sessions_too_short_for_any_update_end_a_run_soon() -> None:
     """100 users online for 10 ms, shorter than their training. All of them came a thousand times before."""
     world = {**flapping(0.01, 0.5), "population.users": 100, "learning.epochs": 50}
@@ -160,6 +162,7 @@ def test_sessions_too_short_for_any_update_end_a_run_soon() -> None:
 
 
 # --- what is only slow goes on ----------------------------------------------------------------------
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["fedbuff", pytest.param("lightsecagg_async", marks=pytest.mark.slow)])
 def test_nights_in_which_nobody_stays_do_not_end_a_run(name: str) -> None:
     """In slots of 10 ms a cycle needs several; at night users are there for one in ten: 300 slots of it."""
@@ -173,6 +176,7 @@ def test_nights_in_which_nobody_stays_do_not_end_a_run(name: str) -> None:
     assert not any("stopped" in (r["reason"] or "") for r in rounds)
 
 
+@pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_users_who_come_seldom_are_waited_for(name: str, tmp_path: Path) -> None:
     """One user at a time, for a second in each thousand: a buffer of three takes months of virtual time."""
@@ -184,6 +188,7 @@ def test_users_who_come_seldom_are_waited_for(name: str, tmp_path: Path) -> None
     assert done == ["completed"] * 20
 
 
+@pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 def test_an_upload_now_and_then_is_enough(name: str, tmp_path: Path) -> None:
@@ -272,6 +277,7 @@ def test_users_who_enrol_late_take_part(tmp_path: Path) -> None:
     assert completed(run(changes, ASYNC))
 
 
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize("name", SYNC_PROTOCOLS)
 def test_a_user_delayed_after_training_is_not_selected(name: str) -> None:
     late = {

@@ -73,6 +73,7 @@ def test_a_recovery_ends_with_three_answers(name: str, dropout: Any) -> None:
     assert not of(trace, GaveUp)
 
 
+@pytest.mark.ci(but=["ccesa"])
 @by_protocol
 def test_it_waits_for_all_where_the_scenario_says_so(name: str) -> None:
     of_all = {"deadlines.recovery": ALL}

@@ -100,6 +100,7 @@ def misbehave(ops: Ops, index: int, party: int, sender: int, message: Any) -> li
     return [message]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("how", DRIVERS, ids=str)
 def test_each_refusal_is_a_row(adversary: Callable[[Change], None], how: dict[str, Any]) -> None:
     adversary(misbehave)
@@ -147,6 +148,7 @@ def malformed(ops: Ops, index: int, party: int, sender: int, message: Any) -> li
     return [message]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("how", DRIVERS, ids=str)
 def test_a_malformed_upload_ends_its_senders_part(
     adversary: Callable[[Change], None], how: dict[str, Any]
@@ -165,6 +167,7 @@ def test_a_malformed_upload_ends_its_senders_part(
         assert sum(entry["ignored"].values()) == 1
 
 
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize("protocol", ["fedavg", "secagg", "lightsecagg"])
 def test_a_delayed_upload_costs_only_its_overhead(adversary: Callable[[Change], None], protocol: str) -> None:
     """Its user was declared lost before it came: whoever touched its content would fail."""
@@ -193,6 +196,7 @@ def test_a_delayed_upload_costs_only_its_overhead(adversary: Callable[[Change], 
 
 
 # --- buffers ----------------------------------------------------------------------------------------
+@pytest.mark.ci
 def test_refusals_of_an_asynchronous_run_name_the_update(
     adversary: Callable[[Change], None],
 ) -> None:

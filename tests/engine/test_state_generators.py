@@ -111,6 +111,7 @@ def traces(base: dict[str, Any], **changes: Any) -> list[str]:
     return lines(run({**world, **dotted}, base))
 
 
+@pytest.mark.ci
 @BASES
 @settings(max_examples=examples(40), deadline=None)
 @given(all_steps=ALL_STEPS)
@@ -122,6 +123,7 @@ def test_listed_presences_are_a_traces(base: dict[str, Any], all_steps: Any, fol
     assert traces(base, population__availability=own) == wanted
 
 
+@pytest.mark.ci
 @BASES
 @settings(max_examples=examples(40), deadline=None)
 @given(on_s=st.floats(0.05, 2.0), off_s=st.floats(0.01, 0.5))
@@ -134,6 +136,7 @@ def test_drawn_sessions_are_the_shipped_ones(
     assert traces(base, population__availability=own) == wanted
 
 
+@pytest.mark.ci
 @BASES
 @settings(max_examples=examples(40), deadline=None)
 @given(
@@ -162,6 +165,7 @@ def test_factors_are_steps(base: dict[str, Any], all_steps: Any, factors: list[f
     assert traces(base, network__users__varies=own) == wanted
 
 
+@pytest.mark.ci
 @BASES
 @settings(max_examples=examples(40), deadline=None)
 @given(

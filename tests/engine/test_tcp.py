@@ -131,6 +131,7 @@ ROUGH = {**SIX, "detect": {"disconnect": 0.03}, "dropout": LOST}
 ROUGH_ASYNC = {"dropout": {"kind": "rate", "rate": 0.2, "when": "mid_send"}}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("changes", "base"), [(ROUGH, WORLD), (ROUGH_ASYNC, ASYNC)])
 def test_the_critical_path_of_every_round_adds_up(changes: dict[str, Any], base: dict[str, Any]) -> None:
     result, plain = (run({**changes, **tcp}, base) for tcp in (FRESH, {}))

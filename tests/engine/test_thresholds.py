@@ -47,6 +47,7 @@ def round_of(name: str, planned: list[Loss]) -> tuple[dict[str, Any], set[int], 
     return entry, members, arrived
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", LEAST)
 def test_as_many_losses_as_allowed_leave_an_exact_sum(name: str) -> None:
     @settings(max_examples=examples(15), deadline=None)
@@ -61,6 +62,7 @@ def test_as_many_losses_as_allowed_leave_an_exact_sum(name: str) -> None:
     check()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("name", LEAST)
 def test_one_more_loss_before_recovery_aborts(name: str) -> None:
     @settings(max_examples=6, deadline=None)
@@ -73,6 +75,7 @@ def test_one_more_loss_before_recovery_aborts(name: str) -> None:
     check()
 
 
+@pytest.mark.ci(but=["[secagg]"])
 @pytest.mark.parametrize("name", LEAST)
 def test_one_more_loss_within_recovery_aborts(name: str) -> None:
     planned = [(user, "recovery", "before_send") for user in range(N - LEAST[name] + 1)]
@@ -81,6 +84,7 @@ def test_one_more_loss_within_recovery_aborts(name: str) -> None:
     assert entry["reason"] == f"recovery: {LEAST[name] - 1} users answered, {LEAST[name]} needed"
 
 
+@pytest.mark.ci
 def test_the_model_stays_what_it_was_after_an_aborted_round() -> None:
     lost = script(*((user, 1, "upload", "before_send") for user in range(N - U + 1)))
     result = run({**TWENTY, "protocols": ["lightsecagg"], "rounds": 3, "dropout": lost})

@@ -159,6 +159,7 @@ def test_under_timeout_the_server_gives_up_exactly_at_a_deadline(name: str) -> N
         assert step.ready == timer.fires == timer.at + round(deadlines.given[timer.name].after_s * 1e9)
 
 
+@pytest.mark.ci(but=["secagg"])
 @pytest.mark.parametrize("name", SYNC_PROTOCOLS)
 def test_under_disconnect_the_server_gives_up_after_the_delay(name: str) -> None:
     lost = script((0, 0, "shares", "mid_send"), (1, 0, "upload", "before_send"))
@@ -173,6 +174,7 @@ def test_under_disconnect_the_server_gives_up_after_the_delay(name: str) -> None
 
 
 # --- late, not lost -----------------------------------------------------------------------------
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize("name", SYNC_PROTOCOLS)
 def test_an_upload_that_was_given_up_is_ignored(name: str) -> None:
     changes = {

@@ -211,6 +211,7 @@ def plain() -> dict[str, list[Any]]:
     return rows(run(base=BASE))
 
 
+@pytest.mark.ci(but=["energy"])
 @pytest.mark.parametrize("addition", TIMELESS, ids=lambda add: add.__name__)
 def test_an_addition_changes_no_row(addition: Addition, plain: dict[str, list[Any]]) -> None:
     assert rows(run(base=with_({addition}))) == plain

@@ -99,6 +99,7 @@ def test_phones_that_ran_empty_come_back_at_their_chargers() -> None:
         assert (charger, use) == (10_000_000, 50_000) if row.online else charger == 0 < 500_000 <= use
 
 
+@pytest.mark.ci
 def test_stale_updates_weigh_less_by_the_hinge() -> None:
     for name in ("fedbuff", "lightsecagg_async"):
         trace = run("hinge").traces[name]
@@ -117,6 +118,7 @@ grid:
 """
 
 
+@pytest.mark.ci
 def test_a_study_varies_strangers_like_ours(tmp_path: Path) -> None:
     for path in EXAMPLES.iterdir():
         if path.is_file():

@@ -56,7 +56,7 @@ PATHS = (
     "nothing/x", ".", "..", "/", "/dev/null", "/dev/full", "/proc/self/mem", "~", "tiny.yaml/x",
     "done/trace.jsonl", "-", "--", "a" * 300, "\udcff", "\x1b[31m", "a\nb", "tutorial", "multi_round",
 )  # fmt: skip
-COUNTS = {"jobs", "processes", "users", "random", "collude", "passes", "repeat", "workers", "seed_count"}
+COUNTS = {"jobs", "processes", "users", "random", "colluders", "passes", "repeat", "workers", "seed_count"}
 """Where a large number is meant, and asks for as much work."""
 NO_COUNTS = ("0", "-1", "nan", "inf", "1.5", "x", "", "1e400", "9" * 5000, "٣")
 SETS = (
@@ -69,6 +69,7 @@ ALWAYS: dict[str, dict[str, tuple[str, ...]]] = {
     "sweep": {"jobs": ("--jobs", "1")},
     "explore": {"random": ("--random", "3")},
     "leak": {"random": ("--random", "3")},
+    "proof": {"random": ("--random", "3")},
     "calibrate": {"": ("--for", "junk")},
     "reproduce": {"": ("nothing",)},
 }
@@ -81,7 +82,7 @@ GOOD: dict[str, tuple[str, ...]] = {
     "url": ("simfl://127.0.0.1:1",), "what": ("simfl://127.0.0.1:1", "tiny.yaml"), "user": ("0", "0-3"),
     "token_file": ("files/tokens",), "tokens": ("files/tokens",), "cert": ("files/server.pem",),
     "key": ("files/server.key",), "pin": ("0" * 64,), "listen": ("127.0.0.1:0",), "wait": ("0", "0.1"),
-    "users": ("3", "4"), "random": ("1", "3"), "collude": ("0", "1"), "jobs": ("1", "2"), "passes": ("1",),
+    "users": ("3", "4"), "random": ("1", "3"), "colluders": ("0", "1"), "jobs": ("1", "2"), "passes": ("1",),
     "repeat": ("1", "2"), "processes": ("1", "2"), "workers": ("0", "2"), "rounds": ("0", "0-1"),
     "clock": ("modelled", "recorded:done"), "cluster": ("local:1x", "dask://127.0.0.1:1"), "lie": ("all",),
     "behave": ("junk", "online.csv"), "capacity": ("junk", "online.csv"), "traces": ("link.up", "link.down"),
@@ -91,7 +92,8 @@ GOOD: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 GIVEN: dict[str, Any] = {"workers": 0, "record_updates": True}
 SETTINGS = {
-    "explore": ("t=2",), "leak": ("t=2",), "verify": ("t=2",), "plan": ("updates=5",), "attack": ("seed=1",),
+    "explore": ("t=2",), "leak": ("t=2",), "proof": ("t=2",), "verify": ("t=2",), "plan": ("updates=5",),
+    "attack": ("seed=1",),
 }  # fmt: skip
 BAD: dict[str, tuple[str, ...]] = {
     "set_": SETS, "wait": ("nan", "-1", "x", ""), "names": ("nothing", "", "\x1b"),

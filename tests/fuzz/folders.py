@@ -223,7 +223,7 @@ class _StoppedError(Exception):
 
 def _live_resumed(folder: Path) -> None:
     """Open a live run to resume it, print what it has, and leave it as it was interrupted."""
-    facts = {"links": "none", "delay": "", "scheduler": scheduler(), "processes": 1}
+    facts = {"links": "none", "scheduler": scheduler(), "processes": 1}
     with contextlib.suppress(_StoppedError), open_live_run(_study(5), folder, True, facts) as runs:
         print("".join(trace.lines(runs.result.traces)), runs.result.measured, runs.result.beside)
         raise _StoppedError

@@ -35,7 +35,7 @@ def changed(name: str, kind: type[Any], at: int, change: Callable[[Any], Any]) -
     return Result(good.scenario, traces, good.measured)
 
 
-@pytest.mark.ci(but=["rounds"])
+@pytest.mark.ci
 @pytest.mark.parametrize("name", ["tiny", "rounds", "buffer", "listed", "world"])
 def test_laws_hold_of_good_runs(name: str, tmp_path: Path) -> None:
     run(name).write(tmp_path)
@@ -130,6 +130,7 @@ def worse(run: judged.Run, kind: type[Any], change: Callable[[Any], Any]) -> Non
     run.rows[number] = change(row)
 
 
+@pytest.mark.ci(but=["Sent"])
 @pytest.mark.parametrize(
     ("rule", "kind", "change"),
     [

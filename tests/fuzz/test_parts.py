@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -26,7 +25,6 @@ from tests.fuzz.audit import confined
 from tests.fuzz.cli import Ended
 from tests.fuzz.folders import Command, Kind
 from tests.fuzz.invariants import Broken
-from tests.fuzz.mutants import ROOT
 from tests.fuzz.workers import own_cache
 
 SEED = 1
@@ -52,23 +50,6 @@ def test_sample_of_attacks_finds_nothing(part: Callable[[int, int], Report], num
     assert not report.key, f"{report.what}\n{report.key}\n{report.detail}"
 
 
-@pytest.mark.ci
-def test_cases_follow_from_seed_and_number() -> None:
-    assert [talks.case(1, n) for n in range(50)] == [talks.case(1, n) for n in range(50)]
-    assert len({talks.case(1, n) for n in range(1000)}) > 900
-    assert talks.case(1, 0) != talks.case(2, 0)
-    shown = "print([str(talks.case(1, n)) for n in range(50)])"
-    there = subprocess.run(
-        [sys.executable, "-c", f"from tests.fuzz import talks; {shown}"],
-        capture_output=True, text=True, check=True, cwd=ROOT,
-        env={"PYTHONHASHSEED": "7", "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert there.stdout == f"{[str(talks.case(1, n)) for n in range(50)]}\n"
-    lines = [commands.arguments(Random(f"{n}")) for n in range(300)]
-    assert lines == [commands.arguments(Random(f"{n}")) for n in range(300)]
-    assert {line[0] for line in lines} >= {"run", "check", "serve", "join", "leak", "sweep", "import", "new"}
-
-
 # --- conversations --------------------------------------------------------------------------------
 def number_of(**wanted: str | bool) -> int:
     """Return the number of a conversation with these facts."""
@@ -79,6 +60,7 @@ def number_of(**wanted: str | bool) -> int:
 DOUBLED = {"protocol": "fedavg", "way": "up", "kind": "upload", "thing": "double"}
 
 
+@pytest.mark.ci
 def test_honest_conversation_ends() -> None:
     """A frame doubled, which is ignored."""
     report = talks.attempt(SEED, number_of(**DOUBLED))
@@ -118,6 +100,7 @@ def test_flood_from_the_server_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert f"more than {100 + 4 * talks.USERS} messages wait" in faults
 
 
+@pytest.mark.ci
 def test_server_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(talks, "WALL_S", 0.5)
     monkeypatch.setattr(talks, "JOIN_S", 0.2)
@@ -127,6 +110,7 @@ def test_server_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None
     assert report.key in ("talk: TimeUp", "talk: hang")
 
 
+@pytest.mark.ci
 def test_lost_round_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def losing(*given: Any) -> Any:
         result, stats = serve(*given)
@@ -139,6 +123,7 @@ def test_lost_round_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report.key == "talk: lost rounds"
 
 
+@pytest.mark.ci
 def test_error_of_a_user_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def received(text: str) -> None:
         raise KeyError("planted")
@@ -164,6 +149,7 @@ def test_frames_are_taken_apart_and_composed() -> None:
 
 
 # --- scenarios of a server ------------------------------------------------------------------------
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "value", ["module:canary.py:Bird", {"trace": "canary.csv"}], ids=["executed", "opened"]
 )
@@ -207,6 +193,7 @@ def planted(monkeypatch: pytest.MonkeyPatch, does: Callable[[], object]) -> str:
     return commands.attempt(SEED, 0).key
 
 
+@pytest.mark.ci
 def test_command_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails() -> None:
         raise KeyError("planted")
@@ -214,6 +201,7 @@ def test_command_that_raises_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> No
     assert planted(monkeypatch, fails) == "command: KeyError"
 
 
+@pytest.mark.ci
 def test_command_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(commands, "WALL_S", 0.3)
     assert planted(monkeypatch, lambda: time.sleep(60)) == "command: TimeUp: list"

@@ -71,22 +71,7 @@ def test_shadow_digests(name: str) -> None:
     assert of_case(name, "shadow") == kept(name)
 
 
-@pytest.mark.ci(
-    only=[
-        "script",
-        "threshold_u",
-        "tutorial",
-        "whole_batches",
-        "fedadam",
-        "clip",
-        "late",
-        "diurnal",
-        "slots",
-        "polynomial",
-        "strict",
-        "busy",
-    ]
-)
+@pytest.mark.ci
 @pytest.mark.parametrize("name", marked([*SMALL, *WHOLE], LONG | SAME_CONTENT))
 def test_real_digests(name: str) -> None:
     """The small ones and the shipped; studies of paper size have no real run within a test's time."""

@@ -206,6 +206,7 @@ def world(folder: Path, name: str = "client_fn", **changes: Any) -> Any:
                 {**SIX, **changes})  # fmt: skip
 
 
+@pytest.mark.ci
 def test_masked_sums_are_exact_and_time_is_stated(tmp_path: Path) -> None:
     result = simfl.run(world(tmp_path))
     for name, protocol in result.summary["protocols"].items():
@@ -217,6 +218,7 @@ def test_masked_sums_are_exact_and_time_is_stated(tmp_path: Path) -> None:
         assert len({row.party for row in spans}) == 6
 
 
+@pytest.mark.ci
 def test_workers_and_shadow_give_the_same_trace(tmp_path: Path) -> None:
     lines = [
         list(simfl.run(world(tmp_path, **changes)).traces["lightsecagg"])

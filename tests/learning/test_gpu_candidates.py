@@ -57,6 +57,7 @@ def held(got: np.ndarray, expected: np.ndarray) -> None:
     assert np.linalg.norm(got - expected) < 1e-9 * np.linalg.norm(expected)
 
 
+@pytest.mark.ci(but=["cnn"])
 @pytest.mark.parametrize(("model", "shape"), each(GROUPED, *OURS))
 def test_batched_products_train_as_the_loop(model: Model, shape: Shape, device: str) -> None:
     extra = EVERYTHING if model.name in ("logistic", "cnn") else {}
@@ -64,6 +65,7 @@ def test_batched_products_train_as_the_loop(model: Model, shape: Shape, device: 
     held(updates(model, shape, batched, device, **extra), expected)
 
 
+@pytest.mark.ci(but=["logistic"])
 @pytest.mark.parametrize(("model", "shape"), each(GROUPED, OURS[0], OURS[3], OURS[-1]))
 def test_graphs_train_as_the_loop(model: Model, shape: Shape, device: str) -> None:
     expected = updates(model, shape, "loop", "cpu")

@@ -92,6 +92,7 @@ class Peak(TorchDispatchMode):
 SLOW = pytest.mark.slow
 
 
+@pytest.mark.ci(but=["femnist_cnn"])
 @pytest.mark.parametrize(
     ("model", "shape", "momentum"),
     [
@@ -152,6 +153,7 @@ def holding(trainer: Trainer, monkeypatch: pytest.MonkeyPatch, most: int) -> lis
     return tried
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("most", [1, 2, 5])
 def test_a_cohort_that_is_too_large_is_halved(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = updates(cohort("logistic", "vectorised"), CLIENTS)

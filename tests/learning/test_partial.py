@@ -67,6 +67,7 @@ def test_k_steps_are_the_first_k_minibatches(steps: int) -> None:
     np.testing.assert_allclose(got, by_torch(trainer, 0, bytes(32), steps), atol=1e-12)
 
 
+@pytest.mark.ci(but=["logistic"])
 @pytest.mark.parametrize("extra", [{}, EVERYTHING], ids=["plain", "everything"])
 @pytest.mark.parametrize(("model", "way"), WAYS)
 def test_each_of_a_cohort_stops_at_its_own_step(
@@ -96,6 +97,7 @@ def test_any_sizes_and_steps(clients: list[tuple[int, int]], batch: int, epochs:
     np.testing.assert_allclose(got, expected, atol=1e-12)
 
 
+@pytest.mark.ci(but=["logistic"])
 @pytest.mark.parametrize(("model", "way"), [*WAYS, ("cnn", "loop")])
 def test_limits_that_bind_nobody_change_no_bit(model: str, way: WayName) -> None:
     clients = list(range(len(SIZES)))
@@ -143,6 +145,7 @@ def test_work_is_of_the_steps_that_are_done() -> None:
     assert trainer.work(2) == {"train_mac": 0, "train_step": 0}
 
 
+@pytest.mark.ci(but=["logistic"])
 @pytest.mark.parametrize(("model", "way"), [*WAYS, ("cnn", "loop")])
 def test_a_cutoff_ends_training_at_the_first_step_above_it(
     model: str, way: WayName, monkeypatch: pytest.MonkeyPatch

@@ -146,7 +146,7 @@ def held(events: list[str]) -> None:
     assert events[-1] == "fetched"
 
 
-@pytest.mark.ci(but=["femnist_cnn-vectorised-plain", "normed-vectorised-plain", "closed_form-plain"])
+@pytest.mark.ci(but=["logistic-closed_form-plain"])
 @pytest.mark.parametrize(("tried", "way", "sgd"), TRIED, ids=named)
 def test_a_chunk_crosses_the_bus_twice(tried: tuple[Model, tuple[int, ...]], way: str, sgd: LocalSgd) -> None:
     """Once to the device and once back; the loop's chunk is a client."""
@@ -169,7 +169,7 @@ class OnDisk:
         return self._x[numbers]
 
 
-@pytest.mark.ci(only=["normed"])
+@pytest.mark.ci
 @pytest.mark.parametrize("tried", [NORMED, GROUPED], ids=["normed", "grouped"])
 @pytest.mark.parametrize("side_by_side", [False, True], ids=["loop", "vectorised"])
 def test_images_on_disk_are_sent_and_nothing_comes_back(

@@ -142,6 +142,7 @@ def test_layers_that_are_not_simple_are_trained_by_autograd() -> None:
     np.testing.assert_allclose(updates(trainer, [0])[0], expected.detach().numpy(), atol=1e-12)
 
 
+@pytest.mark.ci(but=["logistic"])
 @pytest.mark.parametrize("extra", [{}, EVERYTHING], ids=["plain", "everything"])
 @pytest.mark.parametrize(
     ("model", "way"),
@@ -204,6 +205,7 @@ def test_float32_differs_by_rounding_only() -> None:
     np.testing.assert_allclose(single, double, atol=1e-6)
 
 
+@pytest.mark.ci
 def test_the_loop_gives_the_same_bits_in_any_company() -> None:
     trainer = cohort("femnist_cnn", "loop", dtype=np.float32)
     together = updates(trainer, [1, 4])
@@ -211,6 +213,7 @@ def test_the_loop_gives_the_same_bits_in_any_company() -> None:
         assert updates(trainer, [user])[0].tobytes() == together[k].tobytes()
 
 
+@pytest.mark.ci
 def test_dropout_draws_from_the_users_own_stream() -> None:
     trainer = cohort("femnist_cnn", "loop", dtype=np.float32)
     weights = trainer.initial(bytes(32))

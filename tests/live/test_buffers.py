@@ -49,7 +49,7 @@ ADAPTIVE = {
 }
 
 
-@pytest.mark.ci(but=["lightsecagg"])
+@pytest.mark.ci
 @pytest.mark.parametrize(("name", "more"), [("fedbuff", {}), ("lightsecagg_async", ADAPTIVE)])
 def test_a_buffer_is_exact(name: str, more: dict[str, Any]) -> None:
     result, stats, simulated = played(name, **more)

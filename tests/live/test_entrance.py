@@ -80,6 +80,7 @@ async def silent(address: tuple[str, int], source: str) -> None:
                 writer.close()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("sources", [["127.0.0.1"], ["127.0.0.2"], [f"127.0.0.{k}" for k in range(2, 42)]])
 def test_silent_connections_do_not_keep_users_out(
     sources: list[str], monkeypatch: pytest.MonkeyPatch

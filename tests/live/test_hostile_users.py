@@ -113,6 +113,7 @@ REPORTS = {
 }
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("does", REPORTS, ids=lambda does: does.__name__)
 def test_bad_reports_are_their_users_loss(
     does: Any, own: Listening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -134,6 +135,7 @@ def test_bad_reports_are_their_users_loss(
     assert written["protocols"]["secagg"]["silent"] == [HOSTILE]
 
 
+@pytest.mark.ci
 def test_silence_in_a_round_is_that_users_loss(own: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
     """It joins, keeps its connection open, and never answers. The deadlines of its phases are 3 s."""
     monkeypatch.setattr(connected_server, "REPORT_S", REPORT_S)
@@ -163,6 +165,7 @@ def zero_keys() -> None:
     LiveUser.connection_of = connection_of  # type: ignore[method-assign]
 
 
+@pytest.mark.ci
 def test_low_order_keys_are_refused_by_the_server(own: Listening) -> None:
     result, stats = served(own, None, zero_keys)
     why = "advertise: a low-order public key"
@@ -172,6 +175,7 @@ def test_low_order_keys_are_refused_by_the_server(own: Listening) -> None:
     assert stats["secagg"].refused == {why: 2}
 
 
+@pytest.mark.ci
 def test_rounds_after_an_abort_have_users_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the server let the keys pass, each round is aborted for its own reason, not for want of users."""
     monkeypatch.setattr("simfl.live.remote_users._check_keys", lambda message: None)
@@ -183,6 +187,7 @@ def test_rounds_after_an_abort_have_users_again(monkeypatch: pytest.MonkeyPatch)
     assert [r.reason for r in result.rounds["secagg"]] == ["shares: 1 users answered, 2 needed"] * 2
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("ending", ["killed", "interrupted", "failed"])
 def test_finished_rounds_stay_however_the_server_ends(
     ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

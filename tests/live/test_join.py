@@ -160,6 +160,7 @@ SAID = {
 }
 
 
+@pytest.mark.ci(but=["token"])
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("what", WRONG)
 def test_what_does_not_fit_is_told_at_both_ends(

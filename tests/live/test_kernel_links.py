@@ -77,6 +77,7 @@ def test_a_round_over_kernel_links_is_exact(delay: Delay, tmp_path: Path, cleane
     assert told["processes"] == 3
 
 
+@pytest.mark.ci
 @as_root
 def test_the_kernel_has_the_rate_and_the_round_trip(cleaned: None) -> None:
     """A refused connection takes two latencies; the bucket is the scenario's rate with headers."""
@@ -139,6 +140,7 @@ def _plays(pid: int) -> bool:
     return len(children) > 3
 
 
+@pytest.mark.ci
 @as_root
 def test_a_failure_leaves_no_namespace(cleaned: None) -> None:
     seen = set[str]()

@@ -183,6 +183,7 @@ LOSSES = [
 """In the last round the last one: who is lost just before a round ends may come too late for the next."""
 
 
+@pytest.mark.ci
 def test_losses_at_every_point_are_those_of_a_simulation() -> None:
     # Without overlap: beside training, a slow machine may lose user 3 before its shares have left.
     given = {"dropout": {"kind": "script", "losses": LOSSES}, "rounds": len(LOSSES), "overlap": False}

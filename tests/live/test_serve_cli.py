@@ -80,6 +80,7 @@ def test_bad_tokens_are_one_message(text: str, tmp_path: Path) -> None:
         tls.tokens(tmp_path / "tokens", [0])
 
 
+@pytest.mark.ci
 def test_a_ping_of_the_loopback_is_a_network(scenario: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert called("ping", scenario) == 0
     network = yaml.safe_load(capsys.readouterr().out)["network"]

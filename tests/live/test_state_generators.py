@@ -50,6 +50,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.ci
 def test_generators_hold_in_a_live_run(file: Path) -> None:
     """User 3 is never online; nothing reaches or leaves user 1 within the first 0.4 s."""
     out_ns = 4 * 10**8

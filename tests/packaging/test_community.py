@@ -27,17 +27,6 @@ def test_the_dockerfile_runs_the_two_commands_of_the_readme() -> None:
     assert {"run", "test"} <= set(targets)
 
 
-def test_an_installation_prints_its_steps() -> None:
-    """Each package is announced before pip, which prints its own progress, installs it."""
-    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
-    recipe = makefile.partition(".venv/ready: pyproject.toml")[2].partition("\n\n")[0].splitlines()[1:]
-    work = [k for k, line in enumerate(recipe) if " -m venv " in line or " pip install " in line]
-    assert len(work) == 3
-    for number, k in enumerate(work, 1):
-        assert recipe[k - 1].startswith(f'\t@echo "{number} of 3: ')
-        assert "--quiet" not in recipe[k]
-
-
 def test_the_image_gets_nothing_that_git_ignores() -> None:
     ignored = (ROOT / ".gitignore").read_text(encoding="utf-8").split()
     left_out = set((ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines())

@@ -87,6 +87,7 @@ def test_it_runs_where_no_checkout_is(built: Path, tmp_path: Path) -> None:
     assert installed[1:] == checkout[1:]  # one identity: a run of either goes on in the other
 
 
+@pytest.mark.ci
 def test_its_metadata_is_complete(metadata: Message) -> None:
     assert metadata["License-Expression"] == "Apache-2.0"
     assert set(metadata.get_all("License-File", [])) == {"LICENSE", "NOTICE"}

@@ -12,8 +12,8 @@ import pytest
 from papers import attacked, ccesa_fig2, ccesa_table3, multi_round_fig8, multi_round_fig9
 from papers.attacked import Attack
 from papers.entry import Place
-from simfl.privacy.attacks.attack import Finding
-from simfl.scenario.schema import Scenario
+from simfl.privacy.attacks.attack import Finding, Outcome
+from simfl.scenario.load import load
 from tests.engine.harness import ROOT
 
 HERE = Place(ROOT)
@@ -36,13 +36,13 @@ ATTACKS = {
 def test_an_attack_takes_the_papers_data(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = []
 
-    def perform(made: Any, folder: Path, s: Scenario, *more: Any) -> SimpleNamespace:
-        taken.append((made, s.learning))
-        assert s.record_updates
-        return SimpleNamespace(findings=())
+    def attack_of(
+        kind: str, scenario: Path, settings: Any, overrides: Any, folder: str, seed: int
+    ) -> SimpleNamespace:
+        taken.append(((kind, settings), load(scenario, overrides).learning))
+        return SimpleNamespace(outcome=Outcome(()))
 
-    monkeypatch.setattr(attacked.recorded, "made", lambda kind, options: (kind, options))
-    monkeypatch.setattr(attacked.recorded, "perform", perform)
+    monkeypatch.setattr(attacked, "attack", attack_of)
     monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
     attack = ATTACKS[name]
     attack.findings(HERE, 1)

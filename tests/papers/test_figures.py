@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from matplotlib.text import Text
 
 from papers.entry import Chart, Evidence, Line
@@ -34,6 +35,7 @@ def test_each_chart_has_a_file_of_its_own() -> None:
     assert list(of_result(stored)) == ["x", "x_2"]
 
 
+@pytest.mark.ci
 def test_ticks_of_logarithmic_axes_are_plain_numbers() -> None:
     chart = Chart("t", "x", "y", (Line("a", (1.0, 1024.0), (1e-3, 300.0)),), log_x=2, log_y=10)
     figure = draw(chart)
@@ -52,6 +54,7 @@ def test_a_line_without_values_is_left_out() -> None:
     assert [text.get_text() for text in axes.texts] == ["0", "1", "2", "3"]
 
 
+@pytest.mark.ci
 def test_many_lines_have_looks_and_names_of_their_own() -> None:
     """Names stand at the ends, none over another; beyond what finds room, in a legend."""
     lines = tuple(Line(f"line {k}", (1.0, 2.0), (0.0, 5.0 + (k % 3) / 100)) for k in range(9))

@@ -81,6 +81,7 @@ def test_a_setting_that_cannot_be_is_refused(given: dict[str, float], message: s
         ftsa.at(given)
 
 
+@pytest.mark.ci
 def test_a_setting_that_was_not_logged(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(["reproduce", "ftsa", "--at", "n=150,d=1000,dropout=0.1"])
@@ -90,6 +91,7 @@ def test_a_setting_that_was_not_logged(capsys: pytest.CaptureFixture[str]) -> No
     assert f"{16 + 24 * 1_000:12.0f} bits" in told
 
 
+@pytest.mark.ci
 def test_the_smallest_update_is_predicted() -> None:
     lines = ftsa.at({"n": 50, "d": 1, "dropout": 0})
     assert "t = 34" in lines[0]

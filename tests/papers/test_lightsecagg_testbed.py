@@ -102,6 +102,7 @@ def test_profiles_are_those_of_the_values_that_were_fitted() -> None:
         assert profiles.text(fit_table4.profile(values, model)) == text
 
 
+@pytest.mark.ci
 def test_the_smallest_models_gains() -> None:
     dataset = {"kind": "synthetic", "shape": [1, 28, 28], "classes": 10, "train": 200, "test": 10}
     learning = {"learning.model": "logistic", "learning.dataset": dataset}

@@ -31,6 +31,7 @@ def test_rounds_make_the_error_small_enough_or_are_the_most() -> None:
     assert theorem.rounds_for(1e-9) == theorem.MOST
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("T", "p"), [(3, 0.1), (4, 0.2), (1, 0.5)])
 def test_measured_is_theorem_1_where_rounds_hardly_fail(T: int, p: float) -> None:
     assert theorem.measured(T, p, 2000, seed=1) == pytest.approx(cardinality(120, 12, T, p), rel=0.01)

@@ -199,7 +199,7 @@ LONG = {"multi_round_table2", "ccesa_fig4_cifar10"}
 """VGG-11."""
 
 
-@pytest.mark.ci(but=["ablation_cifar10"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "study", [pytest.param(name, marks=pytest.mark.slow) if name in LONG else name for name in SMALL]
 )

@@ -1,63 +1,48 @@
-"""Exact combinations of rounds."""
+"""Supports that are proved in integers, against fractions."""
 
 from __future__ import annotations
 
-from fractions import Fraction
-from math import gcd
+from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from numpy.typing import NDArray
 
-from simfl.runs.multi_round_privacy.modular import PRIMES, Unlucky, combination, rational, solve, support
+from simfl.runs.multi_round_privacy.modular import Unlucky, proved_support
+from tests.privacy import oracle
 
-p = PRIMES[0]
+MATRICES = arrays(np.int64, st.tuples(st.integers(1, 6), st.integers(1, 7)), elements=st.integers(0, 1))
 
 
-@settings(deadline=None)
-@given(st.integers(1, 40), st.integers(0, 10**6))
-def test_solutions_hold_in_integers(r: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    M, target = rng.integers(0, 2, (r, r)), rng.integers(0, 2, r)
-    try:
-        x = solve(M, target, p)
-    except Unlucky:
-        assert np.linalg.matrix_rank(M) < r
+def rounds(P: NDArray[Any]) -> list[NDArray[Any]]:
+    return [np.flatnonzero(row) for row in P]
+
+
+@given(MATRICES, st.integers(0, 2**7 - 1))
+def test_proved_support_is_the_last_of_fractions(P: NDArray[np.int64], chosen: int) -> None:
+    """Users outside come first, so the last row of the echelon form is inside if any combination is."""
+    basis = [row for t, row in enumerate(P) if oracle.rank(P[: t + 1]) > (oracle.rank(P[:t]) if t else 0)]
+    inside = np.array([bool(chosen >> user & 1) for user in range(P.shape[1])])
+    if not basis:
         return
-    image = M.astype(object) @ np.array(x, object)
-    factor = next((value for value, wanted in zip(image, target, strict=True) if wanted), 0)
-    assert image.tolist() == [factor * wanted for wanted in target.tolist()]
-    assert gcd(*x) == 1 or not target.any()
-
-
-@given(st.integers(-(10**8), 10**8), st.integers(1, 10**8))
-def test_fractions_come_back(numerator: int, denominator: int) -> None:
-    wanted = Fraction(numerator, denominator)
-    modulus = p * p
-    value = numerator * pow(denominator, -1, modulus) % modulus
-    assert Fraction(*rational(value, modulus)) == wanted
-
-
-def test_support_counts_in_integers_of_any_size() -> None:
-    rows = [np.array([0, 1]), np.array([1, 2]), np.array([0, 2])]
-    assert support(rows, (1, -1, 1)) == (0,)
-    assert support(rows, (10**40, -(10**40), -(10**40) + 1)) == (0, 2)
-    assert support(rows, (0, 0, 0)) == ()
-
-
-def test_a_support_that_is_none_is_refused() -> None:
-    rows = [np.array([0, 1]), np.array([1, 2])]
-    z, users = combination(rows, np.array([True, False, True]), p)
-    assert users == support(rows, z) == (0, 2)
-    assert gcd(*z) == 1
-    for wrong in ([True, False, False], [False, True, False]):
+    order = (*np.flatnonzero(~inside).tolist(), *np.flatnonzero(inside).tolist())
+    last = oracle.reduced(np.array(basis), order)[-1]
+    expected = tuple(user for user, value in enumerate(last) if value)
+    if inside[list(expected)].all():
+        assert proved_support(rounds(np.array(basis)), inside) == expected
+    else:
         with pytest.raises(Unlucky):
-            combination(rows, np.array(wrong), p)
+            proved_support(rounds(np.array(basis)), inside)
 
 
-def test_what_only_holds_modulo_the_prime_is_refused() -> None:
-    """Modulo 2 the sum of the three rounds is user 3 alone; over the rationals no combination is."""
-    rows = [np.array([0, 1]), np.array([1, 2]), np.array([0, 2, 3])]
+def test_support_by_large_numbers_is_proved() -> None:
+    """User 0 alone, of 40 users and 40 random rounds: determinants of some 60 bits."""
+    P = (np.random.default_rng(4).random((40, 40)) < 0.5).astype(int)
+    assert np.linalg.matrix_rank(P) == 40
+    inside = np.arange(40) == 0
+    assert proved_support(rounds(P), inside) == (0,)
     with pytest.raises(Unlucky):
-        combination(rows, np.array([False, False, False, True]), 2)
+        proved_support(rounds(P)[:-1], inside)

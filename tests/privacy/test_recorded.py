@@ -34,6 +34,7 @@ def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.ci
 def test_models_are_those_of_the_run(rounds: Path) -> None:
     lines = [json.loads(line) for line in (rounds / "metrics.jsonl").read_text().splitlines()]
     study = build(recorded.scenario_of(rounds))
@@ -69,6 +70,7 @@ def test_plain_uploads_and_sums_are_the_updates(rounds: Path) -> None:
     np.testing.assert_allclose((view.weights[2] > 0) @ np.nan_to_num(first), view.totals[2], atol=1e-3)
 
 
+@pytest.mark.ci
 def test_buffered_uploads_know_their_models(tmp_path: Path) -> None:
     run({"rounds": 4, "record_updates": True}, base=ASYNC, out=tmp_path)
     views = seen(tmp_path)
@@ -99,7 +101,7 @@ def _loss(study: Any, truth: Truth, user: int, model: Any) -> float:
 
 # --- the command ----------------------------------------------------------------------------------
 def attack(capsys: pytest.CaptureFixture[str], code: int, *arguments: str) -> tuple[str, str]:
-    return told(capsys, code, "attack", *arguments)
+    return told(capsys, code, "privacy", "attack", *arguments)
 
 
 @pytest.mark.ci

@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
 from simfl.errors import BadInput
-from simfl.privacy.attack import attack, isolated
+from simfl.privacy.least_squares import attack_window, isolated
 from simfl.privacy.weighted import span, weak
 from simfl.runs.folder.result import Kept, write_updates
 from simfl.runs.multi_round_privacy.metrics import strong_over_time
@@ -45,6 +45,7 @@ def classes(W: Array) -> list[list[int]]:
     return list(found.values())
 
 
+@pytest.mark.ci
 @given(WEIGHTS)
 @settings(deadline=None, max_examples=examples(150))
 def test_weak_T_is_that_of_brute_force(W: Array) -> None:
@@ -97,7 +98,7 @@ def test_weights_are_in_the_equations(tmp_path: Path) -> None:
         mean = (weights @ truth[members] / weights.sum()).astype(np.float32)
         kept.append(Kept(index, mean, members, weights, truth[members].astype(np.float32)))
     write_updates(tmp_path / "updates-x.npz", kept, 4)
-    found = attack(tmp_path / "updates-x.npz")
+    found = attack_window(tmp_path / "updates-x.npz")
     assert found.errors.max() < 1e-8
     assert (found.rank, found.alone, found.strong, found.weak) == (4, (0, 1, 2, 3), 1, (1, 1))
 
@@ -106,9 +107,10 @@ def test_a_weight_of_nothing_is_refused(tmp_path: Path) -> None:
     one = np.ones((1, 2), np.float32)
     write_updates(tmp_path / "x.npz", [Kept(0, one[0], np.array([0]), np.array([0.0]), one)], 2)
     with pytest.raises(BadInput, match="weights must be above 0"):
-        attack(tmp_path / "x.npz")
+        attack_window(tmp_path / "x.npz")
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_buffered_runs_by_their_traces(
     alpha: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -123,7 +125,7 @@ def test_buffered_runs_by_their_traces(
                 W[row.round, user] = 60 // (1 + tau) if alpha else 1
     assert not alpha or len(np.unique(W)) > 2
     printed = "".join(told(capsys, 0, "privacy", str(tmp_path)))
-    found, least = attack(tmp_path / "updates-fedbuff.npz"), oracle.weak(W)
+    found, least = attack_window(tmp_path / "updates-fedbuff.npz"), oracle.weak(W)
     assert found.rank == oracle.rank(W)
     assert (found.weak, found.strong) == ((least, least), min(map(len, classes(W))))
     assert f"T over these aggregates: weak {least}, strong {found.strong}" in printed
@@ -137,6 +139,6 @@ def test_masked_weights_are_those_that_were_sent(tmp_path: Path) -> None:
     held, W = np.load(file), np.zeros((6, 8), np.int64)
     W[held["which"], held["members"]] = held["weights"]
     assert set(np.unique(W)) > {0, 6}
-    found, least = attack(file), oracle.weak(W)
+    found, least = attack_window(file), oracle.weak(W)
     assert (found.rank, found.weak) == (oracle.rank(W), (least, least))
     assert found.strong == min(map(len, classes(W)))

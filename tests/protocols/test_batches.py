@@ -120,7 +120,7 @@ def cohort(protocol: str, broken: str, users: int = 4, T: int = 2) -> Any:
     )
 
 
-@pytest.mark.ci(but=["fedavg", "drop-ccesa"])
+@pytest.mark.ci(but=["fedavg"])
 @of_rounds
 @pytest.mark.parametrize("broken", ["drop", "refuse"])
 def test_every_pattern_keeps_every_law(protocol: str, broken: str) -> None:

@@ -38,7 +38,7 @@ def fate_of_uploads(run):
     return fates
 
 
-@pytest.mark.ci(but=["paper"])
+@pytest.mark.ci(but=["fedbuff"])
 @both
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6), losses=st.sampled_from([0, 0.02, 0.05]), late=st.sampled_from([0, 0.02]))
@@ -85,6 +85,7 @@ def test_random_runs_reach_the_edge_cases(machines):
         assert why["upload", Reason.NOT_IN_FLIGHT] > 5
 
 
+@pytest.mark.ci
 @both
 @settings(max_examples=examples(15), deadline=None, derandomize=True)
 @given(seed=st.integers(0, 10**6))
@@ -99,6 +100,7 @@ def test_after_losses_the_run_goes_on(machines, seed):
     assert len(run.results) >= before + 3
 
 
+@pytest.mark.ci(but=["paper"])
 @both
 def test_the_version_grows_by_one_with_each_result(machines):
     run = Buffers(seed=4, **machines)
@@ -110,6 +112,7 @@ def test_the_version_grows_by_one_with_each_result(machines):
     assert run.server.version > 10
 
 
+@pytest.mark.ci(but=["fedbuff"])
 @both
 def test_without_losses_nothing_is_refused_or_given_up(machines):
     run = play(machines, seed=8, steps=2000)
@@ -267,6 +270,7 @@ def test_a_user_that_returns_is_asked_too():
 
 
 # --- clients -------------------------------------------------------------------------------------
+@pytest.mark.ci
 def test_what_clients_keep_does_not_grow_without_bound():
     run = play(MASKED, seed=5, steps=3000)
     assert run.version > 30
@@ -277,6 +281,7 @@ def test_what_clients_keep_does_not_grow_without_bound():
         assert sum(map(len, client.made.values())) <= window
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(st.integers(0, 10**6))
 def test_a_client_forgets_what_is_beyond_the_bound(seed):

@@ -144,6 +144,7 @@ BAD: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.ci(but=["none"])
 @both
 @with_and_without_pki
 @pytest.mark.parametrize("bad", BAD)
@@ -255,6 +256,7 @@ def test_half_the_users_are_too_few_to_be_a_threshold() -> None:
     assert leaks(w, out, halves)
 
 
+@pytest.mark.ci(but=["[secagg]"])
 @both
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
@@ -274,7 +276,7 @@ def test_a_pki_without_signatures_is_a_problem() -> None:
 
 
 # --- losses ----------------------------------------------------------------------------------------
-@pytest.mark.ci(but=["ccesa"])
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["secagg", "secagg_plus", "ccesa", "lightsecagg"])
 @pytest.mark.parametrize("unlucky", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_every_loss_of_four_users_keeps_every_law(protocol: str, unlucky: int) -> None:

@@ -44,7 +44,7 @@ def refusals(forged):
 
 
 # --- one row ----------------------------------------------------------------------------------------
-@pytest.mark.ci(only=["ntt"])
+@pytest.mark.ci(but=["paper-1-3-flag-secagg"])
 @both
 @pytest.mark.parametrize("flagged", [True, False], ids=["flag", "content alone"])
 @pytest.mark.parametrize(("i", "j"), PAIRS)
@@ -110,6 +110,7 @@ def enough(protocol, forged, points, t=3):
     return all(len([j for j in answered if (i, j) not in forged]) >= t for i in shared)
 
 
+@pytest.mark.ci(but=["ntt"])
 @both
 @settings(max_examples=examples(40), deadline=None, derandomize=True)
 @given(
@@ -129,6 +130,7 @@ def test_forgeries_and_losses_end_in_the_exact_sum_or_an_abort(protocol, forged,
 
 
 # --- and what it costs ------------------------------------------------------------------------------
+@pytest.mark.ci(but=["ntt-secagg"])
 @both
 @settings(max_examples=examples(25), deadline=None, derandomize=True)
 @given(

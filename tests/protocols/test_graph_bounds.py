@@ -53,7 +53,7 @@ def frequencies(outcomes, t):
     return insecure / len(outcomes), incorrect / len(outcomes)
 
 
-@pytest.mark.ci(only=["[7]"])
+@pytest.mark.ci
 @pytest.mark.parametrize("n", [5, 6, 7])
 def test_the_bounds_are_the_expected_number_of_failures(n):
     """Over all placements of so many, none both: n times the part of the honest who have t or more colluding

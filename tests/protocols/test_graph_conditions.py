@@ -130,6 +130,7 @@ def knowledge(n, edges, levels, t):
     return rows
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
 def test_the_theorems_say_what_the_server_knows(every):
     """All 64 graphs of four users, all 256 ways to be lost, thresholds at random: the sum over V3 is in the

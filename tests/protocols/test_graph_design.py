@@ -128,6 +128,7 @@ def test_the_unmasking_bound_is_the_exact_tail(n, p, t):
     assert graph_design.unmasking_bound(n, float(p), t) == pytest.approx(min(1.0, float(exact)), rel=1e-9)
 
 
+@pytest.mark.ci
 def test_the_bounds_hold_of_all_that_can_become_of_four_users():
     """All 64 graphs times all 5^4 ways to be lost, each with its probability: how often a round is not
     reliable (an empty V3 aside) or not private, against Theorems 5 and 6. Both say something here."""

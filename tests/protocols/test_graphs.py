@@ -126,6 +126,7 @@ def test_every_pair_is_joined_equally_often(n, k):
         assert joined.pvalue > ALPHA, pair
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("p", [0.05, 0.5, 0.8])
 def test_edges_come_with_probability_p_each_on_its_own(p):
     rounds, counts, both = 1500, Counter(), Counter()
@@ -162,6 +163,7 @@ def test_two_users_need_no_ring():
     assert harary([], 2, seed(0)) == {}
 
 
+@pytest.mark.ci
 def test_networkx_and_scipy_are_imported_on_first_use_only():
     heavy = "{'networkx', 'scipy'} & set(sys.modules)"
     code = f"import sys, simfl.protocols.graph_design, simfl.protocols.graphs; assert not {heavy}, {heavy}"

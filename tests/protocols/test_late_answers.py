@@ -46,7 +46,7 @@ def played(edges: list[set[int]], pattern: tuple[str, ...]) -> Any:
     return w.run(fate=fate), w.server
 
 
-@pytest.mark.ci(but=["[101]"])
+@pytest.mark.ci
 @pytest.mark.parametrize("every", [101, 17, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_verdict_counts_what_came_late(every: int) -> None:
     """All graphs of four, each user lost at two points or late: private if and only if the span of all that

@@ -19,6 +19,7 @@ from simfl.studies.verify import Subject
 EXAMPLE = Path(__file__).parents[2] / "examples" / "dealt_pads.py"
 
 
+@pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize("name", [*PROTOCOLS, f"{EXAMPLE}:DealtPads"])
 def test_what_a_run_sends_is_in_the_tables(name: str) -> None:
     """A live run takes from a wire what its machines' tables have, each kind under a name of its own."""

@@ -32,6 +32,7 @@ def play(machines, n, lost, late, early=False):
     return w, w.run(fate=lose_at(lost), early=early)
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(20), deadline=None, derandomize=True)
 @given(unlucky(6), st.booleans())
 def test_lightsecagg_is_exact_after_any_6_of_20_losses(chance, early):
@@ -39,6 +40,7 @@ def test_lightsecagg_is_exact_after_any_6_of_20_losses(chance, early):
     assert check_round(w, out, {**chance[0], **chance[1]}, needed=14)
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(unlucky(7))
 def test_lightsecagg_aborts_after_any_7_of_20_losses(chance):
@@ -46,6 +48,7 @@ def test_lightsecagg_aborts_after_any_7_of_20_losses(chance):
     assert not check_round(w, out, {**chance[0], **chance[1]}, needed=14)
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(unlucky(9), st.booleans())
 def test_secagg_is_exact_after_any_9_of_20_losses(chance, early):
@@ -53,6 +56,7 @@ def test_secagg_is_exact_after_any_9_of_20_losses(chance, early):
     assert check_round(w, out, {**chance[0], **chance[1]}, needed=11)
 
 
+@pytest.mark.ci
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(unlucky(10))
 def test_secagg_aborts_after_any_10_of_20_losses(chance):
@@ -85,6 +89,7 @@ def test_every_pattern_of_4_users_completes_if_enough_are_left(machines, needed,
     assert done == (1 + 4 * 4 if every == 1 else 1 + 3 * 4)  # nobody is lost, or one user at one point
 
 
+@pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)
 def test_a_server_that_is_told_of_losses_needs_no_deadline(machines, needed):
     for points in patterns(4):

@@ -116,6 +116,7 @@ def test_direct_shares_are_not_on_the_servers_link() -> None:
     assert said == f"direct: they pass only the two users' links; a round: secagg 2.64 kB, {shares}"
 
 
+@pytest.mark.ci
 def test_deadlines_that_ended_a_stage_are_counted() -> None:
     lost = run({**SIX, "rounds": 3, "dropout": script((0, 1, "upload", "before_send"))})
     assert hit_deadlines(lost.scenario, lost.traces) == [

@@ -13,6 +13,8 @@ from tests.reports.browser_pages import IN_SIGHT, MARKED, bar, outcomes, settled
 from tests.reports.test_chart import luminance
 from tests.reports.test_page import EVIL
 
+pytestmark = pytest.mark.ci
+
 
 @pytest.fixture(scope="module")
 def files(losing: Run, buffered: Run, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
@@ -23,7 +25,6 @@ VIEWS = list(product(("losing", "buffered", "evil", "chosen", "many"), (400, 160
 FIRST = {("losing", 1600, "dark"), ("chosen", 400, "dark"), ("buffered", 400, "dark"), ("evil", 400, "light")}
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize(
     ("name", "width", "scheme"),
     [pytest.param(*view, marks=[] if view in FIRST else pytest.mark.slow) for view in VIEWS],
@@ -65,7 +66,6 @@ def test_a_hover_shows_the_span_that_the_keyboard_shows(show: Any) -> None:
     assert tip(tab) == ""
 
 
-@pytest.mark.ci
 def test_a_hover_over_the_link_counts_messages(show: Any) -> None:
     tab = show("losing")
     box = sight(tab, "#tl-canvas")
@@ -93,7 +93,6 @@ def test_filters_filter(show: Any) -> None:
     assert int(everything["spans"]) > spans[0] > spans[1] >= spans[2] >= spans[3] == 0
 
 
-@pytest.mark.ci
 def test_only_the_critical_path_can_be_shown(show: Any, losing: Run) -> None:
     tab = show("losing")
     before = settled(tab)
@@ -105,7 +104,6 @@ def test_only_the_critical_path_can_be_shown(show: Any, losing: Run) -> None:
     assert 0 < int(after["spans"]) < int(before["spans"])
 
 
-@pytest.mark.ci
 def test_protocols_and_rounds_can_be_chosen(show: Any, losing: Run) -> None:
     tab = show("losing")
     assert tab.locator("#tl-protocol option").all_inner_texts() == list(losing.traces)
@@ -118,7 +116,6 @@ def test_protocols_and_rounds_can_be_chosen(show: Any, losing: Run) -> None:
     assert tab.locator("#tl-view option:checked").inner_text() == "2"
 
 
-@pytest.mark.ci
 def test_the_keyboard_steps_zooms_and_goes_to_causes(show: Any) -> None:
     tab = show("losing")
     whole = settled(tab)
@@ -148,7 +145,6 @@ def test_the_keyboard_steps_zooms_and_goes_to_causes(show: Any) -> None:
     assert tip(tab) == ""
 
 
-@pytest.mark.ci
 def test_everything_can_be_reached_by_tab(show: Any) -> None:
     tab = show("buffered")
     reached = set()
@@ -170,7 +166,6 @@ def test_everything_can_be_reached_by_tab(show: Any) -> None:
     assert wanted <= reached
 
 
-@pytest.mark.ci
 def test_a_drag_pans_and_buttons_zoom(show: Any) -> None:
     tab = show("buffered")
     tab.click("#tl-fit")
@@ -212,7 +207,6 @@ def test_a_bar_tells_its_round_and_a_click_shows_it(show: Any, losing: Run, widt
             assert tab.evaluate(IN_SIGHT)
 
 
-@pytest.mark.ci
 def test_strips_are_gone_through_by_keyboard(show: Any, losing: Run) -> None:
     tab = show("losing")
     strip = tab.locator(".strip").nth(1)
@@ -236,7 +230,6 @@ def test_strips_are_gone_through_by_keyboard(show: Any, losing: Run) -> None:
     assert shown(tab) == ("secagg", str(longest.index))
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("scheme", [pytest.param("light", marks=pytest.mark.slow), "dark"])
 def test_a_failed_round_has_a_mark_below_its_bar(show: Any, scheme: str) -> None:
     tab = show("losing", color_scheme=scheme)
@@ -245,7 +238,6 @@ def test_a_failed_round_has_a_mark_below_its_bar(show: Any, scheme: str) -> None
         assert marks == [letter == "f" for letter in outcomes(tab, strip)]
 
 
-@pytest.mark.ci
 def test_a_round_the_timeline_lacks_says_how_to_see_it(show: Any) -> None:
     tab = show("first")
     before = shown(tab)
@@ -260,7 +252,6 @@ def test_a_round_the_timeline_lacks_says_how_to_see_it(show: Any) -> None:
     assert shown(tab) == ("fedavg", "0")
 
 
-@pytest.mark.ci
 def test_skipped_rounds_are_told(show: Any) -> None:
     tab = show("chosen", 400)
     found = outcomes(tab, 0)
@@ -271,7 +262,6 @@ def test_skipped_rounds_are_told(show: Any) -> None:
     assert "skipped: nobody was selected" in tab.locator("#rounds .legend").inner_text()
 
 
-@pytest.mark.ci
 @pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
 def test_of_thousands_of_bars_the_longest_is_hit(show: Any, width: int) -> None:
     tab = show("many", width)
@@ -284,7 +274,6 @@ def test_of_thousands_of_bars_the_longest_is_hit(show: Any, width: int) -> None:
     assert tab.locator(".strip").get_attribute("aria-valuenow") == "500"
 
 
-@pytest.mark.ci
 def test_an_aggregation_is_zoomed_to(show: Any, buffered: Run) -> None:
     tab = show("buffered")
     tab.click("#tl-fit")
@@ -305,7 +294,6 @@ def test_a_buffers_timeline_opens_on_one_aggregation(show: Any, buffered: Run) -
     assert 0 < opened < int(settled(tab)["spans"]) / 4
 
 
-@pytest.mark.ci
 def test_the_page_opens_on_the_round_that_is_asked_for(show: Any) -> None:
     tab = show("asked", reduced_motion="no-preference")
     assert shown(tab) == ("secagg", "1")
@@ -323,14 +311,12 @@ def test_the_page_opens_on_the_round_that_is_asked_for(show: Any) -> None:
     assert show("losing").evaluate("scrollY") == 0
 
 
-@pytest.mark.ci
 def test_motion_is_reduced_where_it_is_asked_for(show: Any) -> None:
     behaviour = "getComputedStyle(document.documentElement).scrollBehavior"
     assert show("losing", reduced_motion="reduce").evaluate(behaviour) == "auto"
     assert show("losing", reduced_motion="no-preference").evaluate(behaviour) == "smooth"
 
 
-@pytest.mark.ci
 def test_over_the_chart_the_list_says_what_was_reached(show: Any, losing: Run) -> None:
     tab = show("losing")
     box = sight(tab, "#acc")

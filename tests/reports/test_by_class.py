@@ -44,6 +44,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return opened(folder)
 
 
+@pytest.mark.ci
 def test_rows_are_there_where_they_tell_anything() -> None:
     assert labels(entries()) == ONLY_LOSSES
     assert labels(entries(**COUNTED)) == ONLY_LOSSES | {"J/user"}
@@ -91,6 +92,7 @@ def test_many_classes_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {(len(group["rows"]), group["left_out"]) for group in found["groups"]} == {(1, 1)}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("width", [30, 80, 200])
 def test_the_terminal_shows_classes_at_any_width(counted: Run, width: int) -> None:
     text = StringIO()
@@ -105,6 +107,7 @@ def test_the_terminal_shows_classes_at_any_width(counted: Run, width: int) -> No
     assert all(figure in text.getvalue() for figure in joules)
 
 
+@pytest.mark.ci
 def test_the_page_has_classes_and_energy(counted: Run) -> None:
     html, protocols = page(counted), counted.summary.protocols
     for anchor in ("classes", "energy"):
@@ -123,6 +126,7 @@ def test_a_page_without_classes_and_energy(losing: Run) -> None:
     assert 'id="classes"' not in html
 
 
+@pytest.mark.ci
 def test_a_comparison_shows_classes() -> None:
     one, other = (run({**IN_ROUNDS, **over}).summary for over in ({}, OVER))
     said = told(comparison(one, other))

@@ -181,6 +181,7 @@ def test_runs_are_compared(folders: Path, capsys: pytest.CaptureFixture[str]) ->
     assert "Against links, base is slower in fedavg " in back
 
 
+@pytest.mark.ci
 def test_repeats_are_one_thing_with_intervals_over_runs(
     folders: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -192,6 +193,7 @@ def test_repeats_are_one_thing_with_intervals_over_runs(
     assert "clock.kind: modelled in base; measured in repeats" in page
 
 
+@pytest.mark.ci
 def test_repeats_of_two_scenarios_are_refused(
     folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -113,6 +113,7 @@ def test_a_sweep_has_a_block_a_point() -> None:
     read(text)
 
 
+@pytest.mark.ci
 def test_of_many_points_the_first_are_shown() -> None:
     cases = {(f"n={n}", "a"): Case.of_means({}) for n in range(MAX_ENTRIES + 3)}
     text = page(Comparison([Side(label, label, "sweep", "", {}, cases) for label in "xy"]))

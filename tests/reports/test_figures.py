@@ -62,6 +62,7 @@ def choosing(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 # --- the breakdown -------------------------------------------------------------------------------
+@pytest.mark.ci
 def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> None:
     (axes,) = axes_of(run_figures.breakdown(rates))
     expected = []
@@ -101,6 +102,7 @@ def test_totals_have_three_figures(value: float, shown: str) -> None:
 # --- the timing diagram --------------------------------------------------------------------------
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("which", ["rates", "buffered"])
 def test_the_timing_is_that_of_the_trace(
     which: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
@@ -211,6 +213,7 @@ def test_the_histogram_has_the_counts_of_the_summary(buffered: Run) -> None:
         assert {str(tau): count for tau, count in found.items() if count} == entry.staleness
 
 
+@pytest.mark.ci
 def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> None:
     panels = axes_of(run_figures.participation(choosing))
     for number, name in enumerate(("any", "pairs")):

@@ -29,6 +29,7 @@ def folder(losing: Run, tmp_path: Path) -> Path:
     return tmp_path / "run"
 
 
+@pytest.mark.ci
 def test_the_rounds_are_those_of_the_run(tmp_path: Path) -> None:
     result = run({**SIX, "rounds": 2}, out=tmp_path)
     found = opened(tmp_path)
@@ -96,6 +97,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.ci(but=["a list"])
 @pytest.mark.parametrize("what", DAMAGES)
 def test_what_is_damaged_ends_in_one_message_and_leaves_nothing(
     what: str, folder: Path, capsys: pytest.CaptureFixture[str]
@@ -127,6 +129,7 @@ def test_a_summary_may_have_fewer_rounds_than_the_trace(folder: Path) -> None:
     assert [len(rounds) for rounds in opened(folder).rounds.values()] == [3, 3, 2]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("options", [[], ["--perfetto"]])
 def test_a_report_prints_the_table_and_writes_a_page(
     options: list[str], folder: Path, capsys: pytest.CaptureFixture[str]

@@ -71,6 +71,7 @@ def test_the_terminal_ranks_by_time_per_aggregate(flipped: Run) -> None:
     assert "completed different rounds" in shown
 
 
+@pytest.mark.ci
 def test_the_critical_path_adds_up_to_it(flipped: Run) -> None:
     for name, entry in flipped.summary.protocols.items():
         advice = advise(flipped.traces[name], flipped.rounds[name])
@@ -84,6 +85,7 @@ def test_the_critical_path_adds_up_to_it(flipped: Run) -> None:
         assert "per aggregate." in advice.sentence
 
 
+@pytest.mark.ci
 def test_latex_begins_with_it(flipped: Run) -> None:
     table = latex(flipped)
     lines = {line.split(" & ")[0]: line.split(" & ") for line in table.splitlines()}
@@ -93,6 +95,7 @@ def test_latex_begins_with_it(flipped: Run) -> None:
     assert "The entries completed different rounds" in table
 
 
+@pytest.mark.ci
 def test_bytes_are_the_same_in_all_tables(flipped: Run) -> None:
     shown = row(printed(flipped.summary), "MB up/aggregate")
     rounds = flipped.summary.protocols["secagg"].rounds
@@ -102,6 +105,7 @@ def test_bytes_are_the_same_in_all_tables(flipped: Run) -> None:
     assert f">{moved:.3f}<" in report.page(flipped)
 
 
+@pytest.mark.ci
 def test_the_page_ranks_by_it(flipped: Run) -> None:
     html = report.page(flipped)
     headline = html[html.index('id="headline"') : html.index('id="critical"')]
@@ -112,6 +116,7 @@ def test_the_page_ranks_by_it(flipped: Run) -> None:
     assert "completed different rounds" in headline
 
 
+@pytest.mark.ci
 def test_the_figure_ranks_by_it(flipped: Run) -> None:
     bars = {bar.name: bar for bar in run_figures._bars(flipped)}
     for name, bar in bars.items():
@@ -171,6 +176,7 @@ def test_measured_means_have_intervals_and_tie() -> None:
     assert "±" not in text({**content, "clock": "modelled"})
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("width", [28, 50, 80, 200])
 def test_no_figure_is_lost_at_any_width(flipped: Run, width: int) -> None:
     found = [re.findall(r"\d+\.\d+", printed(flipped.summary, at)) for at in (80, width)]

@@ -69,6 +69,7 @@ def some(request: pytest.FixtureRequest) -> Run:
     return found
 
 
+@pytest.mark.ci
 def test_the_page_is_well_formed_and_asks_for_nothing(some: Run) -> None:
     text = page(some)
     reader = read(text)
@@ -87,6 +88,7 @@ def test_the_page_is_well_formed_and_asks_for_nothing(some: Run) -> None:
     assert len(links) >= 8
 
 
+@pytest.mark.ci
 def test_the_page_says_what_there_is(some: Run) -> None:
     text = page(some)
     visible = " ".join(" ".join(listed) for tag, listed in read(text).data.items() if tag != "script")
@@ -113,6 +115,7 @@ def test_the_embedded_data_is_of_every_protocol(some: Run) -> None:
         assert data[f"timeline-{k}"]["views"]
 
 
+@pytest.mark.ci(but=["rounds"])
 @pytest.mark.parametrize("base", [SYNC, ASYNC], ids=["rounds", "aggregations"])
 def test_names_cannot_break_the_page(base: dict[str, Any], tmp_path: Path) -> None:
     protocol = "fedbuff" if base is ASYNC else "fedavg"

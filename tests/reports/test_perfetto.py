@@ -60,6 +60,7 @@ def of(events: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
     return [event for event in events if event["ph"] in kinds]
 
 
+@pytest.mark.ci(but=["losing"])
 def test_events_have_the_fields_of_the_format(whole: dict[str, Any]) -> None:
     found = whole
     assert set(found) == {"traceEvents", "displayTimeUnit", "otherData"}

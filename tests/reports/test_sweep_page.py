@@ -34,6 +34,7 @@ def tab(show: Any) -> Any:
     return show("sweep")
 
 
+@pytest.mark.ci
 def test_the_page_lists_the_front_and_the_best(found: Picture) -> None:
     html = page(found)
     fastest = min(e.mean("per_aggregate_s") or 9e9 for e in found.entries)
@@ -41,6 +42,7 @@ def test_the_page_lists_the_front_and_the_best(found: Picture) -> None:
     assert 'href="points/rate=0.0,' in html
 
 
+@pytest.mark.ci
 def test_text_of_a_study_is_text(found: Picture) -> None:
     axes = tuple(replace(axis, label=EVIL) for axis in found.axes)
     html = page(replace(found, name=EVIL, axes=axes))

@@ -18,6 +18,7 @@ WIDE = {"kind": "synthetic", "shape": [3000], "classes": 2, "train": 60, "test":
 THIN = WIDE | {"shape": [1]}
 
 
+@pytest.mark.ci(but=["ccesa"])
 @pytest.mark.parametrize("data", [WIDE, THIN], ids=["6000 parameters", "few"])
 @pytest.mark.parametrize("protocol", list(PROTOCOLS))
 def test_the_bound_in_closed_form_is_one(protocol: str, data: dict[str, Any]) -> None:

@@ -60,7 +60,7 @@ def test_every_shipped_scenario_is_tested() -> None:
     assert sorted(SMALLER) == sorted(NAMES)
 
 
-@pytest.mark.ci(but=FEW)
+@pytest.mark.ci(but=["reconstruction"])
 @pytest.mark.parametrize("name", NAMES)
 def test_the_critical_path_adds_up_to_the_duration(name: str) -> None:
     for rounds in shipped(name).rounds.values():
@@ -72,7 +72,7 @@ def test_the_critical_path_adds_up_to_the_duration(name: str) -> None:
             assert {kind for _, _, kind in r.critical} <= {"compute", "network", "wait"}
 
 
-@pytest.mark.ci(but=FEW)
+@pytest.mark.ci
 @pytest.mark.parametrize("name", NAMES)
 def test_the_path_of_a_run_adds_up_to_its_rounds_durations(name: str) -> None:
     """And what is advised from it is of the same seconds, to less than 1e-9."""
@@ -89,7 +89,7 @@ def test_the_path_of_a_run_adds_up_to_its_rounds_durations(name: str) -> None:
         assert advice.aggregates == len(entry.completed)
 
 
-@pytest.mark.ci(but=FEW)
+@pytest.mark.ci(but=["tutorial"])
 @pytest.mark.parametrize("name", NAMES)
 def test_every_round_has_an_end_and_every_aggregate_is_exact(name: str) -> None:
     result = shipped(name)
@@ -101,7 +101,7 @@ def test_every_round_has_an_end_and_every_aggregate_is_exact(name: str) -> None:
             assert set(r["span_s"]) == set(r["critical_s"]) == set(PHASES)
 
 
-@pytest.mark.ci(but=FEW)
+@pytest.mark.ci(but=["tutorial"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_span_ends_with_its_round(name: str) -> None:
     for rounds in shipped(name).rounds.values():

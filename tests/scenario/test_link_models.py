@@ -28,6 +28,7 @@ def hit(*outages: str) -> str:
     return swap(SYNC, ("  overhead_s: 1e-3\n", f"  overhead_s: 1e-3\n  outages: [{', '.join(outages)}]\n"))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("link", [USERS, SERVER])
 def test_files_are_found_beside_the_scenario_and_count(tmp_path: Path, link: str) -> None:
     """As the trace of an availability: by their content, not by their name."""
@@ -99,6 +100,7 @@ def test_an_override_reaches_into_a_model(tmp_path: Path) -> None:
     assert read(tmp_path, text, {"network.users.varies": "steady"}).network.users.varies.kind == "steady"
 
 
+@pytest.mark.ci
 def test_two_equal_markov_models_run_twice(tmp_path: Path) -> None:
     """Two classes with one link model that draws from quantiles, run two times in one process."""
     levels = [{"factor": factor, "dwell_s": {"quantiles": [[0, 0.1], [1, 20]]}} for factor in (1, 0.5)]

@@ -37,7 +37,7 @@ COMING = {"kind": "sessions", "on_s": 600.0, "off_s": 600.0}
 WALK = {"markov": [{"factor": 1.0, "dwell_s": {"exponential": 60.0}}, {"factor": 0.1, "dwell_s": 5.0}]}
 
 
-@pytest.mark.ci(but=["fedavg-users2", "secagg-users6"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("protocol", "users", "more"),
     [
@@ -80,6 +80,7 @@ def test_users_take_what_is_said(protocol: str, users: tuple[int, int], more: di
     assert 0.35 < (measured[1] - measured[0]) / (told[1] - told[0]) < 1
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "data",
     [

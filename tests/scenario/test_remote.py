@@ -179,6 +179,7 @@ def scenario_with(path: str, value: Any, planted: Path) -> str:
     return text.replace(CODE, f"{planted}/evil.py:X").replace(FILE, str(planted / "file"))
 
 
+@pytest.mark.ci(but=["learning.data"])
 @pytest.mark.parametrize(("path", "value"), SPELLINGS, ids=[f"{path}-{value}" for path, value in SPELLINGS])
 def test_blocks_that_open_or_execute_are_refused(path: str, value: Any, planted: Path) -> None:
     text = scenario_with(path, value, planted)

@@ -97,6 +97,7 @@ def refused(path: Any, key: str, value: Any) -> str:
     return str(caught.value)
 
 
+@pytest.mark.ci(but=["selection"])
 @pytest.mark.parametrize(("key", "value", "says"), WRONG)
 def test_a_wrong_value_is_named_with_its_place(key: str, value: Any, says: str) -> None:
     assert says in refused(MIXED, key, value)
@@ -107,6 +108,7 @@ def test_losses_of_groups_are_for_rounds() -> None:
     assert f"{LTE}.dropout: groups is for rounds" in refused(BUFFERED, f"{LTE}.dropout", groups)
 
 
+@pytest.mark.ci
 def test_losses_of_a_class_need_a_time_of_return() -> None:
     said = refused(BUFFERED, "buffer.return_s", None)
     assert "buffer.return_s: missing; dropout rate needs to know when lost users return" in said

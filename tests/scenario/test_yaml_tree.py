@@ -58,6 +58,7 @@ def test_python_tags_are_refused_and_not_run(tmp_path: Path) -> None:
     assert not witness.exists()
 
 
+@pytest.mark.ci
 def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
     rows = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]

@@ -26,6 +26,7 @@ def dear(fault: Planted) -> object:
     return pytest.param(fault, marks=marks, id=fault.name)
 
 
+@pytest.mark.ci(but=["weight_in_the_clear"])
 @pytest.mark.parametrize("fault", [*map(dear, PLANTED)])
 def test_a_planted_fault_is_found(fault: Planted, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the checks of the table and by no other one of these."""

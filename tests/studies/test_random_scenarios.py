@@ -197,6 +197,7 @@ def test_50_random_scenarios(scenario: dict[str, Any]) -> None:
     holds(scenario)
 
 
+@pytest.mark.ci
 @settings(max_examples=examples(25), phases=(Phase.generate, Phase.shrink), **quick)
 @given(buffered())
 def test_25_random_buffers(scenario: dict[str, Any]) -> None:

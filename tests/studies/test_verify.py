@@ -63,7 +63,7 @@ def found(subject: Subject, *names: str) -> dict[str, list[str]]:
     return {row.name: list(row.findings) for row in answers(subject, chosen) if row.findings}
 
 
-@pytest.mark.ci(only=["takes any shape"])
+@pytest.mark.ci(but=["never gives up"])
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_planted_fault_is_found(name: str, tmp_path: Path) -> None:
     old, new, check = FAULTS[name]
@@ -78,7 +78,7 @@ def test_the_example_passes() -> None:
     assert not found(Subject(f"{ROOT / 'examples' / 'dealt_pads.py'}:DealtPads", {}))
 
 
-@pytest.mark.ci(but=["[fedavg", "[fedbuff"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "protocol",
     [pytest.param(p, marks=pytest.mark.slow) if p in ("secagg_plus", "ccesa") else p for p in PROTOCOLS],
@@ -115,6 +115,7 @@ PLAIN = {
 ROUNDS = "only rounds are looked at so, and the protocol has a buffer"
 
 
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize(
     ("protocol", "not_tried"),
     [

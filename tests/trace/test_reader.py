@@ -86,6 +86,7 @@ def test_what_is_written_is_read_back(found: dict[str, Trace]) -> None:
         assert read(path, users=10) == found
 
 
+@pytest.mark.ci
 def test_a_runs_trace_is_read_back(tmp_path: Path) -> None:
     result = run({"population.availability": SESSIONS, "dropout": {"rate": 0.2}}, ASYNC, out=tmp_path)
     assert read(tmp_path / "trace.jsonl", users=8) == result.traces
@@ -138,6 +139,7 @@ def test_these_rows_are_good(tmp_path: Path) -> None:
     assert len(trace) == len(GOOD)
 
 
+@pytest.mark.ci(but=["result"])
 @pytest.mark.parametrize(
     ("row", "changes", "says"),
     [

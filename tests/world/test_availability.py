@@ -123,6 +123,7 @@ def test_the_curve_stays_between_low_and_high(
     assert spec.probability(peak + period / 2) == pytest.approx(spec.low)
 
 
+@pytest.mark.ci
 def test_users_are_online_as_often_as_the_curve_says() -> None:
     seen = slots(day(), users=2000, count=48)
     expected = 0.4 + 0.3 * np.array(BY_HOUR * 2)
@@ -136,6 +137,7 @@ def test_a_slot_and_a_period_need_not_be_an_hour_of_a_day() -> None:
     assert surely(seen[:, 0::2].sum(axis=0), 500, 0.5)
 
 
+@pytest.mark.ci
 def test_time_zones_are_normal_with_their_spread() -> None:
     """E cos(x - 2 pi Z / P) = cos(x) exp(-(2 pi s / P)^2 / 2), the characteristic function of a normal Z."""
     spread_s = 4 * HOUR
@@ -145,6 +147,7 @@ def test_time_zones_are_normal_with_their_spread() -> None:
     assert surely(seen.sum(axis=0), 2000, (1 + damped * np.array(BY_HOUR)) / 2)
 
 
+@pytest.mark.ci
 def test_a_users_time_zone_stays() -> None:
     """The hour of a user's peak, from its first fifty days and from its second, each within 0.2 h or so."""
 

@@ -23,6 +23,7 @@ from tests.world.test_availability import NS, surely
 HELD = np.array([[4, 0, 0, 0], [0, 2, 0, 0], [0, 1, 1, 6], [0, 0, 0, 1], [0, 0, 0, 0]])
 
 
+@pytest.mark.ci(but=["labels"])
 @pytest.mark.parametrize(
     ("by", "low", "high", "power", "p"),
     [

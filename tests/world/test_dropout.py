@@ -96,6 +96,7 @@ def test_a_list_of_rates_is_walked_through_round_by_round() -> None:
 MANY = 5000
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("q", [0.05, 0.3])
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_per_step_the_first_coin_that_falls_counts(q: float, asynchronous: bool) -> None:
@@ -158,7 +159,7 @@ def test_a_group_is_lost_as_a_whole(groups: int, p: float, index: int, selected:
     assert set(whole.values()) <= {PlannedLoss("upload", "before_send")}
 
 
-@pytest.mark.ci(only=["1.0", "0.6"])
+@pytest.mark.ci
 @pytest.mark.parametrize("p", [0.0, 0.1, 0.6, 1.0])
 def test_a_group_is_lost_with_its_probability(p: float) -> None:
     """Of 20 groups in 200 rounds, within five standard deviations; and each user as often."""
@@ -180,6 +181,7 @@ def test_who_is_in_a_group_does_not_depend_on_how_many_there_are() -> None:
     assert set(alone.values()) == {PlannedLoss("training", "mid_send")}
 
 
+@pytest.mark.ci
 def test_losses_are_counted_where_they_are_missed() -> None:
     changes = {**SIX, "population.users": 12, "privacy": {"T": 1, "D": 6}, "rounds": 6}
     result = run({**changes, "dropout": {"per_step": 0.1}})
@@ -214,6 +216,7 @@ def test_a_loss_at_a_lacking_point_happens_at_the_next(at: Any, plain: str | Non
     assert not keyed.in_round(2, [0])
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "world", [{"dropout": {"rate": 0.34}}, {"population.availability": {"bernoulli": 0.7}}]
 )

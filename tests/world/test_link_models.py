@@ -214,7 +214,7 @@ def near(count: int, n: int, p: float) -> bool:
     return abs(count - n * p) <= 5 * math.sqrt(n * p * (1 - p))
 
 
-@pytest.mark.ci(only=["[60]"])
+@pytest.mark.ci
 @pytest.mark.parametrize("now_s", [0, 1, 60])
 def test_levels_have_their_share_of_time(now_s: int) -> None:
     """Around a ring: in proportion to the times at its levels, from the start on."""

@@ -76,6 +76,7 @@ def test_every_available_row_is_equally_likely(N: int, K: int, T: int) -> None:
     assert uniform(seen, rows)
 
 
+@pytest.mark.ci
 def test_fair_rows_with_the_least_user_are_equally_likely() -> None:
     history, rng = past(np.array([1, 1, 2, 2, 0, 1, 3, 3, 2, 2, 0, 0])), np.random.default_rng(11)
     # Users 10 and 11 took part least, but 11 is away; of whom a row can hold, user 4 did.

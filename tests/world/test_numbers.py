@@ -114,6 +114,7 @@ def test_a_bound_holds_after_the_scale(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.ci
 def test_a_huge_file_of_nonsense_ends_in_a_few_lines(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as refused:
         numbers(column(tmp_path, "computation\n" + "x\n" * 50_000))

@@ -55,6 +55,7 @@ def test_the_users_of_a_cell_go_together() -> None:
     assert all(near(seen.count(one), 600, 1 / 12) for one in set(seen))
 
 
+@pytest.mark.ci
 def test_a_share_of_users_goes_together() -> None:
     hit = [outages({"of": {"share": 0.2}, **AGAIN}).factor(user, 0)[1] < FOR_EVER for user in range(2000)]
     assert near(sum(hit), 2000, 0.2)
@@ -67,6 +68,7 @@ def test_a_share_of_users_goes_together() -> None:
     }
 
 
+@pytest.mark.ci
 def test_outages_last_their_share_of_time() -> None:
     """Begin in the stationary state, and stay in it: a quarter of the cells is out at any time."""
     cells = outages({"of": {"cells": 2**31 - 1}, **AGAIN})

@@ -77,6 +77,7 @@ def test_the_matrix_is_written_by_its_ones(tmp_path: Path) -> None:
     assert [line.split(",")[:2] for line in lines] == [["fedavg", "0"]] * 2 + [["fedavg", "1"]] * 2
 
 
+@pytest.mark.ci
 def test_families_of_the_shipped_scenario_are_the_papers() -> None:
     """Multi-RoundSecAgg Table 1; it prints 91389 for C(40, 4) = 91390, and about 10^16 for random."""
     overrides = {"rounds": 1, "payload": "shadow"}
@@ -88,6 +89,7 @@ def test_families_of_the_shipped_scenario_are_the_papers() -> None:
     assert families[0] == families[1] == pytest.approx(1.05e16, rel=0.01)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("T", "rounds"), [(3, 150), (12, 150)])
 def test_the_engine_skips_rounds_as_often_as_theorem_1_says(T: int, rounds: int) -> None:
     """C within 4 standard errors of its mean; tests/privacy hold the schemes themselves to 1 %."""

@@ -104,6 +104,7 @@ def test_somebody_who_is_not_there_is_refused() -> None:
         Wrong(found=(3, 5, 3)).chosen([3, 5], NOBODY_YET, rng())
 
 
+@pytest.mark.ci
 def test_random_takes_every_pair_equally_often() -> None:
     stream, counts = rng(2), dict[tuple[int, ...], int]()
     for _ in range(6000):
@@ -114,6 +115,7 @@ def test_random_takes_every_pair_equally_often() -> None:
     assert all(abs(count - 1000) < 150 for count in counts.values())
 
 
+@pytest.mark.ci
 def test_bernoulli_takes_k_of_n_on_average() -> None:
     stream, users, K, p, rounds = rng(3), 40, 8, 0.3, 4000
     scheme = Bernoulli(probability=K / (users * (1 - p)))
@@ -159,6 +161,7 @@ def test_weighted_leaves_out_nobody_seen_less(counts: list[int], away: set[int],
     assert max(counts[user] for user in chosen) <= min((counts[user] for user in left), default=9)
 
 
+@pytest.mark.ci
 def test_weighted_draws_ties_uniformly() -> None:
     history, stream, rounds = past([0, 1, 1, 1, 1, 2]), rng(5), 6000
     seen: dict[tuple[int, ...], int] = {}

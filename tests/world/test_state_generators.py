@@ -149,6 +149,7 @@ def test_endless_short_states_are_refused(
 LOOKS = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 60 * NS)), max_size=15)
 
 
+@pytest.mark.ci(but=["UserStates"])
 @by_base
 @given(looks=LOOKS)
 def test_a_look_does_not_depend_on_earlier_ones(
@@ -234,6 +235,7 @@ def test_a_mistake_is_found_before_a_run(base: type[StateGenerator], body: str, 
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.ci
 def test_a_later_mistake_ends_the_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Its 101st state, one second into a run of rounds, is wrong: exit code 1, and one line names it."""
     body = "for i in range(100): yield 0.01, True\n        yield 'now', True"

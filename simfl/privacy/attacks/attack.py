@@ -26,11 +26,21 @@ F64 = NDArray[np.float64]
 class View:
     """A server's view of an entry of a run, of the t rounds that have an aggregate.
 
-    rounds [t]: their numbers. models [t + 1, d]: the global model that each began with, and the last.
-    weights [t, users]: those of each sum, 0 of who is not in it. totals [t, d]: the sums of weighted updates.
-    plain: each user's update comes as it is. uploads: of the round at a place 0 .. t - 1, each user's upload
-    read as an update [d], and the place of the model that it was made on. A masked one is read the same way.
-    model, sgd, shape, classes: what the server asked users to train, and how.
+    Attributes:
+        entry: Name of the entry.
+        protocol: Kind of its protocol.
+        plain: Each user's update arrives unmasked.
+        users: Number of users.
+        rounds: Numbers of the rounds, [t].
+        models: The global model that each round began with, and the last, [t + 1, d].
+        weights: Weights in each sum, 0 for users that are not in it, [t, users].
+        totals: Sums of weighted updates, [t, d].
+        uploads: Function of a round's index 0 .. t - 1: by user, its upload read as an update [d], masked or
+            not, and the index of the model that it was made on.
+        model: The model that users train.
+        sgd: How they train it.
+        shape: Shape of a sample.
+        classes: Number of labels.
     """
 
     entry: str
@@ -54,10 +64,13 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """All that is hidden from the server: the samples, whose they are (`parts`), and users' weighted updates.
+    """All that is hidden from the server.
 
-    first: each user's update w_i delta_i in the first round of a window that it took part in, by the place of
-    the window's first round; NaN of a user that took no part in it.
+    Attributes:
+        split: The samples.
+        parts: Indices of each user's samples.
+        first: Function of the index of a window's first round: w_i delta_i of the first round in it that each
+            user took part in, [users, d]; NaN of a user that took no part.
     """
 
     split: Split
@@ -151,3 +164,9 @@ def as_images(x: F32) -> F32 | None:
     if x.ndim == 4 and x.shape[1] == 3:
         return np.moveaxis(x, 1, -1)
     return x if x.ndim == 3 else None
+
+
+def strips_of(title: str, samples: list[F32], captions: tuple[str, ...]) -> tuple[Strip, ...]:
+    """Return samples as a row of images; nothing where they are none."""
+    images = as_images(np.stack(samples))
+    return () if images is None else (Strip(title, images, captions),)

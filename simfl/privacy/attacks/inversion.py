@@ -7,20 +7,19 @@ import numpy as np
 from simfl.config.blocks import Count, NonNegative, Positive
 from simfl.errors import BadInput
 from simfl.learning.data.dataset import F32, I64, Split
-from simfl.privacy.attack import errors
 from simfl.privacy.attacks.attack import (
     Attack,
     Finding,
     Knowledge,
     Outcome,
-    Strip,
     Truth,
     View,
-    as_images,
     pixels,
+    strips_of,
 )
 from simfl.privacy.attacks.least_squares import estimated, window
 from simfl.privacy.attacks.similarity import mse, psnr, ssim
+from simfl.privacy.least_squares import errors
 
 MAX_SAMPLES = 8  # of a user: beyond, neither this search nor the paper's finds single images
 
@@ -87,11 +86,13 @@ class Inversion(Attack):
         numbers |= {"error": float(np.mean(error)), **means, "blind": float(np.mean(blind))}
         finding = Finding(view.entry, "uploads" if view.plain else "sums", numbers)
         captions = tuple(f"{scores[user][0]:.1f} dB" for user in chosen)
+        names = tuple(f"user {user}" for user in chosen)
+        title = f"{view.entry}: mean PSNR {means['psnr']:.1f} dB"
         strips = (
-            _strip("an original of each", originals, tuple(f"user {user}" for user in chosen)),
-            _strip(f"{view.entry}: mean PSNR {means['psnr']:.1f} dB", images, captions),
+            *strips_of("an original of each", [originals[u][0] for u in chosen], names),
+            *strips_of(title, [images[u][0] for u in chosen], captions),
         )
-        return Outcome((finding,), tuple(strip for strip in strips if strip is not None))
+        return Outcome((finding,), strips)
 
     def _searched(
         self, view: View, rng: np.random.Generator, known: dict[int, tuple[F32, int]], labels: dict[int, I64]
@@ -116,11 +117,6 @@ class Inversion(Attack):
             best = x.reshape(starts.shape)[np.arange(len(group)), least]
             found |= dict(zip(group, best, strict=True))
         return {user: found[user] for user in known}
-
-
-def _strip(title: str, of_users: dict[int, F32], captions: tuple[str, ...]) -> Strip | None:
-    images = as_images(np.stack([x[0] for x in of_users.values()]))
-    return None if images is None else Strip(title, images, captions)
 
 
 def _scores(images: F32, originals: F32) -> tuple[float, float, float]:

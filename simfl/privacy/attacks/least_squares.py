@@ -6,11 +6,9 @@ from typing import Literal
 import numpy as np
 
 from simfl.config.blocks import Count
-from simfl.privacy.attack import errors, isolated, reconstruct
 from simfl.privacy.attacks.attack import F64, Attack, Bars, Finding, Knowledge, Outcome, Truth, View
+from simfl.privacy.least_squares import BINS, errors, isolated, reconstruct
 from simfl.privacy.weighted import ratios
-
-BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
 
 
 def window(view: View, rounds: int | None) -> int:

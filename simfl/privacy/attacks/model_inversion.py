@@ -12,11 +12,11 @@ from simfl.privacy.attacks.attack import (
     Finding,
     Knowledge,
     Outcome,
-    Strip,
     Truth,
     View,
     as_images,
     pixels,
+    strips_of,
 )
 from simfl.privacy.attacks.similarity import correlation, psnr, ssim
 
@@ -62,28 +62,17 @@ class ModelInversion(Attack):
         read = "uploads" if view.plain else "masked uploads"
         targets = {read: own, "global model": dict.fromkeys(chosen, view.models[-1])}
         names = tuple(f"user {user}: class {labels[user]}" for user in chosen)
-        strips = [_strip("an original of each", [originals[user][0] for user in chosen], names)]
+        strips = strips_of("an original of each", [originals[user][0] for user in chosen], names)
         findings = []
         for what, models in targets.items():
             found = [_stretched(search.of_class(models[u], labels[u], self.steps, self.lr)) for u in chosen]
             scores = [_likeness(x, originals[user]) for x, user in zip(found, chosen, strict=True)]
             means = dict(zip(("psnr", "ssim", "corr"), np.mean(scores, axis=0).tolist(), strict=True))
-            findings.append(
-                Finding(
-                    view.entry,
-                    what,
-                    {"round": float(view.rounds[place]), "users": float(len(chosen)), **means},
-                )
-            )
+            numbers = {"round": float(view.rounds[place]), "users": float(len(chosen)), **means}
+            findings.append(Finding(view.entry, what, numbers))
             captions = tuple(f"{dB:.1f} dB, {corr:.2f}" for dB, _, corr in scores)
-            strips.append(_strip(f"{view.entry}: {what}; PSNR and correlation", found, captions))
-        return Outcome(tuple(findings), tuple(strips))
-
-
-def _strip(title: str, samples: list[F32], captions: tuple[str, ...]) -> Strip:
-    images = as_images(np.stack(samples))
-    assert images is not None  # see `problem`
-    return Strip(title, images, captions)
+            strips += strips_of(f"{view.entry}: {what}; PSNR and correlation", found, captions)
+        return Outcome(tuple(findings), strips)
 
 
 def _plausible(masked: F32, model: F32) -> F32:

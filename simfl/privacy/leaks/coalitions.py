@@ -11,11 +11,11 @@ from simfl.errors import BadInput
 MOST_COALITIONS = 100_000  # of a round: each costs about a millisecond and 100 bytes
 
 
-def check_colluders(collude: int, users: int) -> None:
+def check_colluders(colluders: int, users: int) -> None:
     """Raise BadInput for a coalition that leaves no honest user."""
-    if not 0 <= collude < users:
+    if not 0 <= colluders < users:
         raise BadInput(
-            f"collude={collude} must be at least 0 and at most {users - 1} of {users} users: "
+            f"colluders={colluders} must be at least 0 and at most {users - 1} of {users} users: "
             "one of them is honest"
         )
 
@@ -26,16 +26,16 @@ def coalitions_of(users: int, sizes: Iterable[int]) -> dict[int, list[tuple[int,
     number = sum(comb(users, size) for size in sizes)
     if number > MOST_COALITIONS:
         raise BadInput(
-            f"collude={max(sizes)} of {users} users are {number:,} coalitions, and at most "
-            f"{MOST_COALITIONS:,} are looked at: lower collude, or users"
+            f"colluders={max(sizes)} of {users} users are {number:,} coalitions, and at most "
+            f"{MOST_COALITIONS:,} are looked at: lower colluders, or users"
         )
     return {size: list(combinations(range(users), size)) for size in sizes}
 
 
-def up_to(collude: int, users: int) -> dict[int, list[tuple[int, ...]]]:
+def up_to(colluders: int, users: int) -> dict[int, list[tuple[int, ...]]]:
     """Return all coalitions of at most so many users; BadInput if these are all users, or too many."""
-    check_colluders(collude, users)
-    return coalitions_of(users, range(collude + 1))
+    check_colluders(colluders, users)
+    return coalitions_of(users, range(colluders + 1))
 
 
 def spread(users: Sequence[int], size: int, most: int) -> list[tuple[int, ...]]:

@@ -6,7 +6,6 @@ A proof reckons with what symbols mean. That they mean what the kernels do is co
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -31,9 +30,9 @@ from simfl.dataplane.terms import (
     Value,
     VerificationKey,
 )
-from simfl.privacy.leaks.views import Fate, NamedEntropy, Setup
+from simfl.privacy.leaks.views import Fate, NamedEntropy, Setup, values
 from simfl.protocols.loopback import LoopbackRound, run_round
-from simfl.protocols.machine import SERVER, Update
+from simfl.protocols.machine import Update
 from simfl.random_streams import Entropy, Streams
 
 LIMBS = 9
@@ -112,12 +111,9 @@ def round_of(
 ) -> tuple[LoopbackRound, dict[int, Any]]:
     """Return a round whose updates are `delta(user)`, with operations and entropy of either kind, and its
     sources of entropy."""
-    kind, p, users = setup.kind, setup.params, setup.users
-    entropies = {party: entropy(setup.root, party, 0) for party in (SERVER, *users)}
-    clients = {u: kind.client(u, p, ops, entropies[u]) for u in users}
-    server = kind.server(users, p, ops, entropies[SERVER])
-    updates = {u: Update(Handle(1, p.d, F32, delta(u)), u + 1) for u in users}
-    return run_round(server, clients, updates, fate, kind.offline), entropies
+    server, clients, entropies = setup.machines(ops, entropy, 0)
+    updates = {u: Update(Handle(1, setup.params.d, F32, delta(u)), u + 1) for u in setup.users}
+    return run_round(server, clients, updates, fate, setup.kind.offline), entropies
 
 
 def differences(
@@ -144,23 +140,23 @@ def differences(
     ops = EagerOps(p.q, oracle=quantised)
     real, entropies = round_of(with_content, ops, Entropy, deltas.__getitem__, fate)
     symbolic, _ = round_of(with_terms, SymbolicOps(p.q), NamedEntropy, unknown.__getitem__, fate)
-    values = Evaluated(lambda secret: entropies[secret.party].peek(secret.name), vectors)
+    evaluated = Evaluated(lambda secret: entropies[secret.party].peek(secret.name), vectors)
     if len(real.sent) != len(symbolic.sent) or real.aborts != symbolic.aborts:
         yield f"a round with content ends otherwise than on symbols: {real.aborts} and {symbolic.aborts}"
         return
     for (_, _, message), (_, _, terms) in zip(real.sent, symbolic.sent, strict=True):
-        for part in fields(message):
-            handle, other = getattr(message, part.name), getattr(terms, part.name)
+        for name, handle in values(message):
+            other = getattr(terms, name)
             if not isinstance(handle, Handle):
                 if handle != other:
-                    yield f"{message.kind} has {part.name}={handle}, and on symbols {other}"
+                    yield f"{message.kind} has {name}={handle}, and on symbols {other}"
                 continue
             for k, (row, items) in enumerate(zip(handle.content, other.content, strict=True)):
-                if np.asarray(row).tobytes() == values.row(items, handle.dtype):
+                if np.asarray(row).tobytes() == evaluated.row(items, handle.dtype):
                     compared()
                 else:
-                    yield f"row {k} of {part.name} in {message.kind} is not what its symbols say"
+                    yield f"row {k} of {name} in {message.kind} is not what its symbols say"
     if real.result is not None and symbolic.result is not None:
         total = symbolic.result.total.content[0]
-        if real.result.total.content[0].tobytes() != values.row(total, real.result.total.dtype):
+        if real.result.total.content[0].tobytes() != evaluated.row(total, real.result.total.dtype):
             yield "the total is not what its symbols say"

@@ -16,12 +16,13 @@ Circle = frozenset[int]
 
 @dataclass(frozen=True)
 class Exposed:
-    """A coalition's row: of each honest user the smallest set with it over whom too much is known, if any;
-    summed: the honest users of whom something is known."""
+    """What a coalition knows of each honest user."""
 
     coalition: tuple[int, ...]
     circles: dict[int, Circle | None]
+    """By honest user, the smallest set with it over whom more than the sum is known; None without one."""
     summed: frozenset[int]
+    """Honest users of whom something is known."""
 
 
 def exposure(seen: Transcript, coalitions: Sequence[tuple[int, ...]]) -> list[Exposed]:

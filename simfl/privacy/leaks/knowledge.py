@@ -38,7 +38,12 @@ MAX_DENOMINATOR, MAX_NUMERATOR = 64, 4096
 
 
 class Knowledge:
-    """All that follows from items that were seen. q: of the updates; own: users whose updates are known."""
+    """All that follows from items that were seen.
+
+    Args:
+        q: Modulus of the updates' field.
+        own: Users whose updates are known.
+    """
 
     def __init__(self, q: int, own: Collection[int] = ()) -> None:
         self.q, self.own = q, frozenset(own)

@@ -1,14 +1,12 @@
-"""A server that lies: what it learns by telling users what they do not refuse.
+"""A malicious server: what it learns by sending users inconsistent messages that they accept.
 
-A user's machine answers by what it is told, and by itself. So a round is played up to the question who
-survived, and each machine is kept as it is then; a lie says to each of them a set of survivors of its own. A
-lie about who shared, or about keys, is told before. Where survivors are signed, a user is shown all
-signatures that fit what it was told (of honest users who were told the same, and of colluders), and if it
-refuses these, all others with them.
+A round runs honestly until the server announces the survivors. Each client is forked there, and its answer to
+every survivor set is computed once. An attack sends each user one of the sets that it accepts. A lie about
+who shared, or about keys, comes earlier in the round. Where survivors are signed, a user gets all signatures
+of its set (by honest users with the same set, and by colluders), and if it refuses these, all others too.
 
-The law is that of any server: at most one sum, over at least U users (t in SecAgg), whichever they are. The
-lies are a menu and not all that a server could do: that none of them learns more does not say that nothing
-would.
+Invariant: a server learns at most one sum, over at least U users (t in SecAgg), whichever they are. The lies
+are a menu: if none of them leaks, another one may.
 """
 
 from __future__ import annotations
@@ -54,13 +52,17 @@ class _Noting:
 
 
 @dataclass
-class Asked:
-    """A round up to the question who survived, and each user's machine as it waits for it."""
+class ForkedRound:
+    """A round up to the announcement of survivors, from which each client is forked for each set.
+
+    Attributes:
+        seen: What was sent before.
+        waiting: By user, its client before the announcement.
+    """
 
     setup: Setup
     seen: Transcript
     waiting: dict[int, Any]
-    least: int
     _heard: dict[tuple[int, tuple[int, ...]], tuple[Any, Message | None]] = field(default_factory=dict)
 
     def hear(self, user: int, told: tuple[int, ...]) -> tuple[Any, Message | None]:
@@ -110,7 +112,7 @@ def said(machine: Any, message: Message) -> tuple[Any, Message | None]:
     return machine, sends[0] if sends else None
 
 
-def ask(setup: Setup, lie: Alter = lambda to, message: message) -> Asked:
+def ask(setup: Setup, lie: Alter = lambda to, message: message) -> ForkedRound:
     """Play a round in which nobody is lost, up to the question who survived. lie: what is told before."""
     kind, waiting = _Noting(setup.kind), dict[int, Any]()
 
@@ -121,20 +123,19 @@ def ask(setup: Setup, lie: Alter = lambda to, message: message) -> Asked:
 
     anything: Any = kind
     seen = play(replace(setup, kind=anything), alter=alter)
-    least = max(setup.kind.needed(stage, setup.params) for stage in setup.kind.round_timers)
-    before = [sent for sent in seen.sent if sent.message.phase != "recovery"]
-    return Asked(setup, replace(seen, sent=before, results=[], sums=[], least=least), waiting, least)
+    seen.sent = [sent for sent in seen.sent if sent.message.phase != "recovery"]
+    return ForkedRound(setup, seen.of_liar(setup.least), waiting)
 
 
 # --- lies about who survived -------------------------------------------------------------------------
-def every_lie(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def every_lie(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Yield every way to tell each honest user any set that it does not refuse."""
     honest = [user for user in asked.waiting if user not in coalition]
     for told in product(*map(asked.sets, honest)):
         yield dict(zip(honest, told, strict=True))
 
 
-def two_stories(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def two_stories(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Yield every way to tell each honest user one of two sets, or nothing if it would refuse it."""
     honest = [user for user in asked.waiting if user not in coalition]
     may = {user: set(asked.sets(user)) for user in honest}
@@ -143,7 +144,7 @@ def two_stories(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
             yield {user: one for user, one in zip(honest, told, strict=True) if one in may[user]}
 
 
-def one_missing(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def one_missing(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Yield, for each size of a group: it is told that all survived, the others that user 0 did not."""
     users = asked.setup.users
     honest = [user for user in users if user not in coalition]
@@ -151,17 +152,17 @@ def one_missing(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
         yield {user: users if k < size else users[1:] for k, user in enumerate(honest)}
 
 
-def few_alive(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def few_alive(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Yield, for each number of users: each honest user is told of them, of itself, and of as few others as
     may be. So these few are alive to all, and every other one is dead to as many as can be."""
     users = asked.setup.users
     honest = [user for user in users if user not in coalition]
-    for size in range(1, asked.least):
+    for size in range(1, asked.setup.least):
         claims, told = Counter[int](), dict[int, tuple[int, ...]]()
         for user in reversed(honest):
             named = {*honest[:size], *coalition, user}
             rest = sorted(set(honest) - named, key=lambda other: (claims[other], -other))
-            named |= set(rest[: max(0, asked.least - len(named))])
+            named |= set(rest[: max(0, asked.setup.least - len(named))])
             claims.update(named)
             told[user] = tuple(sorted(named))
         yield told
@@ -182,10 +183,10 @@ def narrow(target: int, partners: Sequence[int]) -> Alter:
     return lie
 
 
-def spread(asked: Asked, partners: Sequence[int], coalition: Sequence[int]) -> Told:
+def spread(asked: ForkedRound, partners: Sequence[int], coalition: Sequence[int]) -> Told:
     """Tell each honest user but user 0 a set with user 0 that lacks as many of its partners as may be: to
     enough users each partner is lost."""
-    users, least = asked.setup.users, asked.least
+    users, least = asked.setup.users, asked.setup.least
     short = {user: least - len(coalition) for user in partners if user not in coalition}
     told = {}
     for user in sorted(set(users[1:]) - set(coalition), key=lambda user: (user in partners, user)):
@@ -216,8 +217,14 @@ def own_keys(to: int, message: Message) -> Message:
 # --- what they tell ------------------------------------------------------------------------------------
 @dataclass
 class Lied:
-    """The lies that were tried, and the first by which a server learns more than one sum over enough users:
-    who colludes, in words what was told, and what is known."""
+    """The lies that were tried, and the first by which a server learns more than one sum over enough users.
+
+    Attributes:
+        tried: Number of lies, by the number of colluders.
+        coalition: Colluders of the lie that leaks.
+        told: That lie, in words.
+        leak: The combination of updates that it reveals; None if no lie leaks.
+    """
 
     tried: Counter[int] = field(default_factory=Counter)
     coalition: tuple[int, ...] = ()
@@ -230,7 +237,7 @@ class Lied:
 
 
 def search(
-    asked: Asked, coalition: tuple[int, ...], lies: Iterator[Told], report: Lied, before: str = ""
+    asked: ForkedRound, coalition: tuple[int, ...], lies: Iterator[Told], report: Lied, before: str = ""
 ) -> bool:
     """Try lies about survivors until one leaks. before: what was told earlier, in words."""
     base = asked.seen.view(coalition)
@@ -255,15 +262,15 @@ def in_words(told: Told) -> str:
     return f"survivors are said to be {'; '.join(parts)}"
 
 
-def lies(setup: Setup, lie: str, collude: int = 0, report: Lied | None = None) -> Lied:
+def lies(setup: Setup, lie: str, colluders: int = 0, report: Lied | None = None) -> Lied:
     """Try the lies of one kind with the last so many users as colluders, from none on, until one leaks.
     report: takes the counts as they come. BadInput for another kind, for a coalition of all users, and for a
     protocol that asks nobody who survived."""
-    check_colluders(collude, len(setup.users))
+    check_colluders(colluders, len(setup.users))
     if lie not in LIES:
         raise BadInput(f"lie={lie} is none of {', '.join(LIES)}")
     report, users = report or Lied(), setup.users
-    for size in range(collude + 1):
+    for size in range(colluders + 1):
         coalition = users[len(users) - size :]
         if lied(setup, lie, coalition, report):
             break
@@ -281,7 +288,7 @@ def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bo
         kinds = [few_alive, one_missing]
         kinds += [every_lie] if len(users) <= ALL_LIES else [two_stories] if len(users) <= TWO_STORIES else []
         return search(asked, coalition, chain(*(kind(asked, coalition) for kind in kinds)), report)
-    partners = (*coalition, *users[1 : max(1, asked.least - len(coalition))])
+    partners = (*coalition, *users[1 : max(1, asked.setup.least - len(coalition))])
     asked = ask(setup, narrow(0, partners))
     shared = {0, *partners}
     told = f"user 0 is told that {shared} shared; "
@@ -298,9 +305,7 @@ def _with_own_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) -> bo
             rows = max(rows, message.publics.rows)
         return own_keys(to, message)
 
-    seen = play(setup, alter=lie)
-    least = max(setup.kind.needed(stage, setup.params) for stage in setup.kind.round_timers)
-    seen = replace(seen, results=[], sums=[], least=least)
+    seen = play(setup, alter=lie).of_liar(setup.least)
     seen.drawn[SERVER] = [*seen.drawn[SERVER], *map(own_key, range(rows))]
     knowledge: Knowledge = seen.view(coalition)
     report.coalition, report.leak = coalition, beyond(seen, knowledge)

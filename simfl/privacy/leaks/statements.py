@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from simfl.dataplane.handles import Handle
 from simfl.privacy.leaks.laws import learned
-from simfl.privacy.leaks.views import Setup, play
+from simfl.privacy.leaks.views import Setup, handles, play, values
 from simfl.protocols.index_views import Users
 from simfl.protocols.machine import SERVER, Message, Update
 
@@ -25,13 +25,16 @@ Say = Callable[[int, Any], Any]
 
 @dataclass(frozen=True)
 class Statement:
-    """A field of the server's messages, what is said there instead, in words, and whether after the truth."""
+    """A false statement in a field of the server's messages."""
 
     kind: str
+    """Kind of message."""
     field: str
     words: str
+    """What is stated, in words."""
     say: Say
     after: bool = False
+    """It follows the true message, and does not replace it."""
 
     def __str__(self) -> str:
         return f"{self.words} as {self.field} of {self.kind}"
@@ -45,28 +48,27 @@ class Statement:
 
 @dataclass
 class Stated:
-    """The statements that were tried, by their fields, and what is learned by those that work."""
+    """The false statements of a protocol's server, and their effect."""
 
     tried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Number of statements, by kind of message and field."""
     worked: list[str] = field(default_factory=list)
+    """Statements that reveal more than one sum, in words."""
 
 
 def statements(setup: Setup, colluders: int) -> Stated:
     """State something else in each field of each message of the server, and look at what so many colluders
     learn."""
     report, honest = Stated(), play(setup)
-    least = max(setup.kind.needed(stage, setup.params) for stage in setup.kind.round_timers)
     seen_fields = dict[tuple[str, str], Any]()
     for sent in honest.sent:
         if sent.sender == SERVER:
-            kind: Any = type(sent.message)
-            for part in fields(kind):
-                seen_fields.setdefault((sent.message.kind, part.name), (sent.message, part.name))
+            for name, _ in values(sent.message):
+                seen_fields.setdefault((sent.message.kind, name), (sent.message, name))
     for at, (message, name) in seen_fields.items():
-        for statement in _statements(message, name, setup.users, least):
+        for statement in _statements(message, name, setup.users, setup.least):
             report.tried[at] += 1
-            seen = play(setup, alter=statement.alter)
-            seen = replace(seen, results=[], sums=[], least=least)
+            seen = play(setup, alter=statement.alter).of_liar(setup.least)
             found = next(learned(seen, colluders), None)
             if found is not None:
                 report.worked.append(f"told {statement}, {found}")
@@ -97,9 +99,7 @@ def _names_users(message: Message, value: Any, users: Sequence[int]) -> bool:
     """Return True for a list of users beside which there are no rows, one for each."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes) or not len(value):
         return False
-    kind: Any = type(message)
-    rows = any(isinstance(getattr(message, part.name), Handle) for part in fields(kind))
-    return not rows and all(isinstance(user, int) and user in users for user in value)
+    return not any(handles(message)) and all(isinstance(user, int) and user in users for user in value)
 
 
 def _without(value: Sequence[int], user: int) -> Any:
@@ -133,8 +133,6 @@ def stated_weights(setup: Setup) -> Iterator[str]:
     one = play(setup)
     other = play(_Heavier(setup.kind, setup.params, setup.users, setup.root))
     for sent, again in zip(one.sent, other.sent, strict=False):
-        kind: Any = type(sent.message)
-        for part in fields(kind) if sent.sender != SERVER else ():
-            value = getattr(sent.message, part.name)
-            if not isinstance(value, Handle) and value != getattr(again.message, part.name, value):
-                yield f"{part.name} of {sent.message.kind} says in the clear what its user weighs"
+        for name, value in values(sent.message) if sent.sender != SERVER else ():
+            if not isinstance(value, Handle) and value != getattr(again.message, name, value):
+                yield f"{name} of {sent.message.kind} says in the clear what its user weighs"

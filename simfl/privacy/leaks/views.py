@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from simfl.dataplane.handles import F32, Handle
+from simfl.dataplane.ops import Ops
 from simfl.dataplane.symbolic import Named, SymbolicOps
 from simfl.dataplane.terms import Coordinate, Form, Item, Secret, Term, residue, who
 from simfl.privacy.leaks.elimination import Line
@@ -30,11 +31,12 @@ Alter = Callable[[int, Message], Message | Sequence[Message]]
 
 
 class NamedEntropy(Entropy):
-    """Entropy whose bytes know their names; drawn: those that a machine asked for."""
+    """Entropy whose bytes carry their names."""
 
     def __init__(self, root: bytes, *scope: Name) -> None:
         super().__init__(root, *scope)
         self.drawn: list[Term] = []
+        """Secrets that a machine drew, in order."""
 
     def __call__(self, name: str) -> bytes:
         drawn = Named(super().__call__(name))
@@ -44,23 +46,31 @@ class NamedEntropy(Entropy):
 
 
 class Sent(NamedTuple):
-    """A message that was not lost on its way; label: of its round, where there are several."""
+    """A message that arrived."""
 
     sender: int
     to: int
     message: Message
     label: str = ""
+    """Prefix that names its round, where there are several."""
 
 
 @dataclass
 class Transcript:
     """All that was sent and drawn, and what may be known of it.
 
-    results: the sums over members that machines came to, as forms; exact: each result is that sum, for all
-    updates; sums: those that may be known, the results among them; least: users in one further sum that may
-    be known, whichever it is, None for no such sum;
-    verdict: the server's own of a round over a graph;
-    misuse: seeds with two purposes, nonces with two rows; kernels: those that machines ran.
+    Attributes:
+        q: Modulus of the updates' field.
+        users: Users of the round.
+        sent: Messages that arrived.
+        drawn: Secrets that each party drew.
+        results: Sums that machines computed, as linear forms in the updates.
+        sums: Sums that may be known, the results among them.
+        least: Minimum number of users in one further sum that may be known, whichever it is; None for none.
+        misuse: Seeds with two purposes, nonces with two rows, in words.
+        exact: Each result is the sum over its members, for all updates.
+        verdict: The server's own, of a round over a graph.
+        kernels: Kernels that machines ran.
     """
 
     q: int
@@ -74,6 +84,10 @@ class Transcript:
     exact: bool = True
     verdict: Verdict | None = None
     kernels: set[Any] = field(default_factory=set)
+
+    def of_liar(self, least: int) -> Transcript:
+        """Return it as of a server that lies: of sums, any single one over enough users may be known."""
+        return replace(self, results=[], sums=[], least=least)
 
     def view(self, coalition: Collection[int] = (), base: Knowledge | None = None) -> Knowledge:
         """Return what the server and these users know. base: what the server alone knows of this."""
@@ -91,24 +105,32 @@ class Transcript:
 
 
 @cache
-def _names(message: Any) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(message))
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
+
+
+def values(message: Message) -> Iterator[tuple[str, Any]]:
+    """Yield the fields of a message: name and value."""
+    kind: Any = type(message)
+    return ((name, getattr(message, name)) for name in _names(kind))
+
+
+def handles(message: Message) -> Iterator[tuple[str, Handle]]:
+    """Yield the fields of a message that hold rows."""
+    return ((name, value) for name, value in values(message) if isinstance(value, Handle))
 
 
 def items(sent: Sent) -> Iterator[tuple[str, Item]]:
     """Yield what a message holds, item by item, each with words for it."""
     message = sent.message
-    kind: Any = type(message)
     to = "" if sent.to == SERVER else f" to {who(sent.to)}"
     subject = "" if message.subject is None else f" {message.subject}"
     head = f"{sent.label}{message.kind} of {who(sent.sender)}{to}{subject}"
-    for name in _names(kind):
-        handle = getattr(message, name)
-        if isinstance(handle, Handle):
-            for k, row in enumerate(handle.content):
-                place = f", row {k}" if len(handle.content) > 1 else ""
-                for j, item in enumerate(row):
-                    yield f"{head}{place}{f' [{j}]' * (len(row) > 1)}", item
+    for _, handle in handles(message):
+        for k, row in enumerate(handle.content):
+            place = f", row {k}" if len(handle.content) > 1 else ""
+            for j, item in enumerate(row):
+                yield f"{head}{place}{f' [{j}]' * (len(row) > 1)}", item
 
 
 def shortened(kind: Protocol, p: Params) -> Params:
@@ -118,17 +140,32 @@ def shortened(kind: Protocol, p: Params) -> Params:
 
 @dataclass(frozen=True)
 class Setup:
-    """A protocol's machines with parameters of few users, ready to be played. root: of their entropy."""
+    """A protocol with parameters of few users."""
 
     kind: Protocol
     params: Params
     users: tuple[int, ...]
     root: bytes = bytes(32)
+    """Root of all entropy."""
 
     @property
     def coordinates(self) -> int:
         """The length of what is summed."""
         return self.params.d + (self.kind.offline and self.kind.weighted)
+
+    @property
+    def least(self) -> int:
+        """The fewest users over whom an aggregate may be."""
+        return max(self.kind.needed(stage, self.params) for stage in self.kind.round_timers)
+
+    def machines(
+        self, ops: Ops, draw: Callable[..., Entropy], index: int
+    ) -> tuple[Any, dict[int, Any], dict[int, Any]]:
+        """Return the server, its clients and the entropy of each party, of one round."""
+        kind, p = self.kind, self.params
+        entropies = {party: draw(self.root, party, index) for party in (SERVER, *self.users)}
+        clients = {user: kind.client(user, p, ops, entropies[user]) for user in self.users}
+        return kind.server(self.users, p, ops, entropies[SERVER]), clients, entropies
 
     def update(self, user: int, update: Hashable) -> Update:
         """Return an update of unknown coordinates; users differ in weight."""
@@ -159,9 +196,7 @@ def play(
     """
     kind, p, users = setup.kind, setup.params, setup.users
     ops, update = ops or SymbolicOps(p.q), index if update is None else update
-    entropies = {party: draw(setup.root, party, index) for party in (SERVER, *users)}
-    clients = {user: kind.client(user, p, ops, entropies[user]) for user in users}
-    server: Any = kind.server(users, p, ops, entropies[SERVER])
+    server, clients, entropies = setup.machines(ops, draw, index)
     if alter is not None:
         server = watched(server, SERVER, altered(alter))
     if call is not None:
@@ -179,7 +214,7 @@ def play(
         seen.sums = seen.results
         seen.exact = is_exact(out.result, seen.results, p.q)
     elif told is None:
-        seen.least = max(kind.needed(stage, p) for stage in kind.round_timers)
+        seen.least = setup.least
     else:
         seen.sums = setup.sum_over({(user, update): 1 for user in told}) if told else []
     seen.misuse += ops.misuse

@@ -4,10 +4,13 @@ A run is dated by what it wrote itself: `simfl report`, which writes reports and
 does not make an old run the latest.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from simfl.config.digests import SUMS
 from simfl.errors import BadInput
+from simfl.runs.folder.disk import reserve
 from simfl.runs.folder.repeats import repeats_in
 from simfl.runs.folder.saved_rounds import BASE, NAME
 from simfl.runs.folder.unfinished import has_saved
@@ -24,6 +27,19 @@ def latest(runs: Path = RUNS) -> Path:
     if not dated:
         raise BadInput(f"{runs}: no run is there: run a scenario, or name a run's folder")
     return max(dated)[1]
+
+
+@contextmanager
+def run_folder(out: Path | None, name: str) -> Iterator[Path]:
+    """Yield the folder of a run, `out` or a new one; remove it if the run failed and left nothing there."""
+    folder = out or reserve(RUNS / name)
+    try:
+        yield folder
+    except BaseException:
+        for empty in (folder, RUNS):
+            with suppress(OSError):  # it holds something, or was never made
+                empty.rmdir()
+        raise
 
 
 def need_run(folder: Path) -> None:

@@ -305,7 +305,7 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummar
 
 
 def write_updates(path: Path, kept: list[Kept], users: int) -> None:
-    """Write `updates-NAME.npz` for `simfl privacy`: means [t, d] of `rounds` [t], and rows `members`,
+    """Write `updates-NAME.npz` for `simfl privacy sums`: means [t, d] of `rounds` [t], and rows `members`,
     `weights`, `updates` [n, d] with the index of their round in `which`."""
     arrays: dict[str, Any] = {
         "users": np.array(users),

@@ -32,14 +32,15 @@ from numpy.typing import NDArray
 from simfl.runs.multi_round_privacy.circuits import Budget, Circuits
 from simfl.runs.multi_round_privacy.metrics import Classes, Matrix, rounds, sparse, strong_over_time
 from simfl.runs.multi_round_privacy.modular import (
-    PRIMES,
+    Echelon,
     Ints,
     Residues,
     Rows,
     RowSpace,
-    Unlucky,
-    combination,
     echelon,
+    indicators,
+    proved_support,
+    with_a_prime,
 )
 
 if TYPE_CHECKING:
@@ -63,12 +64,7 @@ def weak_over_time(P: Matrix, budget: float = BUDGET) -> list[Interval | None]:
     >>> weak_over_time(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 1]]))
     [(2, 2), (2, 2), (1, 1)]
     """
-    for p in PRIMES:
-        try:
-            return _over_time(sparse(P), p, Budget(budget))
-        except Unlucky:
-            continue
-    raise ArithmeticError(f"none of the primes {PRIMES} suits this participation matrix")
+    return with_a_prime(lambda p: _over_time(sparse(P), p, Budget(budget)))
 
 
 def _over_time(P: csr_array, p: int, budget: Budget) -> list[Interval | None]:
@@ -92,7 +88,7 @@ def _over_time(P: csr_array, p: int, budget: Budget) -> list[Interval | None]:
         if upper and upper[-1] <= least:
             least = upper[-1]
         elif least == 1 or proofs.take((at + 1) ** 2 * users / 5):
-            least = len(combination(basis[: at + 1], support, p)[1])
+            least = len(proved_support(basis[: at + 1], support))
         upper.append(least)
     return [(min(lower[at], upper[at]), upper[at]) if at >= 0 else None for at in step]
 
@@ -112,10 +108,10 @@ def _narrow(basis: Rows, lower: list[int], inside: list[NDArray[np.bool_]], p: i
             return True
         if not budget.take((at + 1) ** 2 * inside[at].size / 20):
             return False
-        classes, space = Classes(inside[at].size), RowSpace(inside[at].size, p)
+        classes = Classes(inside[at].size)
         for members in basis[: at + 1]:
             classes.append(members)
-            space.append(members)
+        space = echelon(indicators(basis[: at + 1], inside[at].size), p)
         found = Search(space, classes.labels, inside[at], known)
         found.disjoint_sets(budget)
         part = Budget(min(each, budget.left))
@@ -166,7 +162,7 @@ class Search:
     known; no vector is lighter than `lower`. labels, [users]: equal for users with identical columns, and 0
     for those whose column is zero."""
 
-    def __init__(self, space: RowSpace, labels: Ints, inside: NDArray[np.bool_], lower: int) -> None:
+    def __init__(self, space: Echelon, labels: Ints, inside: NDArray[np.bool_], lower: int) -> None:
         self.inside, self.lower, self.p = inside, lower, space.p
         self.space, self._labels = space, labels
         names, first, sizes = np.unique(self._labels, return_index=True, return_counts=True)
@@ -197,7 +193,7 @@ class Search:
         r, n = self.Q.shape
         left, used, bound = np.argsort(-self.weights, kind="stable"), np.empty(0, np.int64), 0
         while self.lower < self.upper and left.size and budget.take(r * r * n / 20):
-            R, pivots = echelon(self.Q, self.p, np.concatenate([left, used]))
+            R, pivots, _ = echelon(self.Q, self.p, np.concatenate([left, used]))
             self._know(np.flatnonzero(R[((R != 0) @ self.weights).argmin()]))
             among = np.isin(left, pivots)
             # A vector that is no multiple of a row has two non-zeros in a whole set, fewer in one that lacks

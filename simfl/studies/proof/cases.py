@@ -109,7 +109,7 @@ class Small:
         return union([first, play(self.setup, fate, index=1, ops=ops)])
 
     def scenario(self, case: Case) -> Scenario:
-        """Return the scenario in which `simfl run`, and `simfl leak`, meet a case."""
+        """Return the scenario in which `simfl run`, and `simfl privacy proof`, meet a case."""
         return self.cohort.replayable(case.pattern, case.detect, case.round)
 
 

@@ -134,22 +134,22 @@ def make_small(
     return Small(cohort) if isinstance(cohort, RoundCohort) else SmallBuffer(cohort)
 
 
-def sweep(small: Small | SmallBuffer, collude: int = 1, report: Report | None = None) -> Report:
+def sweep(small: Small | SmallBuffer, colluders: int = 1, report: Report | None = None) -> Report:
     """Try every case with every coalition of at most so many users. Where nothing is found, `further` is what
     one colluder more learns. report: takes the counts as they come."""
     report, users = report or Report(), small.cohort.users
-    coalitions = up_to(collude, users)
+    coalitions = up_to(colluders, users)
     for case, seen in small.every_case():
         report.look(case, seen, coalitions)
-    if not report.first and collude + 1 < users:
-        report.further = _beyond_the_threshold(small, collude + 1)
+    if not report.first and colluders + 1 < users:
+        report.further = _beyond_the_threshold(small, colluders + 1)
     return report
 
 
-def seconds_for_all(small: Small | SmallBuffer, collude: int) -> float:
+def seconds_for_all(small: Small | SmallBuffer, colluders: int) -> float:
     """Return about how many seconds `sweep` takes on this machine: 0 where that is surely below an hour."""
     cohort, report = small.cohort, Report()
-    coalitions = up_to(collude, cohort.users)
+    coalitions = up_to(colluders, cohort.users)
     if isinstance(cohort, BufferCohort) or total(cohort) <= FEW_PATTERNS:
         return 0.0
 
@@ -160,26 +160,31 @@ def seconds_for_all(small: Small | SmallBuffer, collude: int) -> float:
     return effort.seconds_for_all(cohort, look=look)
 
 
-def seconds_for_sample(small: Small | SmallBuffer, examples: int, collude: int) -> float:
+def seconds_for_sample(small: Small | SmallBuffer, examples: int, colluders: int) -> float:
     """Return about how many seconds `sample` takes on this machine, from a case without losses and a few
     coalitions of each size."""
     users = small.cohort.users
-    coalitions = up_to(collude, users)
-    case = Case((None,) * users, small.cohort.detects[0])
+    coalitions = up_to(colluders, users)
     since = time.perf_counter()
-    seen = small.replay(case)
-    played_s, seconds = time.perf_counter() - since, 0.0
+    seen = small.replay(Case((None,) * users, small.cohort.detects[0]))
+    played_s = time.perf_counter() - since
+    return examples * (played_s + seconds_to_look(seen, coalitions))
+
+
+def seconds_to_look(seen: Transcript, coalitions: Coalitions) -> float:
+    """Return about how many seconds `Report.look` takes, from a few coalitions of each size."""
+    seconds = 0.0
     for size, some in coalitions.items():
         few = some[:: -(-len(some) // FEW_VIEWS)]
         since = time.perf_counter()
-        Report().look(case, seen, {size: few})
+        Report().look(None, seen, {size: few})
         seconds += (time.perf_counter() - since) / len(few) * len(some)
-    return examples * (played_s + seconds)
+    return seconds
 
 
-def _beyond_the_threshold(small: Small | SmallBuffer, collude: int) -> Found | None:
+def _beyond_the_threshold(small: Small | SmallBuffer, colluders: int) -> Found | None:
     report = Report()
-    coalitions = {collude: spread(range(small.cohort.users), collude, RANDOM_COALITIONS)}
+    coalitions = {colluders: spread(range(small.cohort.users), colluders, RANDOM_COALITIONS)}
     for case, seen in small.every_case(FEW_LOSSES):
         report.look(case, seen, coalitions)
         if report.first:
@@ -188,11 +193,11 @@ def _beyond_the_threshold(small: Small | SmallBuffer, collude: int) -> Found | N
 
 
 def sample(
-    small: Small | SmallBuffer, examples: int, collude: int = 1, report: Report | None = None
+    small: Small | SmallBuffer, examples: int, colluders: int = 1, report: Report | None = None
 ) -> Report:
     """Try random patterns, drawn and shrunk by hypothesis, with every coalition. report: as of `sweep`."""
     cohort, report = small.cohort, report or Report()
-    coalitions = up_to(collude, cohort.users)
+    coalitions = up_to(colluders, cohort.users)
 
     def leaks(detect: Detect, pattern: Pattern) -> bool:
         before, case = report.leaks.total(), Case(pattern, detect)
@@ -203,12 +208,22 @@ def sample(
     return report
 
 
-def of_scenario(scenario: Scenario, protocol: str, collude: int = 1, report: Report | None = None) -> Report:
-    """Look at a whole run of one entry of a scenario on the engine, with every coalition of its users, or
-    with `RANDOM_COALITIONS` random ones of a size. BadInput for a coalition of all users.
-    report: takes the counts as they come."""
-    report = report or Report()
-    check_colluders(collude, scenario.population.users)
+def symbolic_run(
+    scenario: Scenario, protocol: str, colluders: int, report: Report
+) -> tuple[Transcript, Coalitions]:
+    """Play a whole run of one entry of a scenario on symbols, on the engine.
+
+    Args:
+        report: Takes the count of rounds as they end.
+
+    Returns:
+        What was sent, drawn and summed; and the coalitions of its users, or `RANDOM_COALITIONS` random ones
+        of a size.
+
+    Raises:
+        BadInput: A coalition of all users.
+    """
+    check_colluders(colluders, scenario.population.users)
     if isinstance(scenario.clock, Measured):  # it would measure symbols
         scenario = load(scenario, {"clock": "modelled"})
 
@@ -218,34 +233,50 @@ def of_scenario(scenario: Scenario, protocol: str, collude: int = 1, report: Rep
     seen, users = on_engine(build(scenario), protocol, published), range(scenario.population.users)
     rng = Streams(scenario.seed).rng("coalitions")
     coalitions = {}
-    for size in range(collude + 1):
+    for size in range(colluders + 1):
         if comb(len(users), size) <= RANDOM_COALITIONS:
             coalitions[size] = list(combinations(users, size))
         else:
             drawn = (rng.choice(len(users), size, replace=False).tolist() for _ in range(RANDOM_COALITIONS))
             coalitions[size] = [tuple(sorted(some)) for some in drawn]
-    report.look(None, seen, coalitions)
-    return report
+    return seen, coalitions
+
+
+def proof(
+    protocol: str,
+    users: int = 4,
+    colluders: int = 1,
+    random: int | None = None,
+    seed: int = 0,
+    **changes: Any,
+) -> Report:
+    """Return what the server and at most `colluders` of a few users learn beyond sums, whoever is lost.
+
+    Args:
+        protocol: One of ours, or `path.py:Name`.
+        users: In all; beyond 5 give `random`.
+        colluders: The most users who collude with the server, at most all but one.
+        random: Number of random loss patterns to try instead of all.
+        seed: Seed of keys and random graphs.
+        changes: Letters of the protocol, such as `U=3`.
+
+    Raises:
+        BadInput: The parameters do not fit, `colluders` leaves no honest user or asks for more coalitions
+            than can be looked at, or a kernel of the protocol has no twin on terms.
+
+    >>> proof("lightsecagg", users=3, colluders=1).found is None
+    True
+    """
+    small = make_small(protocol, users, seed, changes)
+    return sweep(small, colluders) if random is None else sample(small, random, colluders)
 
 
 def leaks(
     protocol: str, users: int = 4, collude: int = 1, random: int | None = None, seed: int = 0, **changes: Any
 ) -> Report:
-    """Return what the server and at most `collude` of a few users learn beyond sums, whoever is lost.
-
-    Args:
-        protocol: one of ours, or `path.py:Name`.
-        users: in all; beyond 5 give `random`.
-        collude: the most users who collude with the server, at most all but one.
-        random: so many random loss patterns instead of all.
-        changes: letters of the protocol, such as `U=3`.
-
-    Raises:
-        BadInput: the parameters do not fit, `collude` leaves no honest user or asks for more coalitions than
-            can be looked at, or a kernel of the protocol has no twin on terms.
+    """Return `proof(...)`, whose earlier name this is.
 
     >>> leaks("lightsecagg", users=3, collude=1).found is None
     True
     """
-    small = make_small(protocol, users, seed, changes)
-    return sweep(small, collude) if random is None else sample(small, random, collude)
+    return proof(protocol, users, collude, random, seed, **changes)

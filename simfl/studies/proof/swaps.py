@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from simfl.crypto import keys
 from simfl.dataplane.handles import Handle, Kernel, Shape
 from simfl.dataplane.symbolic import SymbolicOps
 from simfl.dataplane.terms import Public, Sealed, Secret, Term
-from simfl.privacy.leaks.views import NamedEntropy, altered
+from simfl.privacy.leaks.views import NamedEntropy, altered, handles
 from simfl.protocols.machine import Effects, Message
 from simfl.studies.proof.cases import Draw, Small, SmallBuffer
 from simfl.studies.proof.sessions import ANOTHER, Redrawn, keys_of
@@ -74,13 +74,10 @@ class _Opening(SymbolicOps):
 
 def _sealed(message: Message) -> Iterator[tuple[str, int, Sealed]]:
     """Yield the sealed rows of a message: field, row, and what is there."""
-    kind: Any = type(message)
-    for part in fields(kind):
-        handle = getattr(message, part.name)
-        if isinstance(handle, Handle):
-            for k, row in enumerate(handle.content):
-                if len(row) == 1 and isinstance(row[0], Sealed):
-                    yield part.name, k, row[0]
+    for name, handle in handles(message):
+        for k, row in enumerate(handle.content):
+            if len(row) == 1 and isinstance(row[0], Sealed):
+                yield name, k, row[0]
 
 
 @dataclass
@@ -150,13 +147,11 @@ def _with_key_of(message: Message, user: int, other: int) -> Message:
             return Public(Secret(other, item.secret.name, item.secret.scope))
         return item
 
-    kind: Any = type(message)
-    for part in fields(kind):
-        handle = getattr(message, part.name)
-        if isinstance(handle, Handle):
-            content = [tuple(map(told, row)) for row in handle.content]
-            message = replace(message, **{part.name: _filled(handle, content)})
-    return message
+    altered_rows = {
+        name: _filled(handle, [tuple(map(told, row)) for row in handle.content])
+        for name, handle in handles(message)
+    }
+    return replace(message, **altered_rows)
 
 
 def _filled(handle: Handle, content: Any) -> Handle:

@@ -192,6 +192,7 @@ def test_pipes_are_read_and_written(files: Path) -> None:
     assert (files / "traces" / "capacity.csv").read_text().endswith("\n0,Peru,1.0,2.5,0.02\n")
 
 
+@pytest.mark.ci
 def test_help_imports_nothing_heavy() -> None:
     code = "import sys; from simfl.cli import main\n"
     code += "try: main(['import', 'fedscale', '--help'])\nexcept SystemExit: pass\n"

@@ -228,6 +228,7 @@ def test_tuples_within_tuples_end() -> None:
     assert "a key that is neither" in refused(doubled + b"}h\x64Ns.")
 
 
+@pytest.mark.ci
 def test_nesting_costs_no_recursion() -> None:
     depth = 200_000
     value = plain(b"]" * depth + b"a" * (depth - 1) + b".", "f")

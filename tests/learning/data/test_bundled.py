@@ -36,6 +36,7 @@ def test_the_split_is_stratified() -> None:
     assert counts.max() <= 37
 
 
+@pytest.mark.ci
 def test_the_digits_are_those_of_scikit_learn() -> None:
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split

@@ -24,6 +24,7 @@ def faces(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
+@pytest.mark.ci
 def test_faces_are_read_back(faces: Path) -> None:
     split = read("att_faces", faces)
     assert split.classes == 40

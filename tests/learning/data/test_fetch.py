@@ -80,6 +80,7 @@ def one(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
     return site
 
 
+@pytest.mark.ci
 def test_a_file_is_downloaded_once(one: Site, tmp_path: Path) -> None:
     for _ in range(2):
         assert fetch.fetch("small", tmp_path) == tmp_path / "small"
@@ -173,6 +174,7 @@ def test_cifar_is_unpacked_and_read(site: Site, tmp_path: Path, monkeypatch: pyt
     assert not (tmp_path / "outside").exists()
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("folder", ["", "att_faces/"])
 def test_faces_are_unzipped_and_read(
     folder: str, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

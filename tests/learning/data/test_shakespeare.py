@@ -75,6 +75,7 @@ def test_what_leaf_never_writes_is_refused(
     refused(lambda: read("shakespeare", tmp_path), file, "user 'A'", *parts)
 
 
+@pytest.mark.ci
 def test_its_roles_train_leafs_model_under_masks(tmp_path: Path) -> None:
     put(tmp_path)
     learning = {

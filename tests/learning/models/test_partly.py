@@ -76,6 +76,7 @@ def updates(made: Trainer) -> np.ndarray:
     return made.train(weights, [0, 1], [bytes([k]) * 32 for k in (1, 2)], [0, 0])
 
 
+@pytest.mark.ci(but=["[model0-15]"])
 @pytest.mark.parametrize(("model", "d"), [(Adapter(), 4 * 3 + 3), (Personal(), 6 * 4 + 4), (HeadFirst(), 28)])
 def test_they_are_no_part_of_d(model: Model, d: int) -> None:
     known = facts(model, (6,), 3)

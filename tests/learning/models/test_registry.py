@@ -121,6 +121,7 @@ def test_layers_of_vgg() -> None:
     assert (len(convolutions), sum(convolutions), head) == (8, 9_220_480, 512 * 100 + 100)
 
 
+@pytest.mark.ci
 def test_layers_of_mobilenet() -> None:
     counts = layers("mobilenet_v3", CIFAR, 10)
     # Stem with bias; the first row expands without, the rest of it has them.
@@ -160,6 +161,7 @@ def test_blocks_of_efficientnet() -> None:
     assert [shape for _, shape in found] == [(1, 1, 1)] * len(blocks) + [(1280,)]
 
 
+@pytest.mark.ci
 def test_blocks_of_resnet() -> None:
     # By hand: the stem, the first block of each stage (with its projection from the second on), the second.
     stem, head = 3 * 49 * 64 + 2 * 64, 512 * 100 + 100
@@ -206,7 +208,7 @@ def test_resnet_is_the_reference_written_out() -> None:
 SLOW = pytest.mark.slow
 
 
-@pytest.mark.ci(only=["mobilenet", "efficientnet", "resnet"])
+@pytest.mark.ci(but=["[cnn]"])
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[SLOW] if name == "efficientnet_b0" else []) for name in OF_NUMBERS]
 )
@@ -227,7 +229,7 @@ def test_macs_are_half_the_flops_of_torchs_own_counter(name: str) -> None:
     assert (norms > 0) == (name in ("xie_cnn", "mobilenet_v3", "efficientnet_b0", "resnet18_gn"))
 
 
-@pytest.mark.ci(only=["mobilenet", "efficientnet", "resnet"])
+@pytest.mark.ci(but=["cnn"])
 @pytest.mark.parametrize("name", OF_NUMBERS)
 def test_each_trains_on_a_tiny_batch(name: str) -> None:
     module = filled(name, SMALL[name], 7)

@@ -117,7 +117,7 @@ def update(name: str, way: WayName, epochs: int = 2) -> np.ndarray:
     return trainer.train([trainer.initial(bytes(32))] * 2, [0, 1], seeds, [0, 0])
 
 
-@pytest.mark.ci(only=["deep", "cell", "transformer"])
+@pytest.mark.ci(but=["rnn"])
 @each_layer
 def test_side_by_side_gives_the_loops_updates(name: str) -> None:
     alone = update(name, "loop")

@@ -29,11 +29,11 @@ def test_all_coalitions_up_to_a_size() -> None:
 
 
 def test_too_many_coalitions_are_refused() -> None:
-    with pytest.raises(BadInput, match=r"collude=20 of 40 users are .* coalitions, and at most 100,000"):
+    with pytest.raises(BadInput, match=r"colluders=20 of 40 users are .* coalitions, and at most 100,000"):
         up_to(20, 40)
 
 
 @pytest.mark.parametrize("collude", [-1, 3, 9])
 def test_a_coalition_leaves_an_honest_user(collude: int) -> None:
-    with pytest.raises(BadInput, match=f"collude={collude} must be at least 0 and at most 2 of 3 users"):
+    with pytest.raises(BadInput, match=f"colluders={collude} must be at least 0 and at most 2 of 3 users"):
         check_colluders(collude, 3)

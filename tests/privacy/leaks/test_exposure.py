@@ -42,6 +42,7 @@ def test_a_late_upload_of_a_key_for_all_is_known_alone() -> None:
     assert alone.circles[0] == {0}
 
 
+@pytest.mark.ci
 def test_the_figure_says_it_in_words(tmp_path, monkeypatch, capsys) -> None:
     pytest.importorskip("matplotlib")
     from simfl.privacy.exposure_figure import exposure_figure

@@ -49,7 +49,7 @@ def test_a_fault_that_breaks_no_law_of_sums_leaks(protocol, client, colluders, l
     assert (len(found.coalition), found.case.losses) == (colluders, losses)
 
 
-@pytest.mark.ci(but=["OneKeyForAll"])
+@pytest.mark.ci
 @pytest.mark.parametrize(("protocol", "client"), [case[:2] for case in SILENT])
 def test_its_sums_are_right_under_every_loss_of_one(protocol, client, monkeypatch) -> None:
     """The laws of sums, life, haste and honesty hold: nothing but a view shows these faults."""
@@ -68,6 +68,7 @@ def test_its_sums_are_right_under_every_loss_of_one(protocol, client, monkeypatc
                 assert [*life, *invariants.of_itself(seen)] == []
 
 
+@pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize(
     ("protocol", "client", "server", "colluders", "losses"),
     [
@@ -105,7 +106,7 @@ def test_what_is_used_twice_within_a_round_is_found(client, server, says) -> Non
 
 
 # --- over rounds ------------------------------------------------------------------------------------
-@pytest.mark.ci(but=["names0"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("protocol", "names", "colluders", "losses"),
     [

@@ -11,7 +11,7 @@ import pytest
 from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.privacy.leaks.lies import (
-    Asked,
+    ForkedRound,
     Lied,
     Told,
     ask,
@@ -81,6 +81,7 @@ def of_lightsecagg(users: Sequence[int]) -> Iterator[tuple[int, int, int, int]]:
                 yield from ((n, U, T, C) for C in range(min(T, n - 2) + 1))
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("signed", [False, True], ids=["plain", "signed"])
 @pytest.mark.parametrize(
     "case",
@@ -115,6 +116,7 @@ def small_sum(n: int, t: int, C: int) -> bool:
     return h * (2 * tau - h) <= tau * (tau - 1)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "case",
     [*of_secagg([3, 4, 5]), *(pytest.param(c, marks=pytest.mark.slow) for c in of_secagg(range(6, 13)))],
@@ -174,13 +176,14 @@ def test_signatures_end_the_lie_about_who_shared(n: int, t: int, C: int) -> None
         assert lied(made, "shared", made.users[n - C :], report) == leaks, report
 
 
-def one_story(asked: Asked, coalition: Sequence[int]) -> Iterator[Told]:
+def one_story(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
     """Everybody who does not refuse a set is told it."""
     honest = [user for user in asked.waiting if user not in coalition]
     for users in sorted({one for user in honest for one in asked.sets(user)}):
         yield {user: users for user in honest if users in asked.sets(user)}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "case", [(4, 3, 0), (4, 3, 1), (5, 3, 0), pytest.param((5, 4, 2), marks=pytest.mark.slow)], ids=str
 )

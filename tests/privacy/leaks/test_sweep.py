@@ -41,7 +41,7 @@ def test_the_threshold_is_tight_over_all_losses(protocol, changes, most, rounds,
     assert report.views.total() == rounds * sum(map(len, coalitions_of(4, range(most + 1)).values()))
 
 
-@pytest.mark.ci(but=["lightsecagg-changes1"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("protocol", "changes", "T"),
     [
@@ -87,6 +87,7 @@ def test_the_rounds_are_those_of_the_explorers_patterns() -> None:
             assert end in [ends[pattern] for pattern in patterns]
 
 
+@pytest.mark.ci
 def test_losses_come_in_order() -> None:
     small = make_small("secagg", 3)
     lost = [case.losses for case, _ in small.rounds("timeout")]
@@ -96,30 +97,32 @@ def test_losses_come_in_order() -> None:
 @pytest.mark.ci
 def test_one_colluder_more_is_shown() -> None:
     small = make_small("lightsecagg", 4, changes={"U": 4})
-    report = sweep(small, collude=1)
+    report = sweep(small, colluders=1)
     assert report.found is None
     assert report.further.coalition == (0, 1)
     assert report.further.case.losses == 0
 
 
 def test_fedavg_hides_nothing() -> None:
-    report = simfl.leaks("fedavg", users=3, collude=0)
+    report = simfl.proof("fedavg", users=3, colluders=0)
     assert str(report.found) == (
         "nobody lost (timeout); nobody colludes:\nx_0[0] is known, from\n  + upload of user 0"
     )
 
 
 def test_random_patterns_of_a_larger_cohort() -> None:
-    report = sample(make_small("lightsecagg", 7, changes={"U": 4, "T": 2, "D": 2}), 5, collude=2)
+    report = sample(make_small("lightsecagg", 7, changes={"U": 4, "T": 2, "D": 2}), 5, colluders=2)
     assert report.found is None
     assert report.views[2] == 21 * report.rounds
 
 
+@pytest.mark.ci
 def test_random_patterns_are_shrunk() -> None:
-    report = sample(make_small("secagg", 6, changes={"t": 3}), 20, collude=3)
+    report = sample(make_small("secagg", 6, changes={"t": 3}), 20, colluders=3)
     assert report.first[3].case.losses == 0
 
 
+@pytest.mark.ci
 def test_a_run_over_a_buffer_is_clean_up_to_T() -> None:
     small, report = make_small("lightsecagg_async", 4), Report()
     for case, seen in small.every_case(0):

@@ -123,6 +123,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 }
 
 
+@pytest.mark.ci(but=["no model"])
 @pytest.mark.parametrize("case", DAMAGES)
 def test_damage_is_named_and_nothing_is_changed(
     case: str, half: Path, capsys: pytest.CaptureFixture[str]
@@ -139,6 +140,7 @@ def test_damage_is_named_and_nothing_is_changed(
     assert content(half) == before
 
 
+@pytest.mark.ci
 def test_each_flipped_bit_is_found_or_harmless(unfinished: Path, half: Path) -> None:
     """300 bits of the whole file, chosen evenly, its header and its free space among them."""
     file = half / NAME / BASE
@@ -167,6 +169,7 @@ def test_damage_is_found_before_anything_is_built(half: Path, monkeypatch: pytes
         run(OVER, out=half, resume=True)
 
 
+@pytest.mark.ci
 def test_an_undamaged_copy_is_resumed(half: Path) -> None:
     run(OVER, out=half, resume=True)
     assert {path.name for path in half.iterdir()} == FILES | {"updates-secagg.npz"}

@@ -59,6 +59,7 @@ def test_updates_that_are_not_recorded_again_go(tmp_path: Path) -> None:
     assert files(tmp_path) == FILES
 
 
+@pytest.mark.ci
 def test_the_same_results_keep_their_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """As where an interrupted run is reported twice, and its files are written each time."""
     assert interrupted(SYNC, {**SIX, **SHADOW, "rounds": 8}, tmp_path, resume=False, more=2)
@@ -69,6 +70,7 @@ def test_the_same_results_keep_their_report(tmp_path: Path, capsys: pytest.Captu
     assert files(tmp_path) == FILES
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("bad", [["--set", "population.users=0"], ["--set", "profile=nosuch"]])
 def test_a_run_that_does_not_begin_removes_nothing(
     bad: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

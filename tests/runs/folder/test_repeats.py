@@ -45,6 +45,7 @@ def test_each_repeat_is_a_run_of_its_own(three: Path, capsys: pytest.CaptureFixt
     assert (three / "repeat-2" / "report.html").exists()
 
 
+@pytest.mark.ci
 def test_report_prints_the_table_of_repeats(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out, errors = told(capsys, 0, "report", str(three))
     assert "per aggregate of 3 runs" in " ".join(out.split())
@@ -69,6 +70,7 @@ def test_json_is_a_list_and_tables_are_in_each(
     assert errors == ""
 
 
+@pytest.mark.ci(but=["recorded"])
 @pytest.mark.parametrize("clock", ["modelled", "recorded"])
 def test_repeats_that_would_be_the_same_are_refused(
     clock: str,
@@ -133,6 +135,7 @@ def test_an_interrupt_keeps_what_is_finished(
     assert {path: path.read_bytes() for path in (folder / "repeat-1").iterdir()} == first
 
 
+@pytest.mark.ci
 def test_an_interrupt_before_anything_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

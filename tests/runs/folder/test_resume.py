@@ -97,7 +97,7 @@ def interrupted(
 LATER = {"rounds in two threads", "fedyogi, buffered"}
 
 
-@pytest.mark.ci(but=["[rounds]", "[buffers]", "shadow"])
+@pytest.mark.ci(but=["[buffers]", "shadow"])
 @pytest.mark.parametrize(
     "case", [pytest.param(case, marks=pytest.mark.slow) if case in LATER else case for case in CASES]
 )
@@ -115,6 +115,7 @@ def test_a_resumed_run_leaves_the_same_bytes(case: str, tmp_path: Path) -> None:
     assert sorted(path.name for path in out.iterdir()) == sorted(names)
 
 
+@pytest.mark.ci(but=["rounds"])
 @pytest.mark.parametrize("case", ["rounds", "buffers"])
 def test_a_resumed_timeline_that_differs_is_refused(
     case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -137,6 +138,7 @@ def test_a_resumed_timeline_that_differs_is_refused(
         assert not run(overrides, base, out=tmp_path, resume=True).interrupted
 
 
+@pytest.mark.ci
 def test_measured_rounds_stay_as_they_were(tmp_path: Path) -> None:
     overrides = {**SIX, **LOSSES, "clock": "measured", "protocols": ["lightsecagg"], "rounds": 4}
     keys = ("index", "start_s", "end_s", "span_s", "critical_s", "accuracy", "loss", "aggregate_exact")
@@ -168,6 +170,7 @@ def test_shares_that_stream_can_be_resumed(tmp_path: Path) -> None:
     assert content(out)["trace.jsonl"] == content(tmp_path / "whole")["trace.jsonl"]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("nth", [1, 3])
 @pytest.mark.parametrize("noted", [False, True])
 def test_an_interrupt_at_the_end_of_a_saving(

@@ -115,7 +115,7 @@ def ended_by(number: signal.Signals, out: Path, how: list[str]) -> tuple[int, st
     return running.returncode, errors
 
 
-@pytest.mark.ci(but=["plain"])
+@pytest.mark.ci
 @pytest.mark.parametrize(
     "how", [[], ["sh", "-c", 'trap "" INT; exec "$@"', "sh"]], ids=["plain", "no SIGINT"]
 )
@@ -135,6 +135,7 @@ def test_ten_sigterms_keep_what_was_finished(tmp_path: Path) -> None:
         assert rounds_of(tmp_path / str(k)) > 0
 
 
+@pytest.mark.ci
 def test_a_second_interrupt_while_writing_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,6 +75,7 @@ FAST = [(12, 0.3)]
 CASES = [(T, p) for T in (1, 3, 4, 6, 12) for p in (0.1, 0.2, 0.3, 0.4, 0.5)]
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(
     ("T", "p"),
     [pytest.param(*case, marks=() if case in FAST else pytest.mark.slow) for case in CASES],

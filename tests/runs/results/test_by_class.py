@@ -31,6 +31,7 @@ COUNTED: dict[str, Any] = {"population.energy": ENERGY, "server.energy": {"cpu_w
 CUT: dict[str, Any] = {"learning.batch_size": 5, "learning.partial": {"within_s": 0.05}}
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("world", "base"), [(IN_ROUNDS, SYNC), (BUFFERED, ASYNC)])
 def test_classes_add_up_to_the_run(world: dict[str, Any], base: dict[str, Any]) -> None:
     result = run(world, base)
@@ -61,6 +62,7 @@ def test_the_slow_lose_and_hold_up_the_rest() -> None:
         assert sum(slow.waited_s.values()) > sum(fast.waited_s.values())
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("world", "base"), [(IN_ROUNDS, SYNC), (BUFFERED, ASYNC)])
 def test_joules_of_classes_are_those_of_all_users(world: dict[str, Any], base: dict[str, Any]) -> None:
     for p in run({**world, **COUNTED}, base).summarised().protocols.values():
@@ -83,6 +85,7 @@ def test_joules_of_a_class_whose_energy_is_not_counted() -> None:
         assert p.classes["fast"].energy == p.energy
 
 
+@pytest.mark.ci
 def test_surplus_and_cut_updates_of_classes() -> None:
     over = {"selection": {"kind": "random", "users": 6, "over": 1.5}, "privacy": {"T": 1, "D": 4}}
     for p in run({**IN_ROUNDS, **over}).summarised().protocols.values():

@@ -29,6 +29,7 @@ def result(folder: Path) -> Result:
     return run({**SIX, "rounds": 3, "dropout": lost}, out=folder)
 
 
+@pytest.mark.ci
 def test_rounds_are_those_of_the_summary(result: Result) -> None:
     table = result.to_pandas("rounds")
     entries = [(name, r) for name, p in result.summary["protocols"].items() for r in p["rounds"]]

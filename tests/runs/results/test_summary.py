@@ -21,6 +21,7 @@ def content() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.ci
 def test_no_key_of_a_run_is_left_out(tmp_path: Path, content: dict[str, Any]) -> None:
     others = run({"population.availability": SESSIONS}, ASYNC).summary
     for written in (content, others):

@@ -69,6 +69,7 @@ def by_hand(result: Result, name: str, value: float) -> tuple[Any, ...]:
     return (until[-1]["end_s"], count, *moved)
 
 
+@pytest.mark.ci
 def test_a_failed_round_on_the_way_counts() -> None:
     """Six users; in the second round too many are lost for LightSecAgg, and for no other."""
     lost = script(*((user, 1, "upload", "before_send") for user in range(3)))

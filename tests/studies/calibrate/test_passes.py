@@ -105,6 +105,7 @@ def test_times_are_those_of_an_undisturbed_machine() -> None:
         }
 
 
+@pytest.mark.ci
 def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the smallest runs: 6 users, vectors of 170 elements, and a network on digits."""
     once = partial(kernels.seconds, repeats=1)
@@ -156,6 +157,7 @@ def test_a_profile_has_medians_and_intervals_and_loads(tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["mine.yaml"]
 
 
+@pytest.mark.ci
 @pytest.mark.usefixtures("quick")
 def test_the_model_of_a_scenario_gets_a_law_too(tmp_path: Path) -> None:
     out = tmp_path / "mine.yaml"

@@ -34,16 +34,7 @@ def exact(file: Path, protocol: str) -> list[bool | None]:
 LONG = {"TooStale"}
 
 
-@pytest.mark.ci(
-    but=[
-        "OneShareTooFew",
-        "WaitsForAll",
-        "AddsLateUploads",
-        "WeightTwice",
-        "OneAnswerTooMany",
-        "DropsWhatItTook",
-    ]
-)
+@pytest.mark.ci(but=["OneAnswerTooMany"])
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(f, marks=pytest.mark.slow) if f.machine.__name__ in LONG else f for f in FAULTS],

@@ -25,7 +25,7 @@ SYNC_IN_FULL = [pytest.param(p, marks=pytest.mark.slow) if p == "secagg_plus" el
 ASYNC = ("fedbuff", "lightsecagg_async")
 
 
-@pytest.mark.ci(but=["fedavg", "lightsecagg"])
+@pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize("protocol", SYNC_IN_FULL)
 @pytest.mark.parametrize(
     ("users", "unlucky"),
@@ -121,7 +121,7 @@ def test_explored_buffers_meet_waiting_uploads_and_flapping() -> None:
     assert any(isinstance(row, rows.Lost) and row.why == "went offline" for row in flapping)
 
 
-@pytest.mark.ci(but=["lightsecagg"])
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", SYNC_IN_FULL)
 def test_the_engine_comes_to_what_the_loopback_comes_to(protocol: str) -> None:
     cohort = make_cohort(protocol, 4)

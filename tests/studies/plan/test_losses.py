@@ -46,7 +46,7 @@ def losing(changes: dict[str, Any]) -> tuple[Any, Losing]:
     return s, found
 
 
-@pytest.mark.ci(but=["changes0", "changes3"])
+@pytest.mark.ci
 @pytest.mark.parametrize("changes", MODELS)
 def test_bounds_are_what_the_models_draw(changes: dict[str, Any]) -> None:
     s, found = losing(changes)

@@ -63,6 +63,7 @@ def test_a_dask_scheduler_by_its_address(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.ci
 def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     distributed = pytest.importorskip("distributed", reason="simfl[dask] is not installed")
     monkeypatch.setattr(dask_engine, "ANSWERS_S", 0.2)

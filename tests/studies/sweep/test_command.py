@@ -27,6 +27,7 @@ def sweep(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[i
     return left.value.code, out, errors
 
 
+@pytest.mark.ci
 def test_a_sweep_prints_a_table_and_leaves_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -56,6 +57,7 @@ def test_a_sweep_prints_a_table_and_leaves_its_folder(
     assert files(tmp_path) == before
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize(("grows", "moved"), [(50, True), (0, False)])
 def test_a_machine_that_changes_its_speed_is_told_of(
     tmp_path: Path,

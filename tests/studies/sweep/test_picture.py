@@ -51,6 +51,7 @@ def test_without_an_aggregate_there_is_no_place_on_the_front() -> None:
     assert front([entry(None, 0.0, 9), slow]) == [slow]
 
 
+@pytest.mark.ci
 def test_axes_places_and_links(small: Sweep) -> None:
     found = picture.picture(small)
     assert [axis.label for axis in found.axes] == ["rate", "overhead_s"]
@@ -64,6 +65,7 @@ def test_axes_places_and_links(small: Sweep) -> None:
     assert found.entries[0].folder == "points/rate=0.0,overhead_s=0.0,seed=5"
 
 
+@pytest.mark.ci
 def test_links_are_written_anew(small: Sweep) -> None:
     old = small.store.folder / "points" / "old"
     small.store.link({})
@@ -81,6 +83,7 @@ def test_the_best_points_by_hand(small: Sweep) -> None:
     assert (fastest[0][0].protocol, fastest[0][0].label) == ("fedavg", "rate=0.0, overhead_s=0.0")
 
 
+@pytest.mark.ci
 def test_best_points_are_among_alike_circumstances(tmp_path: Path) -> None:
     """A rate of losses is given, a deadline is chosen: there is a best deadline for each rate."""
     grid = {"dropout.rate": [0.0, 0.5], "deadlines.upload": [3.0, 5.0]}

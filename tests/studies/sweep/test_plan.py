@@ -122,7 +122,7 @@ def test_there_are_shipped_studies() -> None:
     assert {path.stem for path in STUDIES} == names
 
 
-@pytest.mark.ci(but=["multi_round]", "users_and_losses"])
+@pytest.mark.ci(but=["multi_round"])
 @pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
 def test_a_shipped_study_is_good(path: Path) -> None:
     made = make_plan(path)

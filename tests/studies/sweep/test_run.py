@@ -21,6 +21,7 @@ from simfl.trace import reader as trace_reader
 from tests.studies.sweep.small import BASE, files, study, swept
 
 
+@pytest.mark.ci
 def test_a_cell_holds_what_a_run_of_its_scenario_gives(tmp_path: Path) -> None:
     sweep = swept(study(tmp_path, seeds=1), tmp_path / "out", traces=True)
     for cell, key, summary in sweep.kept():
@@ -59,6 +60,7 @@ def test_a_cells_files_tell_nothing_of_machine_or_day(
     assert told["training"]["fedavg"] == "side by side, 9 x the loop"
 
 
+@pytest.mark.ci
 def test_what_is_stored_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = swept(study(tmp_path), tmp_path / "out")
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.json")}
@@ -90,6 +92,7 @@ def test_another_version_of_the_code_takes_nothing_over(
     assert len(sweep.missing(print)) == 2
 
 
+@pytest.mark.ci
 def test_traces_that_are_asked_for_later_are_made_later(tmp_path: Path) -> None:
     swept(study(tmp_path, seeds=1), tmp_path / "out")
     before = files(tmp_path / "out")
@@ -101,6 +104,7 @@ def test_traces_that_are_asked_for_later_are_made_later(tmp_path: Path) -> None:
     assert all(after[name] == text for name, text in before.items() if not name.endswith(SUMS))
 
 
+@pytest.mark.ci
 def test_damaged_cells_are_told_of_and_run_again(tmp_path: Path) -> None:
     sweep = swept(study(tmp_path), tmp_path / "out")
     whole = files(tmp_path / "out")
@@ -119,6 +123,7 @@ def test_damaged_cells_are_told_of_and_run_again(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == whole
 
 
+@pytest.mark.ci
 def test_a_cell_that_fails_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original = module.run
 

@@ -50,6 +50,7 @@ def test_the_interval_is_scipys(values: list[float]) -> None:
     assert found.mean + found.half == pytest.approx(high, rel=1e-9, abs=1e-6)
 
 
+@pytest.mark.ci
 def test_every_value_of_every_cell_has_a_row(tmp_path: Path) -> None:
     sweep = swept(study(tmp_path, base={**BASE, "rounds": 3}), tmp_path / "out")
     listed = list(rows(sweep))
@@ -90,6 +91,7 @@ def read(path: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.ci
 def test_files_have_a_column_for_each_key_that_varies(
     tmp_path: Path,
 ) -> None:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 import simfl
 from simfl.errors import BadInput
-from simfl.privacy.attack import Attack, attack, errors, isolated, reconstruct
+from simfl.privacy.least_squares import WindowResult, attack_window, errors, isolated, reconstruct
 from simfl.runs.multi_round_privacy.weak import weak_over_time
 from simfl.world.participation import Participation
 from simfl.world.selection import MultiRound, Random, Selection
@@ -133,8 +133,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def of(folder: Path, name: str, **window: Any) -> Attack:
-    return attack(folder / f"updates-{name}.npz", **window)
+def of(folder: Path, name: str, **window: Any) -> WindowResult:
+    return attack_window(folder / f"updates-{name}.npz", **window)
 
 
 @pytest.mark.ci
@@ -156,6 +156,7 @@ def test_batches_of_two_keep_their_users(folder: Path) -> None:
     assert found.groups == tuple((k, k + 1) for k in range(0, 40, 2))
 
 
+@pytest.mark.ci
 def test_few_rounds_give_little_away(folder: Path) -> None:
     early = of(folder, "random", first=0, last=9)
     assert early.rank == 10
@@ -163,6 +164,7 @@ def test_few_rounds_give_little_away(folder: Path) -> None:
     assert np.isnan(early.errors).any()  # who took no part has no error
 
 
+@pytest.mark.ci
 def test_the_window_is_the_last_2_n_rounds_unless_given(folder: Path) -> None:
     assert of(folder, "random").errors.tolist() == of(folder, "random", first=120, last=199).errors.tolist()
     with pytest.raises(BadInput, match="no aggregate in rounds 900 to None; there are rounds 0 to 199"):
@@ -176,7 +178,7 @@ def test_constant_updates_are_solved_exactly(tmp_path: Path) -> None:
     members = np.concatenate(rounds)
     means = np.stack([np.average(updates[list(r)], axis=0, weights=weights[list(r)]) for r in rounds])
     write(tmp_path, members=members, weights=weights[members], updates=updates[members], means=means)
-    found = attack(tmp_path / "updates-x.npz")
+    found = attack_window(tmp_path / "updates-x.npz")
     np.testing.assert_allclose(found.errors, 0, atol=1e-12)
     assert found.alone == (0, 1, 2)
 
@@ -212,12 +214,12 @@ def test_other_files_are_refused(tmp_path: Path, change: dict[str, Any], message
     }
     write(tmp_path, **{name: value for name, value in {**good, **change}.items() if value is not None})
     with pytest.raises(BadInput, match=message):
-        attack(tmp_path / "updates-x.npz")
+        attack_window(tmp_path / "updates-x.npz")
 
 
 def test_what_is_no_file_at_all_is_refused(tmp_path: Path) -> None:
     (tmp_path / "updates-x.npz").write_text("not an archive")
     with pytest.raises(BadInput, match="cannot be read"):
-        attack(tmp_path / "updates-x.npz")
+        attack_window(tmp_path / "updates-x.npz")
     with pytest.raises(BadInput, match="is missing"):
-        attack(tmp_path / "updates-y.npz")
+        attack_window(tmp_path / "updates-y.npz")

@@ -1,25 +1,15 @@
-"""Histograms as lines of text: the labels that users hold (`simfl check`), the errors of an attack."""
+"""The labels that users hold, as a histogram of text (`simfl check`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from textwrap import wrap
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.errors import counted
-from simfl.runs.results.units import listed
-
-if TYPE_CHECKING:
-    from simfl.privacy.attack import Attack
-
 I64 = NDArray[np.int64]
 MAX_USERS, MAX_CELLS = 12, 40  # rows that are shown, and cells of a bar
 NO_SAMPLES, BLOCKS = "·", "▁▂▃▄▅▆▇█"
-ERROR_BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
-MAX_NAMED = 6  # users whom the server could isolate
 
 
 def label_histogram(counts: I64, width: int = 80) -> list[str]:
@@ -70,31 +60,3 @@ def _bar(row: I64, each: int) -> str:
     means = np.add.reduceat(row, starts) / np.diff(starts, append=len(row))
     heights = np.ceil(means / (means.max() or 1) * len(BLOCKS)).astype(np.int64)
     return "".join((NO_SAMPLES + BLOCKS)[height] for height in heights)
-
-
-def attack_lines(name: str, found: Attack) -> Iterator[str]:
-    """A headline, the histogram of the reconstruction errors, and the users whom the server could isolate."""
-    errors = found.errors[np.isfinite(found.errors)]
-    users = f"{len(errors)} of {len(found.errors)} users, rank {found.rank}"
-    yield f"{name}: rounds {found.first} to {found.last}, {found.aggregates} aggregates over {users}"
-    if len(errors):
-        yield "  reconstruction error e = ||d - d^||^2 / ||d||^2 of eq. 35, users by error:"
-        mean, median = errors.mean(), np.median(errors)
-        yield f"  mean {mean:.4g}, median {median:.4g}, least {errors.min():.4g}, most {errors.max():.4g}"
-    counts, _ = np.histogram(errors, ERROR_BINS)
-    for low, high, count in zip(ERROR_BINS[:-1], ERROR_BINS[1:], counts, strict=True):
-        bar = "█" * round(MAX_CELLS * count / max(counts.max(), 1))
-        yield f"  {low:>5g} .. {high:<5g} {count:>6}  {bar}".rstrip()
-    if found.alone:
-        users = counted(len(found.alone), "user")
-        yield f"  isolated by their participation alone: {users} ({listed(found.alone, MAX_NAMED)})"
-    else:
-        yield "  nobody can be isolated by participation alone"
-    if sizes := [len(group) for group in found.groups if len(group) > 1]:
-        low, high = min(sizes), max(sizes)
-        each = f"{low}" if low == high else f"{low} to {high}"
-        yield f"  sums that can be isolated: {counted(len(sizes), 'group')} of {each} users"
-    if found.weak is not None:
-        lower, upper = found.weak
-        weak = f"{lower}" if lower == upper else f"{lower} to {upper}"
-        yield f"  T over these aggregates: weak {weak}, strong {found.strong}"

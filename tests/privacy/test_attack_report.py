@@ -10,9 +10,10 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from simfl.privacy.attack_report import png, record, svg, table
+from simfl.privacy.attack_report import png, record, svg, table, window_lines
 from simfl.privacy.attacks.attack import Bars, Finding, Outcome, Strip
 from simfl.privacy.attacks.least_squares import LeastSquares
+from simfl.privacy.least_squares import WindowResult
 
 OUTCOME = Outcome(
     (Finding("a<b", "sums", {"mean": 0.5, "gone": float("nan")}), Finding("b", "uploads", {"psnr": 40.0})),
@@ -63,3 +64,37 @@ def test_no_number_is_null_and_a_dash() -> None:
 def test_originals_of_several_entries_are_shown_once() -> None:
     both = OUTCOME + OUTCOME
     assert (len(both.findings), len(both.strips)) == (4, 1)
+
+
+# --- a window of rounds -------------------------------------------------------------------
+def windowed(
+    errors: list[float], alone: tuple[int, ...], groups: tuple[tuple[int, ...], ...]
+) -> WindowResult:
+    return WindowResult(3, 9, 7, 2, np.array(errors), alone, groups)
+
+
+def test_window_lines_count_errors_and_name_isolated_users() -> None:
+    page = list(window_lines("secagg", windowed([0.0005, 0.02, 0.04, 2.0, np.nan], (1,), ((2, 3),))))
+    assert page[0] == "secagg: rounds 3 to 9, 7 aggregates over 4 of 5 users, rank 2"
+    assert "mean 0.5151, median 0.03, least 0.0005, most 2" in page[2]
+    counts = {line.split("..")[0].strip(): line.split()[3] for line in page[3:11]}
+    assert counts["0"] == counts["1"] == "1"
+    assert counts["0.01"] == "2"
+    assert counts["0.1"] == "0"
+    assert page[5].count("█") == 40  # the fullest bin
+    assert page[11] == "  isolated by their participation alone: 1 user (1)"
+    assert page[12] == "  sums that can be isolated: 1 group of 2 users"
+    assert max(map(len, page)) <= 80
+
+
+def test_window_lines_without_isolated_users() -> None:
+    page = list(window_lines("x", windowed([0.5], (), ((0, 1), (2, 3, 4)))))
+    assert page[-2] == "  nobody can be isolated by participation alone"
+    assert page[-1] == "  sums that can be isolated: 2 groups of 2 to 3 users"
+
+
+def test_window_lines_name_six_users_at_most() -> None:
+    (line,) = [
+        line for line in window_lines("x", windowed([0.5], tuple(range(40)), ())) if "isolated" in line
+    ]
+    assert line.endswith("40 users (0, 1, 2, 3, 4, 5 and 34 more)")

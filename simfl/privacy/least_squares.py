@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from simfl.config.digests import checked
 from simfl.config.unpacking import UnpackingError, most_bytes, read_npz
 from simfl.errors import BadInput
-from simfl.privacy.weighted import Members, ratios, span, weak
+from simfl.privacy.weighted import ratios, span, weak
 from simfl.runs.multi_round_privacy.weak import RUN_BUDGET, Interval
 
 ARRAYS = {
@@ -28,6 +28,9 @@ ARRAYS = {
     "weights": ("fiu", 1), "updates": ("f", 2),
 }  # fmt: skip
 """The arrays of an `updates-NAME.npz`: numpy's kinds of their numbers, and their dimensions."""
+Members = tuple[int, ...]
+BINS = (0.0, 0.001, 0.01, 0.05, 0.1, 0.3, 0.5, 1.0, np.inf)
+"""Of a histogram of errors."""
 
 
 def isolated(P: NDArray[Any]) -> tuple[int, Members, tuple[Members, ...]]:
@@ -41,9 +44,10 @@ def isolated(P: NDArray[Any]) -> tuple[int, Members, tuple[Members, ...]]:
     computed modulo a prime near 2^31, and wrong for a class with a chance of about one in 2^31.
     """
     spanned = span(P)
-    alone = spanned.isolated()
+    supports = (np.flatnonzero(row) for row in spanned.space.rows)
+    alone = sorted(tuple(s.tolist()) for s in supports if np.ptp(spanned.labels[s]) == 0)
     singles = tuple(group[0] for group in alone if len(group) == 1)
-    return spanned.rank, singles, tuple(group for group in alone if len(group) > 1)
+    return len(spanned.space.rows), singles, tuple(group for group in alone if len(group) > 1)
 
 
 def reconstruct(P: NDArray[Any], totals: NDArray[np.floating]) -> NDArray[np.floating]:
@@ -76,10 +80,21 @@ def errors(truth: NDArray[np.floating], estimates: NDArray[np.floating]) -> NDAr
 
 
 @dataclass(frozen=True, slots=True)
-class Attack:
-    """The outcome of an attack on the rounds first .. last, which have so many aggregates. errors: e_i of
-    eq. 35, [users], NaN for users that took no part. rank, alone, groups: `isolated` of P over the window.
-    strong, weak: its T, if they were asked for."""
+class WindowResult:
+    """The outcome of an attack on a window of rounds.
+
+    Attributes:
+        first: First round with an aggregate.
+        last: Last round with an aggregate.
+        aggregates: Number of aggregates in the window.
+        rank: Rank of P over the window.
+        errors: e_i of eq. 35, [users]; NaN for users that took no part.
+        alone: Users whose own update the server can single out.
+        groups: Classes of users with identical columns whose sum it can single out.
+        strong: The strong T of P.
+        weak: Bounds of the weak T of P.
+        file: Recorded updates that were attacked.
+    """
 
     first: int
     last: int
@@ -90,9 +105,10 @@ class Attack:
     groups: tuple[Members, ...]
     strong: int | None = None
     weak: Interval | None = None
+    file: Path = Path()
 
 
-def attack(file: Path, first: int | None = None, last: int | None = None) -> Attack:
+def attack_window(file: Path, first: int | None = None, last: int | None = None) -> WindowResult:
     """Attack rounds first .. last of an `updates-NAME.npz`; unless given, the last 2 N of them. A user's true
     update is its first in the window, delta_i^(t_0). BadInput if the window is empty or the file no run's."""
     recorded = read_updates(file)
@@ -117,7 +133,8 @@ def attack(file: Path, first: int | None = None, last: int | None = None) -> Att
     e = errors(truth, reconstruct(P, totals))
     rank, alone, groups = isolated(P)
     T = span(P).strong, weak(P, RUN_BUDGET)
-    return Attack(int(numbers[window][0]), int(numbers[window][-1]), len(P), rank, e, alone, groups, *T)
+    bounds = int(numbers[window][0]), int(numbers[window][-1])
+    return WindowResult(*bounds, len(P), rank, e, alone, groups, *T, file)
 
 
 def read_updates(file: Path) -> dict[str, NDArray[Any]]:
