@@ -22,8 +22,8 @@ from simfl.runs.build import Experiment
 from simfl.scenario.messages import problem
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.virtual_time import nanoseconds
+from simfl.world.link_models import Steady
 from simfl.world.tcp import Tcp
-from simfl.world.variations import Steady
 
 Delay = Literal["user", "wire"]
 """Where the latency is: messages wait for it, or packets do."""

@@ -31,8 +31,8 @@ from benchmarks.live_grid import (
     write,
 )
 from simfl.errors import RunFailed, ScenarioError
+from simfl.live.live_protocol import LiveStats, prepared
 from simfl.live.play import WARN_OVERRUN, play, scheduler
-from simfl.live.sides import Figures, prepared
 from simfl.runs.folder.result import Result
 from simfl.scenario.schema import Scenario
 
@@ -68,9 +68,9 @@ def _ping(bandwidth: str, links: str) -> None:
     if read(name):
         return
     s = ping_of(bandwidth, links)
-    real, figures = _played(s, links)
+    real, stats = _played(s, links)
     found = calibration(real.traces["secagg"], simfl.run(s, {"payload": "shadow"}).traces["secagg"])
-    write(name, {**found._asdict(), "figures": asdict(figures)})
+    write(name, {**found._asdict(), "figures": asdict(stats)})
     print(f"{name}: {1e3 * found.latency_s:.2f} ms a message, {1e3 * found.overhead_s:.2f} ms a step")
 
 
@@ -81,30 +81,30 @@ def _play(cell: Cell, repeat: int, began: float) -> None:
     tries = [_played(scenario(cell), cell.links)]
     while min(late(one) for one in tries) > WARN_OVERRUN and len(tries) < TRIES:
         tries.append(_played(scenario(cell), cell.links))
-    result, figures = min(tries, key=late)
+    result, stats = min(tries, key=late)
     exact = [m.aggregate_exact for m in result.measured[cell.protocol]]
     run = {
         **kept(result, cell.protocol),
         "exact": all(exact),
         "tries": len(tries),
-        "figures": asdict(figures),
+        "figures": asdict(stats),
     }
     write(cell.name, {"cell": cell._asdict(), "runs": [*runs, run]})
-    done = f"{cell.name}: {figures.wall_s:.1f} s, overrun {figures.overrun:.1%}"
+    done = f"{cell.name}: {stats.wall_s:.1f} s, overrun {stats.overrun:.1%}"
     print(f"{done}, {time.monotonic() - began:.0f} s so far", flush=True)
 
 
-def late(one: tuple[Result, Figures]) -> float:
+def late(one: tuple[Result, LiveStats]) -> float:
     """Return the share of a run's step time that this machine could not deliver."""
     return one[1].overrun
 
 
-def _played(s: Scenario, links: str) -> tuple[Result, Figures]:
+def _played(s: Scenario, links: str) -> tuple[Result, LiveStats]:
     (name,) = s.protocols
     (delay, _), study = LINKS[links], prepared(s)
     with nullcontext() if delay is None else opened(study, delay) as sockets:
-        result, figures = play(study, sockets=sockets)
-    return result, figures[name]
+        result, stats = play(study, sockets=sockets)
+    return result, stats[name]
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from simfl.world.variations import LinkStates
+from simfl.world.link_models import LinkStates
 
 
 class Tunnels(LinkStates):

@@ -43,6 +43,7 @@ MOVED = {
     "privacy.leaks.sweep": "studies.proof.patterns",
     "world.csv_files": "config.csv_files",
     "world.schemes": "world.selection",
+    "world.variations": "world.link_models",
 }
 """Old name of a module or package of simfl -> its new name. A name may move in several steps, since
 `from simfl.results import trace` asks for `trace` of the package that `simfl.results` is now."""

@@ -311,7 +311,7 @@ LINKS = Case(
     "link model",
     """
 from pydantic import Field
-from simfl.world.variations import LinkStates
+from simfl.world.link_models import LinkStates
 
 
 class Theirs(LinkStates):

@@ -330,7 +330,7 @@ def test_a_match_over_a_closed_set_ends_in_assert_never() -> None:
     """A new kind or effect must not fall through; readers of rows, and observers, pick what they need."""
     open_ = {
         "trace.text",
-        "live.door", "live.neighbours", "live.user", "live.wire",  # of any protocol, or no messages
+        "live.connected_server", "live.user", "live.wire",  # of any protocol, or no messages
         "papers.ccesa_d1",
     }  # fmt: skip
     for path in FILES:

@@ -15,7 +15,7 @@ import pytest
 
 import simfl
 from simfl.config import kinds
-from simfl.config.kinds import Kinds
+from simfl.config.kinds import KindRegistry
 from simfl.config.yaml_tree import dump
 from simfl.errors import BadInput, RunFailed, ScenarioError
 from simfl.protocols.staleness import Constant, Staleness
@@ -186,7 +186,7 @@ def test_a_packages_mistake_names_the_package(
     monkeypatch.syspath_prepend(tmp_path)
     kinds._entry_points.cache_clear()
     with pytest.raises(BadInput, match=f"entry point {word}.*{says}"):
-        Kinds("staleness weight", Staleness, (Constant,), "staleness")  # type: ignore[type-abstract]
+        KindRegistry("staleness weight", Staleness, (Constant,), "staleness")  # type: ignore[type-abstract]
     kinds._entry_points.cache_clear()
 
 

@@ -112,10 +112,10 @@ def _signature(name: str, thing: Any) -> str:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    """Yield Markdown: sections of arguments as lists, examples as blocks of code."""
+    """Yield Markdown: sections of arguments or attributes as lists, examples as blocks of code."""
     for part in text.split("\n\n"):
         prose, sign, example = part.partition(">>> ")
-        if head := re.match(r"(Args|Raises|Returns):\n", prose):
+        if head := re.match(r"(Args|Attributes|Raises|Returns):\n", prose):
             body = prose.strip()[head.end() - 1 :]
             yield f"**{head[1]}**"
             if head[1] == "Returns":

@@ -67,8 +67,8 @@ UNITS = {"_s": "s", "_ns": "ns", "_mbps": "Mbit/s"}
 
 def markdown() -> str:
     """Return the whole page."""
-    from simfl.live.kept import FACTS
-    from simfl.live.sides import Figures
+    from simfl.live.live_protocol import LiveStats
+    from simfl.live.live_run import FACTS
     from simfl.studies.sweep.tables import FAILURES, MEANS, Row
 
     sections = {
@@ -79,7 +79,7 @@ def markdown() -> str:
         "participation.csv": _table(PARTICIPATION),
         "energy.csv": _table(ENERGY),
         "updates-NAME.npz": _table(UPDATES, unit="shape"),
-        "live.json": [*_table(FACTS), "Of a protocol:", *_table(descriptions(Figures))],
+        "live.json": [*_table(FACTS), "Of a protocol:", *_table(descriptions(LiveStats))],
         "sweep.csv": [*_table(descriptions(Row)), *_measures()],
         "means.csv": _table(MEANS),
         "failures.csv": _table(FAILURES),

@@ -16,7 +16,7 @@ from simfl.cli.inputs import names
 from simfl.errors import did_you_mean
 
 if TYPE_CHECKING:
-    from simfl.config.kinds import Kinds
+    from simfl.config.kinds import KindRegistry
 
 NAME_COLUMNS = 20
 
@@ -28,7 +28,7 @@ REGISTRIES = {
     "selection": "world.selection:SELECTION",
     "availability": "world.availability:AVAILABILITY",
     "dropout": "world.dropout:DROPOUT",
-    "links": "world.variations:LINKS",
+    "links": "world.link_models:LINKS",
     "batteries": "world.energy:BATTERIES",
     "partition": "learning.partition:PARTITION",
     "server": "learning.server_opt:SERVER",
@@ -67,7 +67,7 @@ def listed(thing: str) -> list[tuple[str, str]]:
 
         return [(name, profiles.load(name).description) for name in profiles.names()]
     module, _, name = REGISTRIES[thing].partition(":")
-    registry: Kinds[Any] = getattr(import_module(f"simfl.{module}"), name)
+    registry: KindRegistry[Any] = getattr(import_module(f"simfl.{module}"), name)
     return registry.listed()
 
 

@@ -16,7 +16,7 @@ from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
 from simfl.errors import counted
 
 if TYPE_CHECKING:
-    from simfl.live.sides import Figures
+    from simfl.live.live_protocol import LiveStats
     from simfl.runs.build import Experiment
     from simfl.scenario.schema import Scenario
 
@@ -57,7 +57,7 @@ def check_resumed(resume: bool, out: Path | None) -> None:
 
 def playable(scenario: Scenario) -> Experiment:
     """Return the experiment of a scenario that can be played."""
-    from simfl.live.sides import prepared
+    from simfl.live.live_protocol import prepared
 
     with stages() as stage:
         stage("loading data")
@@ -100,29 +100,29 @@ def _show(folder: Path, loaded: Scenario) -> None:
         raise typer.Exit(NO_AGGREGATE)
 
 
-def told(name: str, figures: Figures) -> None:
+def told(name: str, stats: LiveStats) -> None:
     from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
 
-    own = f"of the server's own steps {figures.server_overrun:.1%}, of users' by their word"
-    tell(f"{name}: {figures.wall_s:.1f} s of real time, overrun {figures.overrun:.1%} ({own})")
-    if figures.overrun > WARN_OVERRUN:
+    own = f"of the server's own steps {stats.server_overrun:.1%}, of users' by their word"
+    tell(f"{name}: {stats.wall_s:.1f} s of real time, overrun {stats.overrun:.1%} ({own})")
+    if stats.overrun > WARN_OVERRUN:
         why = "more steps were due at once than this machine's cores can do in time"
         remedy = "let nothing else run, give devices a larger slowdown, or use fewer users"
         tell(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}", error=True)
-    if figures.held_s > WARN_HELD_S:
-        held = f"the real work of a step held its process up for {figures.held_s:.2g} s"
+    if stats.held_s > WARN_HELD_S:
+        held = f"the real work of a step held its process up for {stats.held_s:.2g} s"
         tell(f"simfl: {name}: {held}: messages came late meanwhile", error=True)
-    for why, count in figures.refused.items():
+    for why, count in stats.refused.items():
         tell(f"simfl: {name}: refused {counted(count, 'time')}: {why}", error=True)
-    if figures.clocks:
-        within = max(off for _, _, off in figures.clocks.values())
-        moved = max(abs(ahead) for _, ahead, _ in figures.clocks.values())
-        users = counted(len(figures.clocks), "user")
+    if stats.clocks:
+        within = max(off for _, _, off in stats.clocks.values())
+        moved = max(abs(ahead) for _, ahead, _ in stats.clocks.values())
+        users = counted(len(stats.clocks), "user")
         known = f"are known within {within:.2g} s, and moved by {moved:.2g} s at most"
         tell(f"{name}: clocks of {users} {known}, by the users' own word")
-    if figures.unchecked:
-        sums = counted(figures.unchecked, "aggregate")
+    if stats.unchecked:
+        sums = counted(stats.unchecked, "aggregate")
         tell(f"{name}: {sums} not checked: users do not tell how they rounded")
-    if figures.silent:
-        users = ", ".join(map(str, figures.silent[:10]))
+    if stats.silent:
+        users = ", ".join(map(str, stats.silent[:10]))
         tell(f"simfl: {name}: no report of users {users}: their rows are missing", error=True)

@@ -148,10 +148,10 @@ def _show_repeats(folder: Path) -> None:
     from simfl.reports import terminal
     from simfl.reports.model import run_report
     from simfl.runs.folder import repeats
-    from simfl.scenario.load import look_at
+    from simfl.scenario.load import load_recorded
 
     found = repeats.finished(folder)
-    profile = look_at(next(iter(found)) / "resolved.yaml").profile
+    profile = load_recorded(next(iter(found)) / "resolved.yaml").profile
     terminal.show(terminal.console(), run_report(list(found.values()), profile))
     for run in repeats.repeats_in(folder):
         if run not in found:

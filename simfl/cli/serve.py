@@ -127,7 +127,7 @@ def ping_command(
     Example: simfl ping tutorial
     """
     from simfl.live import ping
-    from simfl.live.sides import prepared
+    from simfl.live.live_protocol import prepared
 
     if "://" not in what:
         from simfl.scenario.shipped import is_scenario, scenarios

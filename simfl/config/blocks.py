@@ -170,7 +170,7 @@ def shorthand(number: str = "fixed", /, **main: str) -> BeforeValidator:
 Draws = NDArray[np.float64]
 
 
-def held(draws: Draws) -> Draws:
+def clip_to_bounds(draws: Draws) -> Draws:
     """Return draws within 1e-9 and 1e9: no time is below a nanosecond, and no product beyond a float."""
     return np.clip(draws, LEAST, GREATEST)
 
@@ -234,7 +234,7 @@ class LogNormal(Block):
     """The standard deviation of the logarithm."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Draws:
-        return held(rng.lognormal(np.log(self.median), self.sigma, size))
+        return clip_to_bounds(rng.lognormal(np.log(self.median), self.sigma, size))
 
     def quantile(self, u: float) -> float:
         return min(max(self.median * exp(self.sigma * STANDARD_NORMAL.inv_cdf(u)), LEAST), GREATEST)
@@ -252,7 +252,7 @@ class Exponential(Block):
     """The mean of the draws."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Draws:
-        return held(rng.exponential(self.mean, size))
+        return clip_to_bounds(rng.exponential(self.mean, size))
 
     def quantile(self, u: float) -> float:
         return min(max(-self.mean * log1p(-u), LEAST), GREATEST)
@@ -272,7 +272,7 @@ class Pareto(Block):
     """The exponent of the tail; up to 1 there is no mean, which sessions need."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Draws:
-        return held(self.least * (1 - rng.random(size)) ** (-1 / self.alpha))
+        return clip_to_bounds(self.least * (1 - rng.random(size)) ** (-1 / self.alpha))
 
     def quantile(self, u: float) -> float:
         return float(min(self.least * (1 - u) ** (-1 / self.alpha), GREATEST))

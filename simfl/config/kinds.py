@@ -28,7 +28,7 @@ B = TypeVar("B", bound=Block)
 MAX_LINE = 600  # characters of what is wrong with a file
 
 
-class Choice(Block):
+class KindBlock(Block):
     """The base of what a scenario chooses by its kind."""
 
     main_key: ClassVar[str] = ""  # the key whose value may stand alone, as in `{polynomial: 1.0}`
@@ -36,7 +36,7 @@ class Choice(Block):
     """The word by which scenarios know it."""
 
 
-class Outside(Block):
+class FileKind(Block):
     """Your own: `module: path.py:Name`, a class in a Python file, with its fields as keys.
 
     A relative path is of the scenario file's folder. The file is Python and is executed.
@@ -97,7 +97,7 @@ def _tagged(
     return cast(type[Block], create_model(found.__name__, __base__=bases, **fields))
 
 
-class Kinds(Generic[B]):
+class KindRegistry(Generic[B]):
     """All kinds of one thing, by the word that names each in a scenario.
 
     Args:
@@ -169,11 +169,11 @@ class Kinds(Generic[B]):
         tag, name = Field(discriminator=self.tag), UnionName(self.base.__name__)
         return Annotated[any_of_them, tag, name, *short, *before]
 
-    def _outside(self, mixin: type[Block] | None) -> type[Outside]:
+    def _outside(self, mixin: type[Block] | None) -> type[FileKind]:
         name = "".join(part.capitalize() for part in ("own", *self.thing.split()))
         fixed = {"base": self.base, "thing": self.thing, "tag": self.tag, "mixin": mixin}
         tag = {"__annotations__": {self.tag: Literal["module"]}, self.tag: "module"}
-        return type(name, (Outside,), {"__module__": __name__, "__doc__": Outside.__doc__, **fixed, **tag})
+        return type(name, (FileKind,), {"__module__": __name__, "__doc__": FileKind.__doc__, **fixed, **tag})
 
 
 _entry_points = cache(entry_points)  # reads what every installed package says of itself

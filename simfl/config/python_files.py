@@ -95,7 +95,7 @@ def executed() -> dict[str, str]:
 
 
 @contextmanager
-def blamed(kind: type[Exception]) -> Iterator[None]:
+def located_errors(kind: type[Exception]) -> Iterator[None]:
     """Raise what comes out of an executed file as an error of `kind`, which names the file and the line."""
     try:
         yield

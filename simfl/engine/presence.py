@@ -16,7 +16,7 @@ from simfl.engine.life import Life, Waits
 from simfl.protocols.contracts import AnyServer
 from simfl.trace import rows
 from simfl.trace.codes import UpdateId
-from simfl.world.availability import FOR_EVER, Days, State
+from simfl.world.availability import FOR_EVER, OnlineSchedule, State
 
 if TYPE_CHECKING:
     from simfl.engine.server_side import ServerSide
@@ -47,7 +47,7 @@ class PresenceTracker:
         env: Environment,
         trace: rows.Trace,
         network: Network,
-        days: Days | None,
+        days: OnlineSchedule | None,
         on_offline: Callable[[int, str, int], None],
         on_online: Callable[[int, int], None],
         is_idle: Callable[[int], bool],

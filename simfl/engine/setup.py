@@ -18,7 +18,7 @@ from simfl.learning.partial_work import PartialWork
 from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Result, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
-from simfl.world.availability import Days
+from simfl.world.availability import OnlineSchedule
 from simfl.world.classes import LossesByClass
 from simfl.world.dropout import Losses
 from simfl.world.energy import EnergyOf, Powers
@@ -74,7 +74,7 @@ class RunConfig:
     quorum: dict[str, float]
     disconnect_ns: int | None
     in_round: Callable[[int], NDArray[np.bool_]] | None
-    days: Days | None
+    days: OnlineSchedule | None
     samples: Callable[[int], int]
     select: Callable[[Sequence[int], Participation, int], list[int] | None]
     clip: Clip | None

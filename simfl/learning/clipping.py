@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from simfl.config.blocks import Positive
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.learning.data.dataset import F32
 
 
-class Clip(Choice):
+class Clip(KindBlock):
     """A bound on updates; `clipped` is all that one of your own needs.
 
     >>> class Sign(Clip):
@@ -81,7 +81,7 @@ class ClipValue(Clip):
         return np.clip(delta, -most, most) if (np.abs(delta) > most).any() else delta
 
 
-CLIP = Kinds("clip", Clip, (NoClip, ClipNorm, ClipValue), "clip")  # type: ignore[type-abstract]
+CLIP = KindRegistry("clip", Clip, (NoClip, ClipNorm, ClipValue), "clip")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyClip = Clip

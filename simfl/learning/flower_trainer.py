@@ -26,7 +26,7 @@ from simfl.learning.flower import Flower
 from simfl.learning.minibatches import Cutoff
 from simfl.learning.models.facts import facts
 from simfl.learning.models.registry import BySize
-from simfl.learning.sgd import Law, LocalSgd
+from simfl.learning.sgd import LocalSgd, TrainingTime
 from simfl.learning.trainer import Seed, Trainer, Training, one_thread
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class FlowerTrainer(Trainer):
         x, y = np.broadcast_to(np.float32(0), (ends[-1], 1)), np.broadcast_to(np.int64(0), ends[-1])
         self.split = Split(x, y, x[:1], y[:1], classes=1)
         self.model, self.sgd = BySize(d=self.d, macs=1.0), LocalSgd(1, max(counts), 1.0)
-        self.stated = None if spec.sample_s is None else Law(1e-9, spec.sample_s)
+        self.stated = None if spec.sample_s is None else TrainingTime(1e-9, spec.sample_s)
         self._dtype = np.float32
         self._device, self._way, self._softmax, self._by_law = "cpu", "loop", False, True
         self._facts = facts(self.model, self.split.shape, 1)

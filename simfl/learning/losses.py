@@ -9,13 +9,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Literal
 
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Loss(Choice):
+class Loss(KindBlock):
     """A loss; a call is all that one of your own needs.
 
     >>> import torch
@@ -53,7 +53,7 @@ class CrossEntropy(Loss):
         return cross_entropy(logits, y)
 
 
-LOSSES = Kinds("loss", Loss, (CrossEntropy,), "losses")  # type: ignore[type-abstract]
+LOSSES = KindRegistry("loss", Loss, (CrossEntropy,), "losses")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyLoss = Loss

@@ -45,8 +45,13 @@ def orders(seed: bytes, n: int, epochs: int, drawn: int = DRAWN) -> Iterator[I64
 
 
 class Cutoff:
-    """The end of a training whose steps are not known before: the first minibatch boundary at which
-    `spent_ns`, the time that it took so far, is above a limit. steps: minibatches done."""
+    """The end of a training by time: the first minibatch boundary after a limit.
+
+    Attributes:
+        limit_ns: Time after which it ends.
+        steps: Minibatches done.
+        spent_ns: Returns the time that the training took so far.
+    """
 
     def __init__(self, limit_ns: float) -> None:
         self.limit_ns, self.steps = limit_ns, 0
@@ -59,16 +64,20 @@ class Cutoff:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Cohort:
-    """K clients that are trained together, by falling number of steps: models x^(t) [K, d], the numbers of
-    their samples, seeds, step sizes and minibatches. cutoff: of one client that may end earlier."""
+    """K clients that are trained together, by falling number of steps."""
 
     starts: Floats
+    """Models x^(t) that they start from, [K, d]."""
     parts: Sequence[I64]
+    """Numbers of each client's samples."""
     seeds: Sequence[bytes]
     sgd: LocalSgd
     lrs: Sequence[float]
+    """Step size of each client."""
     steps: Sequence[int]
+    """Minibatches of each client."""
     cutoff: Cutoff | None = None
+    """Of a single client that may end earlier."""
 
     def part(self, first: int, end: int) -> Cohort:
         """Return its clients first .. end - 1."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from simfl.config.blocks import Count, Positive
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.learning.data.dataset import I64, Split
 
 HAND_BYTES = 900
@@ -19,7 +19,7 @@ HAND_BYTES = 900
 USERS_CHECKED_AT_ONCE = 4096
 
 
-class Partition(Choice):
+class Partition(KindBlock):
     """A rule by which users share the training samples; `deal` is all that one of your own needs.
 
     >>> class InTurn(Partition):
@@ -235,7 +235,7 @@ def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list
 
 
 _OURS = (Iid, Few, Dirichlet, Shards, Natural, Shared, QuantitySkew)
-PARTITION = Kinds("partition", Partition, _OURS, "partition")  # type: ignore[type-abstract]
+PARTITION = KindRegistry("partition", Partition, _OURS, "partition")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyPartition = Partition

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from simfl.config.blocks import Fraction, Positive
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.learning.data.dataset import F32
 
 F64 = NDArray[np.float64]
 
 
-class ServerRule(Choice):
+class ServerRule(KindBlock):
     """A rule of the server; `step` is all that one without memory needs.
 
     With memory, `rows` vectors are kept from one aggregation to the next: `first` makes them, `remember`
@@ -120,7 +120,7 @@ class FedYogi(FedAdam):
         return slow
 
 
-SERVER = Kinds("server rule", ServerRule, (Averaging, FedAdam, FedYogi), "server")  # type: ignore[type-abstract]
+SERVER = KindRegistry("server rule", ServerRule, (Averaging, FedAdam, FedYogi), "server")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyServerRule = ServerRule

@@ -1,6 +1,6 @@
-"""Local SGD as users run it: its parameters, the ways in which cohorts are trained, and the law of its time.
+"""Local SGD as users run it: its parameters, the methods that train cohorts, and its training time.
 
-The ways give the same updates up to rounding. The fastest is known by model and device (docs/performance.md).
+The methods give the same updates up to rounding. docs/performance.md has the fastest by model and device.
 """
 
 from collections.abc import Sequence
@@ -46,19 +46,22 @@ class LocalSgd:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
-    """A way of training, and the clients that it takes at a time."""
+class TrainingMethod:
+    """A way to train a cohort."""
 
     name: WayName
     chunk: int
+    """Clients trained side by side at most."""
 
     def __str__(self) -> str:
         together = f"{self.name.replace('_', ' ')}, up to {self.chunk} clients at a time"
         return "one client after the other" if self.name == "loop" else together
 
 
-def way_of(asked: WayName | Literal["auto"], softmax: bool, device: str, recurrent: bool = False) -> Way:
-    """Return the way that was asked for, or the fastest for a model (softmax regression or not) on a device.
+def choose_method(
+    asked: WayName | Literal["auto"], softmax: bool, device: str, recurrent: bool = False
+) -> TrainingMethod:
+    """Return the method asked for, or the fastest for a model (softmax regression or not) on a device.
 
     On a CPU several networks side by side are slower than one after the other: grouped convolutions have no
     fast kernel there. On a GPU small networks leave most of it idle, so they are trained side by side, but
@@ -67,7 +70,7 @@ def way_of(asked: WayName | Literal["auto"], softmax: bool, device: str, recurre
     if asked == "auto":
         together = device == "cuda" and not recurrent
         asked = "closed_form" if softmax else "vectorised" if together else "loop"
-    return Way(asked, 1 if asked == "loop" else CHUNK[device])
+    return TrainingMethod(asked, 1 if asked == "loop" else CHUNK[device])
 
 
 SIZES = (0.2, 1, 1.2, 2, 4.2, 5, 9.2, 10)
@@ -76,9 +79,10 @@ last one, so that what a minibatch takes stands apart from what its samples take
 
 
 @dataclass(frozen=True, slots=True)
-class Law:
-    """The seconds of a client trained alone, T = start + step S + sample E n, for a model, batch size and
-    device.
+class TrainingTime:
+    """Training-time model: a client trained alone takes T = start + step S + sample E n seconds.
+
+    The three factors are of a model, batch size and device.
 
     S minibatches, the last of an epoch as small as it may be, pass over E n samples.
     """
@@ -91,8 +95,11 @@ class Law:
     """Seconds of a minibatch, besides those of its samples."""
 
 
-def fit(points: Sequence[tuple[int, int, float]]) -> Law:
-    """Return the law with the least squared relative errors and no negative part, for (S, E n, seconds).
+def fit(points: Sequence[tuple[int, int, float]]) -> TrainingTime:
+    """Return the training time with the least squared relative errors and no negative part.
+
+    Args:
+        points: Of each client, S, E n and its seconds.
 
     >>> law = fit([(1, 2, 0.9), (1, 10, 1.7), (2, 12, 2.1), (4, 40, 5.3)])
     >>> round(law.start, 9), round(law.step, 9), round(law.sample, 9)
@@ -105,4 +112,4 @@ def fit(points: Sequence[tuple[int, int, float]]) -> Law:
         raise ValueError("a law needs the positive times of at least two sizes")
     terms = np.stack([np.ones(len(seconds)), steps, passes], axis=1) / seconds[:, None]
     (start, step, sample), _ = nnls(terms, np.ones(len(seconds)))
-    return Law(float(start), float(sample), float(step))
+    return TrainingTime(float(start), float(sample), float(step))

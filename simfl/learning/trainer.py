@@ -27,7 +27,7 @@ from simfl.learning.losses import CrossEntropy, Loss
 from simfl.learning.minibatches import Cohort, Cutoff
 from simfl.learning.models.facts import facts, law_name
 from simfl.learning.models.model import Model
-from simfl.learning.sgd import Law, LocalSgd, Way, WayName, way_of
+from simfl.learning.sgd import LocalSgd, TrainingMethod, TrainingTime, WayName, choose_method
 
 if TYPE_CHECKING:
     from simfl.learning.autograd import Autograd
@@ -86,17 +86,28 @@ _CROSS_ENTROPY = CrossEntropy()
 
 
 class Trainer:
-    """Trains users, of whose training samples `parts` are the numbers; safe for several threads at once.
+    """Trains users; safe for several threads at once.
 
-    device: as for `pick_device`. dtype: what is computed in. by_law: work is counted for a
-    `Law` of the model, not in multiply-adds. deterministic: see `settle_arithmetic`. ValueError where the
-    model cannot be built or trained so.
+    Args:
+        split: The data set, split into training and test samples.
+        parts: Numbers of each user's training samples.
+        model: The model.
+        sgd: Parameters of local training.
+        device: As for `pick_device`.
+        way: Training method, or `auto`.
+        dtype: Type of the arithmetic.
+        by_law: Work is counted for a `TrainingTime` of the model, not in multiply-adds.
+        deterministic: See `settle_arithmetic`.
+        loss: The loss.
+
+    Raises:
+        ValueError: If the model cannot be built, or trained so.
     """
 
     evaluates: bool = True
     """There is a test of the model."""
-    stated: Law | None = None
-    """The law of its training that the scenario states."""
+    stated: TrainingTime | None = None
+    """The training-time model that the scenario states."""
 
     def __init__(
         self,
@@ -167,9 +178,9 @@ class Trainer:
         return timer_of(self.device)
 
     @cached_property
-    def way(self) -> Way:
+    def way(self) -> TrainingMethod:
         """The way in which cohorts are trained here."""
-        return way_of(self._way, self._softmax, self.device, self._facts.recurrent)
+        return choose_method(self._way, self._softmax, self.device, self._facts.recurrent)
 
     @property
     def law_name(self) -> str:

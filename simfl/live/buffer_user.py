@@ -53,13 +53,13 @@ class LiveBufferUser(LiveUser):
 
     def _tell_taken(self) -> None:
         if self.connected is not None:
-            self.connected.say(Taken(self.came))
+            self.connected.send_control(Taken(self.came))
 
     def switched(self, user: int, now: bool) -> None:
         self.absences += not now
         super().switched(user, now)
 
-    def broken(self, connection: Connection) -> None:
-        super().broken(connection)
+    def on_broken(self, connection: Connection) -> None:
+        super().on_broken(connection)
         if not self.finished.is_set():
             self.users.stay_away(self.user, self.config.return_ns or 0)

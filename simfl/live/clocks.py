@@ -13,24 +13,26 @@ PINGS = 8
 
 @dataclass
 class Offset:
-    """The other clock less ours. heard: answers; trip_ns: the least round trip."""
+    """The other clock less ours."""
 
-    heard: int = 0
+    answers: int = 0
     trip_ns: int = 2**62
+    """Shortest round trip of a ping."""
     ns: int = 0
+    """Estimate by the ping with that round trip."""
 
     def take(self, sent: int, at: int) -> None:
-        """Take in an answer that came now: to what was asked at `sent`, when the other's clock said `at`."""
+        """Record the answer to a ping sent at `sent`, received now; the other's clock read `at`."""
         now = time.monotonic_ns()
-        self.heard += 1
+        self.answers += 1
         if now - sent < self.trip_ns:
             self.trip_ns, self.ns = now - sent, at - (sent + now) // 2
 
     @property
     def known(self) -> bool:
-        return self.heard >= PINGS
+        return self.answers >= PINGS
 
     @property
-    def off_ns(self) -> int:
-        """The most by which it is wrong."""
+    def error_ns(self) -> int:
+        """Largest possible error of the estimate."""
         return self.trip_ns // 2

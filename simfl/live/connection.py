@@ -26,7 +26,7 @@ from simfl.virtual_time import nanoseconds
 from simfl.world.links import Links, ServerLink
 
 if TYPE_CHECKING:
-    from simfl.live.door import Door
+    from simfl.live.connected_server import ConnectedServer
     from simfl.live.user import LiveUser
 
 OPTIONS = [
@@ -142,7 +142,7 @@ class LiveRuntime(Runtime):
             loop, working = asyncio.get_running_loop(), self.env.event()
             doing = loop.run_in_executor(self.worker, self.work, device, lane, job)
             worked = partial(self._worked, device, job, working)
-            doing.add_done_callback(lambda done: self.env.hear(partial(worked, done)))
+            doing.add_done_callback(lambda done: self.env.call_external(partial(worked, done)))
             return working
         began = time.monotonic_ns()
         super().execute(device, lane, job)
@@ -220,7 +220,7 @@ class LiveNetwork:
 
     def __init__(
         self,
-        ends: Door | LiveUser,
+        ends: ConnectedServer | LiveUser,
         wires: WireConfig,
         latencies: Latencies,
         up: bool,
@@ -257,13 +257,20 @@ class _Far(LiveLink):
 
 
 class Connection(asyncio.Protocol):
-    """Frames over a socket. out: shapes what is sent; into: shapes what comes, through the server's own link.
+    """Frames over a socket.
 
-    user: who is at the other end; -1 while nobody has said so. closing: nothing of it is heard any more;
-    closed: the socket is. heard_s: when something came last.
+    Attributes:
+        out: Shapes sent frames.
+        into: Shapes received frames through the server's own link; None if they pass at once.
+        user: User at the other end; -1 before its hello.
+        closing: Received bytes are ignored.
+        closed: Set once the socket is closed.
+        heard_s: Monotonic time of the last received bytes.
     """
 
-    def __init__(self, owner: Door | LiveUser, codec: Codec, most_bytes: int, user: int = -1) -> None:
+    def __init__(
+        self, owner: ConnectedServer | LiveUser, codec: Codec, most_bytes: int, user: int = -1
+    ) -> None:
         self.owner, self.codec, self.user = owner, codec, user
         self.parser = Parser(most_bytes)
         self.closing = False
@@ -303,20 +310,20 @@ class Connection(asyncio.Protocol):
     def put(self, frame: bytes, then: Callable[[], object] = lambda: None) -> None:
         self.out.put(frame, then)
 
-    def say(self, message: Any, index: int = 0) -> None:
-        """Send a word of the driver's own, behind what waits."""
+    def send_control(self, message: Any, index: int = 0) -> None:
+        """Send a control message, behind the frames that wait."""
         codec = self.owner.wires.up
         self.put(codec.encode(message, index, -1, max(0, self.owner.env.now)))
 
     def data_received(self, data: bytes) -> None:
         self.heard_s = time.monotonic()
-        self.owner.env.hear(lambda: self._received(data))
+        self.owner.env.call_external(lambda: self._received(data))
 
     def _received(self, data: bytes) -> None:
         if self.into is None:
             self._parse(memoryview(data))
         elif self.into.left > QUEUE * self.parser.most:
-            self.owner.malformed(self, Malformed(f"more than {QUEUE} messages that wait"))
+            self.owner.on_malformed(self, Malformed(f"more than {QUEUE} messages that wait"))
         else:
             self.into.put(data)
 
@@ -325,11 +332,11 @@ class Connection(asyncio.Protocol):
             return
         try:
             for frame in self.parser.feed(data):
-                self.owner.taken(self, self.codec.decode(frame))
+                self.owner.on_message(self, self.codec.decode(frame))
                 if self.closing:
                     return
         except Malformed as fault:
-            self.owner.malformed(self, fault)
+            self.owner.on_malformed(self, fault)
 
     def take_through(self, link: Link) -> None:
         """Let what comes from now on go through the server's own link."""
@@ -346,7 +353,7 @@ class Connection(asyncio.Protocol):
     def _ended(self) -> None:
         if not self.closing:
             self.closing = True
-            self.owner.env.hear(lambda: self.owner.broken(self))
+            self.owner.env.call_external(lambda: self.owner.on_broken(self))
 
     def leave(self) -> None:
         """Close it behind what has passed the link."""

@@ -16,7 +16,7 @@ import time
 from collections import Counter, deque
 from contextlib import suppress
 
-from simfl.live.door import Door
+from simfl.live.connected_server import ConnectedServer
 from simfl.live.peer import HELLO_S
 from simfl.live.wire import Malformed
 
@@ -43,9 +43,11 @@ def network_of(host: str) -> str:
 class Entrance:
     """Accepts connections to a server."""
 
-    def __init__(self, door: Door, listening: socket.socket, context: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, session: ConnectedServer, listening: socket.socket, context: ssl.SSLContext | None
+    ) -> None:
         """Prepare to accept; without a context there is no TLS."""
-        self.door, self.listening, self.context = door, listening, context
+        self.session, self.listening, self.context = session, listening, context
         self._waiting: dict[str, deque[socket.socket]] = {}
         self._served: dict[asyncio.Task[None], tuple[str, float]] = {}  # the oldest first
         self._changed = asyncio.Event()
@@ -91,7 +93,7 @@ class Entrance:
         end.setblocking(False)
         queue = self._waiting.setdefault(network_of(address[0]), deque())
         if len(queue) >= WAITING_OF_ONE:
-            self.door.count(f"more than {WAITING_OF_ONE} connections of one address wait")
+            self.session.count(f"more than {WAITING_OF_ONE} connections of one address wait")
             end.close()
             return
         queue.append(end)
@@ -132,26 +134,26 @@ class Entrance:
         peer = None
         try:
             _, peer = await loop.connect_accepted_socket(
-                self.door.connection, end, ssl=self.context, ssl_handshake_timeout=within_s
+                self.session.connection, end, ssl=self.context, ssl_handshake_timeout=within_s
             )
             await peer.known.wait()
         except OSError:  # of TLS too, and of time
-            self.door.count("no TLS 1.3 within a few seconds")
+            self.session.count("no TLS 1.3 within a few seconds")
             end.close()
         except asyncio.CancelledError:
             why = f"no hello within {TURN_S:g} s, and others waited"
             if peer is None:
-                self.door.count(why)
+                self.session.count(why)
             elif not peer.closing:
-                self.door.malformed(peer, Malformed(why))
+                self.session.on_malformed(peer, Malformed(why))
             raise
 
 
-async def run(door: Door, listening: socket.socket, context: ssl.SSLContext | None) -> None:
+async def run(session: ConnectedServer, listening: socket.socket, context: ssl.SSLContext | None) -> None:
     """Accept connections to a server until its run is over."""
-    accepting = asyncio.get_running_loop().create_task(Entrance(door, listening, context).accept())
+    accepting = asyncio.get_running_loop().create_task(Entrance(session, listening, context).accept())
     try:
-        await door.run()
+        await session.run()
     finally:
         accepting.cancel()
         await asyncio.wait({accepting})

@@ -3,7 +3,7 @@
     server                                user
     Challenge(nonce)                 ->
                                      <-   Hello(user, proof, code, scenario, protocol, ...)
-    Welcome(...), or Turned(why)     ->
+    Welcome(...), or Rejected(why)     ->
 
 A user proves that it has its token without showing it. `proof` is an HMAC-SHA256, with the token as its key,
 of the fingerprint of the certificate that the user saw, of the server's nonce and of the user's number. Under
@@ -51,16 +51,22 @@ class Challenge(Control):
 
 @dataclass(frozen=True, slots=True)
 class Hello(Control):
-    """A user's first word. origin: of the run as it was told by `Start`, 0 if it was not yet."""
+    """A user's first message."""
 
     kind = ".hello"
     user: int
     proof: str
+    """HMAC under its token, hexadecimal."""
     wants: str
+    """RUN or LOOK."""
     code: str
+    """Version of its code."""
     scenario: str
+    """Digest of its scenario."""
     protocol: str
+    """Entry that it takes part in."""
     origin: int
+    """Origin of the run, from `Start`; 0 before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +81,7 @@ class Welcome(Control):
 
 
 @dataclass(frozen=True, slots=True)
-class Turned(Control):
+class Rejected(Control):
     """The server's refusal of a user, and why."""
 
     kind = ".turned"
@@ -122,7 +128,7 @@ class Rounding(Control):
 
 
 UP: tuple[type[Control], ...] = (Hello, Ping, Ready, Rounding)
-DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Turned, Pong)
+DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong)
 
 
 def proof(token: str, certificate: str, nonce: str, user: int) -> str:
@@ -132,31 +138,28 @@ def proof(token: str, certificate: str, nonce: str, user: int) -> str:
 
 @dataclass(frozen=True)
 class Admission:
-    """One side's part of the hello.
-
-    Attributes:
-        tokens: By user; at the server those of all.
-        certificate: The fingerprint of the server's, which users have pinned; empty without TLS.
-        context: That of TLS; None without.
-        code: This side's version of simfl.
-        scenario: The digest of this side's scenario.
-        protocol: The entry that is played.
-        welcome: The server's answer to users that look.
-        one_clock: Both sides are on one machine.
-        own_entropy: Users' secrets are their own.
-        reveals: These users reveal in the end how they rounded.
-    """
+    """One side's credentials in the handshake."""
 
     tokens: Mapping[int, str]
+    """Secret token by user; the server has all of them."""
     certificate: str = ""
+    """SHA-256 of the server's certificate, hexadecimal; empty without TLS."""
     context: ssl.SSLContext | None = None
+    """TLS; None without."""
     code: str = ""
+    """Version of this side's code."""
     scenario: str = ""
+    """Digest of this side's scenario."""
     protocol: str = ""
+    """Entry that is run."""
     welcome: Welcome = Welcome()
+    """The server's answer to an observer."""
     one_clock: bool = False
+    """Both sides are on one machine."""
     own_entropy: bool = False
+    """Users draw their own secrets."""
     reveals: bool = False
+    """Users send their rounding seeds after the run, for the audit."""
 
     # -- a user's side
     def pinned(self, transport: Any) -> str:
@@ -173,7 +176,7 @@ class Admission:
         return Hello(user, shown, wants, self.code, self.scenario, self.protocol, origin)
 
     # -- the server's side
-    def fault(self, hello: Hello, nonce: str) -> str:
+    def reject_reason(self, hello: Hello, nonce: str) -> str:
         """Return why a stranger is turned away; empty if it is not. Nothing is compared before its proof."""
         if hello.user not in self.tokens:
             return "not a user of this run"

@@ -10,12 +10,12 @@ from dataclasses import replace
 from simfl.errors import BadInput, RunFailed
 from simfl.learning.trainer import one_thread
 from simfl.live.connection import Sockets
-from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Welcome
+from simfl.live.live_protocol import LiveProtocol, prepared
+from simfl.live.observer import Observer
 from simfl.live.processes import GONE, cores, exit_codes, forked
 from simfl.live.real_time import run
 from simfl.live.serve import OWN, digest
-from simfl.live.sides import Sides, prepared
 from simfl.live.tls import Address
 from simfl.runs.folder.identity import code_version
 from simfl.scenario.remote import load_remote
@@ -33,9 +33,9 @@ def looked(address: Address, admission: Admission, user: int, wait_s: float) -> 
     """Ask a server what is played; BadInput with its reason if it turns the user away."""
 
     async def look() -> Welcome:
-        guest = await Guest.at(address, admission, user, wait_s)
-        guest.close()
-        return guest.welcome
+        observer = await Observer.connect(address, admission, user, wait_s)
+        observer.close()
+        return observer.welcome
 
     return run(look())
 
@@ -79,14 +79,14 @@ def join(
                 raise BadInput(f"the server plays {name!r:.80}, which the scenario does not have")
             tell(name)
             sockets = Sockets(has_links=welcome.links == "user")
-            sides = Sides(study, name, sockets, replace(admission, protocol=name), wait_s)
-            _protocol(sides, address, parts)
+            protocol = LiveProtocol(study, name, sockets, replace(admission, protocol=name), wait_s)
+            _protocol(protocol, address, parts)
 
 
-def _protocol(sides: Sides, address: Address, parts: Sequence[Sequence[int]]) -> None:
+def _protocol(protocol: LiveProtocol, address: Address, parts: Sequence[Sequence[int]]) -> None:
     """Be the users in one protocol, each part of them in a process of its own."""
-    sides.warm()
-    with forked(lambda users: sides.be_users(users, address), parts) as pids:
+    protocol.warm()
+    with forked(lambda users: protocol.be_users(users, address), parts) as pids:
         codes = exit_codes(pids)
     if codes == {GONE}:
         raise RunFailed("the server is gone")

@@ -12,7 +12,7 @@ from simfl.live.hello import Challenge
 from simfl.live.wire import Malformed
 
 if TYPE_CHECKING:
-    from simfl.live.door import Door
+    from simfl.live.connected_server import ConnectedServer
 
 HELLO_S = 5.0
 """Until when whoever connects must have said who it is."""
@@ -22,13 +22,17 @@ HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is s
 
 
 class Peer(Connection):
-    """The server's end. Until its user is known it must send its hello soon.
+    """The server's end of a connection, which is closed unless a hello arrives soon.
 
-    nonce: of the challenge. looks: the user does not take part. answered: its pings. known: set once its user
-    is, and at its end.
+    Attributes:
+        owner: The server.
+        nonce: Nonce of the challenge.
+        looks: The user only observes.
+        answered: Pings answered.
+        known: Set once its user is known, and at its end.
     """
 
-    owner: Door
+    owner: ConnectedServer
     looks = False
     answered = 0
 
@@ -36,9 +40,9 @@ class Peer(Connection):
         super().connection_made(transport)
         self.owner.connections.add(self)
         self.nonce = secrets.token_hex(16)
-        self.say(Challenge(self.nonce))
+        self.send_control(Challenge(self.nonce))
         self.known = asyncio.Event()
-        self.owner.strangers.add(self)
+        self.owner.unauthenticated.add(self)
         asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
 
     def flaw(self) -> str:
@@ -58,4 +62,4 @@ class Peer(Connection):
 
     def _expect_hello(self) -> None:
         if self.user < 0 and not self.closing:
-            self.owner.malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))
+            self.owner.on_malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))

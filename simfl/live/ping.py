@@ -13,12 +13,12 @@ import numpy as np
 
 from simfl.live.connection import Sockets
 from simfl.live.entrance import Entrance
-from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Ping, Pong
+from simfl.live.live_protocol import LiveProtocol
+from simfl.live.observer import Observer
 from simfl.live.processes import forked
 from simfl.live.real_time import run
 from simfl.live.serve import Listening, listening
-from simfl.live.sides import Sides
 from simfl.live.tls import Address
 from simfl.runs.build import Experiment
 from simfl.runs.folder.identity import code_version
@@ -30,7 +30,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
-class Measured:
+class LinkMeasurement:
     """A link as it was measured from a user's side; rates are of the user's own up- and downlink."""
 
     overhead_s: float
@@ -50,24 +50,24 @@ class Measured:
         )
 
 
-def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -> Measured:
+def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -> LinkMeasurement:
     """Measure the link to a server, which may take `wait_s` to appear; BadInput if it turns the user away."""
 
-    async def measured() -> Measured:
-        guest = await Guest.at(address, admission, user, wait_s)
+    async def measured() -> LinkMeasurement:
+        observer = await Observer.connect(address, admission, user, wait_s)
         try:
-            return await measure(guest)
+            return await measure(observer)
         finally:
-            guest.close()
+            observer.close()
 
     return run(measured())
 
 
-async def measure(guest: Guest) -> Measured:
+async def measure(observer: Observer) -> LinkMeasurement:
     async def trip(up: int, down: int) -> float:
         began = time.monotonic_ns()
-        guest.say(Ping(began, down, "." * up))
-        await guest.expect(Pong)
+        observer.send_control(Ping(began, down, "." * up))
+        await observer.expect(Pong)
         return (time.monotonic_ns() - began) / 1e9
 
     for size in SIZES:  # until windows are open, and code is warm
@@ -84,22 +84,22 @@ async def measure(guest: Guest) -> Measured:
             medians.append(float(np.median([await trip(n * up, n * down) for _ in range(REPEAT)])))
         slope = max(1e-12, float(np.polyfit(SIZES, medians, 1)[0]))
         rates.append(8 / slope / 1e6)
-    return Measured(overhead_s, max(0.0, least / 2 - overhead_s), rates[0], rates[1])
+    return LinkMeasurement(overhead_s, max(0.0, least / 2 - overhead_s), rates[0], rates[1])
 
 
-def loopback(study: Experiment) -> Measured:
+def loopback(study: Experiment) -> LinkMeasurement:
     """Measure this machine's loopback, between two processes as of a live run."""
     name = next(iter(study.scenario.protocols))
     admission = Admission({0: os.urandom(16).hex()}, code=code_version())
-    sides = Sides(study, name, Sockets(has_links=False), admission)
+    protocol = LiveProtocol(study, name, Sockets(has_links=False), admission)
     at = listening((LOOPBACK, 0), None, "", admission.tokens)
     try:
-        with forked(lambda users: _answering(sides, at), [[0]]):
+        with forked(lambda users: _answering(protocol, at), [[0]]):
             return ping(at.address, admission, 0)
     finally:
         at.socket.close()
 
 
-async def _answering(sides: Sides, at: Listening) -> bool:
-    await Entrance(sides.server().door, at.socket, at.context).accept()
+async def _answering(protocol: LiveProtocol, at: Listening) -> bool:
+    await Entrance(protocol.server().session, at.socket, at.context).accept()
     return True

@@ -18,11 +18,11 @@ from simfl.errors import BadInput
 from simfl.learning.trainer import one_thread
 from simfl.live import entrance
 from simfl.live.connection import Sockets
-from simfl.live.kept import Kept, kept
+from simfl.live.live_protocol import LiveProtocol, LiveStats, Played
+from simfl.live.live_run import LiveRun, open_live_run
 from simfl.live.processes import cores, exit_codes, forked
 from simfl.live.real_time import run
 from simfl.live.server import LiveServer
-from simfl.live.sides import Figures, Played, Sides
 from simfl.runs.build import Experiment
 from simfl.runs.folder.result import Result
 
@@ -40,10 +40,10 @@ def play(
     out: Path | None = None,
     links: Literal["user", "none"] = "user",
     processes: int | None = None,
-    tell: Callable[[str, Figures], None] = lambda name, figures: None,
+    tell: Callable[[str, LiveStats], None] = lambda name, stats: None,
     resume: bool = False,
     sockets: Sockets | None = None,
-) -> tuple[Result, dict[str, Figures]]:
+) -> tuple[Result, dict[str, LiveStats]]:
     """Play a scenario's protocols one after the other, in real time.
 
     Args:
@@ -63,10 +63,10 @@ def play(
     sockets = sockets or Sockets(has_links=links == "user")
     dealt = [range(k, users, processes) for k in range(processes)]
     facts = {"links": links, "scheduler": scheduler(), "processes": processes}
-    with kept(study, out, resume, facts) as runs, one_thread(study.by_torch):
+    with open_live_run(study, out, resume, facts) as runs, one_thread(study.by_torch):
         for name in runs.todo:
             tell(name, runs.add(name, _one(study, name, sockets, dealt, runs)))
-    return runs.result, runs.figures
+    return runs.result, runs.stats
 
 
 def scheduler() -> str:
@@ -75,9 +75,9 @@ def scheduler() -> str:
     return "real time" if real_time else "usual"
 
 
-def _one(study: Experiment, name: str, sockets: Sockets, dealt: Sequence[range], runs: Kept) -> Played:
-    sides = Sides(study, name, sockets)
-    sides.warm()
+def _one(study: Experiment, name: str, sockets: Sockets, dealt: Sequence[range], runs: LiveRun) -> Played:
+    protocol = LiveProtocol(study, name, sockets)
+    protocol.warm()
     # For each process the server's port; the pipe's end shows that the process which forked them is gone.
     out, into = os.pipe()
 
@@ -87,17 +87,17 @@ def _one(study: Experiment, name: str, sockets: Sockets, dealt: Sequence[range],
         if not port:
             return True
         with _watched(out):
-            worker = await sides.worker(mine)
+            worker = await protocol.worker(mine)
             sockets.enter_user(mine[0])
-            return await sides.be_users(mine, (sockets.address, int(port)), worker)
+            return await protocol.be_users(mine, (sockets.address, int(port)), worker)
 
     async def serve() -> LiveServer:
-        server = sides.server()
+        server = protocol.server()
         runs.follow(name, server)
         with socket.create_server((sockets.address, 0), backlog=1024) as listening:
             listening.setblocking(False)
             _send_port(into, listening.getsockname()[1], len(dealt))
-            await entrance.run(server.door, listening, None)
+            await entrance.run(server.session, listening, None)
         return server
 
     began = time.monotonic()
@@ -108,7 +108,7 @@ def _one(study: Experiment, name: str, sockets: Sockets, dealt: Sequence[range],
     finally:
         os.close(out)
         os.close(into)
-    return sides.outcome(server, time.monotonic() - began)
+    return protocol.outcome(server, time.monotonic() - began)
 
 
 PORT_BYTES = 16

@@ -85,8 +85,8 @@ class RealTime(Environment):
     def call_at(self, when_ns: int, then: Callable[[], None]) -> None:
         heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))  # in the past: as soon as can be
 
-    def hear(self, then: Callable[[], None]) -> None:
-        """Let something happen that came from outside."""
+    def call_external(self, then: Callable[[], None]) -> None:
+        """Call `then` now, for an event from outside of the session."""
         if self.origin is not None:
             self._look(self.origin)
         self._guarded(then)

@@ -18,8 +18,8 @@ from simfl.engine.presence import LOST, PresenceTracker
 from simfl.engine.rounds import Rounds
 from simfl.engine.server_side import ServerSide
 from simfl.engine.user_side import UserRound
+from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveLink, LiveNetwork
-from simfl.live.door import Door
 from simfl.live.mailbox import Mailbox
 from simfl.live.wire import Envelope, Malformed, Over, Part
 from simfl.protocols.keyed_messages import Advertise
@@ -47,10 +47,10 @@ class RemoteUsers(ABC):
 
     link: type[LiveLink] = LiveLink
 
-    def __init__(self, door: Door) -> None:
-        self.door, self.runtime, self.config = door, door.runtime, door.config
-        self.env, self.trace = door.env, door.runtime.trace
-        self.network = LiveNetwork(door, door.wires, door.latencies, up=False, link=self.link)
+    def __init__(self, session: ConnectedServer) -> None:
+        self.session, self.runtime, self.config = session, session.runtime, session.config
+        self.env, self.trace = session.env, session.runtime.trace
+        self.network = LiveNetwork(session, session.wires, session.latencies, up=False, link=self.link)
         self.presence = PresenceTracker(
             self.env, self.trace, self.network, None, self._left, self._returned, lambda user: False
         )
@@ -72,7 +72,7 @@ class RemoteUsers(ABC):
         """Take users offline who are so from the start."""
 
     def online(self, user: int) -> bool:
-        return user in self.door.peers
+        return user in self.session.peers
 
     def begin(self, task: UserRound) -> None:
         """Tell a user that it takes part."""
@@ -89,9 +89,9 @@ class RemoteUsers(ABC):
             self._say(user, Over(), number_of(task))
 
     def _say(self, user: int, word: Any, index: int) -> None:
-        peer = self.door.peers.get(user)
+        peer = self.session.peers.get(user)
         if peer is not None:
-            peer.say(word, index)
+            peer.send_control(word, index)
 
     def forget(self, task: UserRound) -> None:
         """Do nothing: the user ends its part by itself."""
@@ -105,7 +105,7 @@ class RemoteUsers(ABC):
             task.lost = True
             about = name_of(task.id)
             row = self.trace.add(rows.Lost(task.round, task.user, about, phase, why, cause, self.env.now))
-            self.door.dismiss(task.user)
+            self.session.dismiss(task.user)
             self.side.lost(task, phase, row)
 
     # -- what connections say
@@ -121,14 +121,14 @@ class RemoteUsers(ABC):
     def back(self, user: int) -> None:
         """A user that was offline has connected again."""
 
-    def heard(self, user: int, envelope: Envelope) -> None:
+    def on_user_message(self, user: int, envelope: Envelope) -> None:
         """Take a user's message. Malformed if it is not one for now."""
         message = envelope.message
         _check_keys(message)
         task, (index, step) = self.part_of(user, envelope), (envelope.round, envelope.step)
         t = Transmission(self.runtime, message, user, SERVER, index, step, task, self.side)
         t.at = min(t.at, envelope.at)
-        self.door.latencies.later(user, True, t.on_arrived)
+        self.session.latencies.later(user, True, t.on_arrived)
 
     def free(self, user: int, index: int) -> None:
         """A user works no more on what it was asked for in a round."""
@@ -156,9 +156,9 @@ class RemoteUsers(ABC):
         phase, user, side = self._waited_in(task), task.user, self.side
         self.broken_off.append((task.round, user, name_of(task.id), phase, self.env.now))
         if self.config.disconnect_ns is not None:
-            latency_ns = self.door.latencies.of(user)
+            latency_ns = self.session.latencies.of(user)
             delay_ns = max(self.config.disconnect_ns, latency_ns)
-            if not self.door.wires.sockets.adds_latency:
+            if not self.session.wires.sockets.adds_latency:
                 delay_ns -= latency_ns  # the connection's end was as slow
             more = {"subject": task.id, "round": task.round}
             gone = partial(side.call, task.server, "gone", user, -2 - user, phase, **more)
@@ -177,8 +177,8 @@ class RoundUsers(RemoteUsers):
 
     side: Rounds
 
-    def __init__(self, door: Door) -> None:
-        super().__init__(door)
+    def __init__(self, session: ConnectedServer) -> None:
+        super().__init__(session)
         self.known: dict[tuple[int, int], UserRound] = {}
         """Parts of which messages may still come."""
         self._latest = -1
@@ -218,7 +218,7 @@ class BufferUsers(RemoteUsers):
     """A connection broke; from then on it is checked every second that something can still happen."""
 
     def follow_all(self) -> None:
-        for user in self.door.absent:
+        for user in self.session.absent:
             self.presence.add_reason(user, LOST)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
@@ -234,9 +234,9 @@ class BufferUsers(RemoteUsers):
         task = side.current.get(user)
         return task if task is not None and task.id == update else side.task_of(user, envelope.round, update)
 
-    def heard(self, user: int, envelope: Envelope) -> None:
+    def on_user_message(self, user: int, envelope: Envelope) -> None:
         if not self.side.done:
-            super().heard(user, envelope)
+            super().on_user_message(user, envelope)
 
     def free(self, user: int, index: int) -> None:
         super().free(user, index)
@@ -276,9 +276,9 @@ class BufferUsers(RemoteUsers):
 
     def _look_out(self) -> None:
         """Stop a run in which nothing can happen any more, as processes are gone that would have to act."""
-        returning = any(user in self.presence.away for user in self.door.lines())
+        returning = any(user in self.presence.away for user in self.session.lines())
         if self.env.peek() == float("inf") and not returning:
-            online = f"{len(self.door.peers)} of {self.config.users} users online"
+            online = f"{len(self.session.peers)} of {self.config.users} users online"
             self.side.stall(f"nothing left that could happen, {online}")
         elif not self.side.done:
             self.env.call_at(self.env.now + NS, self._look_out)

@@ -18,10 +18,10 @@ from simfl.learning.trainer import one_thread
 from simfl.live import entrance
 from simfl.live.connection import Sockets
 from simfl.live.hello import Admission, Welcome
-from simfl.live.kept import Kept, kept
+from simfl.live.live_protocol import LiveProtocol, LiveStats
+from simfl.live.live_run import LiveRun, open_live_run
 from simfl.live.real_time import run
 from simfl.live.server import LiveServer
-from simfl.live.sides import Figures, Sides
 from simfl.live.tls import Address, refuse_open
 from simfl.runs.build import Experiment
 from simfl.runs.folder.identity import code_version, identified
@@ -48,12 +48,14 @@ def digest(scenario: Scenario) -> str:
 
 @dataclass(frozen=True)
 class Listening:
-    """The server's end. certificate: the fingerprint, empty without TLS; tokens: by user."""
+    """A server's listening socket, with its credentials."""
 
     socket: socket.socket
     context: ssl.SSLContext | None
     certificate: str
+    """SHA-256 of the certificate, hexadecimal; empty without TLS."""
     tokens: Mapping[int, str]
+    """Secret token by user."""
 
     @property
     def address(self) -> Address:
@@ -81,13 +83,13 @@ def serve(
     out: Path | None = None,
     shaped: bool = True,
     join_s: float = 120.0,
-    tell: Callable[[str, Figures], None] = lambda name, figures: None,
+    tell: Callable[[str, LiveStats], None] = lambda name, stats: None,
     resume: bool = False,
-) -> tuple[Result, dict[str, Figures]]:
+) -> tuple[Result, dict[str, LiveStats]]:
     """Play a scenario's protocols with the users who join.
 
     Args:
-        study: what `sides.prepared` returned, of a scenario with `OWN`.
+        study: what `live_protocol.prepared` returned, of a scenario with `OWN`.
         at: where it listens.
         out: a folder for the run's files; none are written unless given.
         shaped: links are as the scenario says, in user space.
@@ -97,7 +99,7 @@ def serve(
     """
     s = study.scenario
     facts = {"links": "user" if shaped else "none", "listens": "TLS" if at.context else "loopback"}
-    with kept(study, out, resume, facts) as runs, one_thread(study.by_torch):
+    with open_live_run(study, out, resume, facts) as runs, one_thread(study.by_torch):
         todo = runs.todo
         for k, name in enumerate(todo):
             admission = Admission(
@@ -110,18 +112,18 @@ def serve(
                 own_entropy=True,
             )
             is_first = name == next(iter(s.protocols))
-            sides = Sides(
+            protocol = LiveProtocol(
                 study, name, Sockets(has_links=shaped), admission, join_s, begins_without=not is_first
             )
-            sides.warm()
+            protocol.warm()
             began = time.monotonic()
-            server = run(_played(sides, at, runs))
-            tell(name, runs.add(name, sides.outcome(server, time.monotonic() - began)))
-    return runs.result, runs.figures
+            server = run(_played(protocol, at, runs))
+            tell(name, runs.add(name, protocol.outcome(server, time.monotonic() - began)))
+    return runs.result, runs.stats
 
 
-async def _played(sides: Sides, at: Listening, runs: Kept) -> LiveServer:
-    server = sides.server()
-    runs.follow(sides.name, server)
-    await entrance.run(server.door, at.socket, at.context)
+async def _played(protocol: LiveProtocol, at: Listening, runs: LiveRun) -> LiveServer:
+    server = protocol.server()
+    runs.follow(protocol.name, server)
+    await entrance.run(server.session, at.socket, at.context)
     return server

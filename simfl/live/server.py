@@ -17,8 +17,8 @@ from simfl.engine.rounds import Rounds
 from simfl.engine.setup import Aggregate, ClosedRound, ProtocolSetup, RunConfig
 from simfl.engine.training import seed_of
 from simfl.engine.user_side import UserRound, how_submitted
+from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveRuntime, WireConfig
-from simfl.live.door import Door
 from simfl.live.real_time import RealTime
 from simfl.live.remote_users import BufferUsers, RoundUsers, number_of
 from simfl.protocols.machine import SERVER, name_of
@@ -47,20 +47,20 @@ class LiveServer:
         self.env = RealTime()
         here = replace(config, days=None, audits=False)
         self.runtime = LiveRuntime(self.env, here, setup, *steps)
-        self.door = Door(self.runtime, wires)
-        users = (BufferUsers if setup.kind.asynchronous else RoundUsers)(self.door)
+        self.session = ConnectedServer(self.runtime, wires)
+        users = (BufferUsers if setup.kind.asynchronous else RoundUsers)(self.session)
         kind = Buffer if setup.kind.asynchronous else Rounds
         self.side: Rounds | Buffer = kind(self.runtime, users.network, users, rule)
         users.side = self.side
         self.users: RoundUsers | BufferUsers = users
-        self.door.users, self.door.side = users, self.side
+        self.session.users, self.session.side = users, self.side
         self.side.on_round = self._closed
 
     def _closed(self, closed: ClosedRound) -> None:
         if self.side.done and isinstance(self.side, Buffer):  # what comes later is of no round
             self.side.device.power(False)
         self.on_round(closed)
-        self.door.changed.set()
+        self.session.changed.set()
 
     def audited(self, trace: rows.Trace) -> Iterator[ClosedRound]:
         """Yield the closed rounds with their audits and evaluations, all of it done now.
@@ -84,10 +84,10 @@ class LiveServer:
 
     def _rounding_is_known(self, aggregate: Aggregate) -> bool:
         """Return True if the sum can be checked: its members' seeds are the scenario's, or were revealed."""
-        if not self.door.wires.admission.own_entropy or not self.runtime.setup.kind.offline:
+        if not self.session.wires.admission.own_entropy or not self.runtime.setup.kind.offline:
             return True
         for task, _ in aggregate.involved:
-            revealed = self.door.rounding.get((task.user, number_of(task)))
+            revealed = self.session.rounding.get((task.user, number_of(task)))
             if revealed is None:
                 return False
             task.entropy = RevealedRounding(revealed)

@@ -78,7 +78,13 @@ class Piece(NamedTuple):
 
 
 class Flow:
-    """One user's bytes through a link, in order. cap: of the user's own link; sink: takes what is through."""
+    """One user's bytes through a link, in order.
+
+    Args:
+        link: The link, which others share.
+        cap: Rate cap by the user's own link.
+        sink: Called with bytes that have passed.
+    """
 
     def __init__(self, link: Link, cap: Rate, sink: Sink) -> None:
         self.link, self.cap, self.sink = link, cap, sink

@@ -24,8 +24,8 @@ from simfl.engine.user_state import State
 from simfl.errors import BadInput, cut
 from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, WireConfig
-from simfl.live.guest import AGAIN_S, PASSING, SELDOM_S
-from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rejected, Rounding, Welcome
+from simfl.live.observer import AGAIN_S, PASSING, SELDOM_S
 from simfl.live.real_time import RealTime, either
 from simfl.live.shaping import Link
 from simfl.live.wire import Away, Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
@@ -144,7 +144,7 @@ class LiveUser:
         """Ask for the server's clock, and go on once it is known."""
         assert self.offset is not None
         if not self.offset.known:
-            connection.say(Ping(time.monotonic_ns()))
+            connection.send_control(Ping(time.monotonic_ns()))
         elif self.origin:
             self._leave(connection)
         else:
@@ -154,9 +154,9 @@ class LiveUser:
     def get_ready(self, connection: Connection) -> None:
         """Say that the user is there, or is offline."""
         if not self.presence.online(self.user):
-            connection.say(Away())
+            connection.send_control(Away())
             return
-        connection.say(Ready())
+        connection.send_control(Ready())
         self.connected = connection
         rate = self.wires.rate(self.user, up=True)
         connection.shape(Link(self.env, rate), rate)
@@ -190,7 +190,7 @@ class LiveUser:
     def connection_of(self, user: int) -> Connection | None:
         return self.connected
 
-    def broken(self, connection: Connection) -> None:
+    def on_broken(self, connection: Connection) -> None:
         """Release all tasks once the server closed the connection: it wants their results no more."""
         ended = self.finished.is_set() or self.env.failed.done()
         if connection is self.dialled and not ended:
@@ -198,19 +198,19 @@ class LiveUser:
                 self.users.release(task)
             self._dial_again()
 
-    def malformed(self, connection: Connection, fault: Malformed) -> None:
+    def on_malformed(self, connection: Connection, fault: Malformed) -> None:
         connection.abort()
-        self.broken(connection)
+        self.on_broken(connection)
 
     # -- what the server says
-    def taken(self, connection: Connection, envelope: Envelope) -> None:
+    def on_message(self, connection: Connection, envelope: Envelope) -> None:
         index = envelope.round
         match envelope.message:
             case Challenge(nonce):
-                connection.say(self.wires.admission.hello(self.user, nonce, RUN, self.origin))
+                connection.send_control(self.wires.admission.hello(self.user, nonce, RUN, self.origin))
                 if self.offset is None or self.origin:
                     self.get_ready(connection)
-            case Turned(why):
+            case Rejected(why):
                 self.fail(why)
             case Welcome():
                 self._tries = 0
@@ -299,7 +299,7 @@ class LiveUser:
             task = self.tasks.get(index)
             if (task is None or not self.users.in_flight(task)) and self.connected is not None:
                 self.asked.discard(index)
-                self.connected.say(Free(), index)
+                self.connected.send_control(Free(), index)
 
     def _leave(self, connection: Connection) -> None:
         """Report, over a link that is not shaped any more, and leave."""
@@ -308,15 +308,17 @@ class LiveUser:
         connection.unshape()
         trace = self.runtime.trace
         for first in range(0, len(trace), ROWS):
-            connection.say(Rows("".join(row_lines(trace[first : first + ROWS]))))
+            connection.send_control(Rows("".join(row_lines(trace[first : first + ROWS]))))
         for number, (entropy, name) in self.roundings.items():
             with suppress(ValueError):  # it did not come to rounding
-                connection.say(Rounding(entropy.peek(name).hex()), number)
+                connection.send_control(Rounding(entropy.peek(name).hex()), number)
         clock: tuple[Any, ...] = ()
         if self.offset is not None and self.first_offset is not None:
             now, then = self.offset, self.first_offset
-            clock = then.ns, now.ns - then.ns, now.off_ns + then.off_ns
-        connection.say(Done(self.runtime.steps_ns, self.runtime.late_ns, self.runtime.held_ns, *clock))
+            clock = then.ns, now.ns - then.ns, now.error_ns + then.error_ns
+        connection.send_control(
+            Done(self.runtime.steps_ns, self.runtime.late_ns, self.runtime.held_ns, *clock)
+        )
         connection.leave()
         self.ended = True
         self.finished.set()

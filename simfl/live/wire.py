@@ -27,7 +27,7 @@ from simfl.random_streams import ZeroEntropy
 from simfl.world.dropout import WhenPlanned
 
 LENGTHS = struct.Struct(">II")  # of what follows, and of the header in it
-STRANGER_BYTES = 1024  # in a frame of somebody who has not said who it is
+UNAUTHENTICATED_BYTES = 1024  # in a frame of somebody who has not said who it is
 
 
 # --- what the driver itself says: of no protocol, not shaped, not in the trace ---------------------------
@@ -141,13 +141,16 @@ class Malformed(Exception):
 
 
 class Envelope(NamedTuple):
-    """A message with what the frame says of it. size: bytes of the frame."""
+    """A message with the header of its frame."""
 
     message: Any
     round: int
     step: int
+    """Step that sent it; -1 for a control message."""
     at: int
+    """Time of sending on the sender's clock, in nanoseconds."""
     size: int
+    """Bytes of the frame."""
 
 
 def messages(kind: Protocol, params: Params) -> tuple[list[type[Any]], list[type[Any]]]:

@@ -6,7 +6,7 @@ from struct import Struct
 from simfl.crypto.keys import Forged, nonce
 from simfl.dataplane.handles import DType, Handle
 from simfl.dataplane.ops import Ops, PeerFault
-from simfl.protocols.index_views import Lookup, Others, Same, Users, users_of
+from simfl.protocols.index_views import Lookup, Same, Users, UsersExcept, users_of
 from simfl.protocols.machine import Effect, Effects, Params, Refuse
 
 _TWO_WORDS = Struct(">II")
@@ -35,7 +35,7 @@ class Channels:
         self._secret = secret
         self._info = b"simfl channel " + params.session
         self._keys: Handle | None = None
-        self._first: Users | Others = Users()  # of the first call of `agree`: most often the only one
+        self._first: Users | UsersExcept = Users()  # of the first call of `agree`: most often the only one
         self._later: dict[int, int] = {}
         self._counters: set[int] = set()
 

@@ -33,21 +33,27 @@ from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES, Protocol
 from simfl.protocols.server import Stage
 
 
-def said(what: str, p: Params, more: bytes) -> bytes:
+def signed_bytes(what: str, p: Params, more: bytes) -> bytes:
     """Return what is signed: its purpose, the run, the protocol, the round, and `more`.
 
-    >>> said("keys", Params(d=1, q=101, session=b"run", entry="secagg", round=2), b"")
+    >>> signed_bytes("keys", Params(d=1, q=101, session=b"run", entry="secagg", round=2), b"")
     b"simfl keys (b'run', 'secagg', 2) "
     """
     return f"simfl {what} {(p.session, p.entry, p.round)} ".encode() + more
 
 
-def _said_of_keys(p: Params, user: int) -> bytes:
-    return said("keys", p, user.to_bytes(4, "big"))
+def _signed_bytes_of_keys(p: Params, user: int) -> bytes:
+    return signed_bytes("keys", p, user.to_bytes(4, "big"))
 
 
 class SigningClient(MaskedClient):
-    """key: the secret that it signs with; told: the survivors of its roster; said: what it signed of them."""
+    """A user that signs the survivors, and answers once enough others signed the same set.
+
+    Attributes:
+        key: Secret key of its signatures.
+        signed_survivors: Survivors of its roster, of the set that it signed.
+        statement: The bytes that it signed of that set.
+    """
 
     table = {
         ("invited", Invite): ("advertise", "keyed"),
@@ -73,7 +79,7 @@ class SigningClient(MaskedClient):
         message, p = super().advertised(keys), self.params
         if p.pki is None:
             return message
-        signature = self.ops.sign(self.key, _said_of_keys(p, self.user), message.publics)
+        signature = self.ops.sign(self.key, _signed_bytes_of_keys(p, self.user), message.publics)
         return replace(message, signature=signature)
 
     def check_roster(self, roster: Roster) -> None:
@@ -87,13 +93,15 @@ class SigningClient(MaskedClient):
         signed = roster.signatures
         if signed is None or misshapen(signed, n, SIGNATURE_BYTES, U8):
             raise PeerFault(SERVER, f"{Refusal.UNSIGNED}: those of {n} users are needed")
-        self.verify(self.publics, signed, Lookup(partial(_said_of_keys, p), users), users, roster.publics)
+        self.verify(
+            self.publics, signed, Lookup(partial(_signed_bytes_of_keys, p), users), users, roster.publics
+        )
 
     def sign(self, survivors: Survivors) -> Effects:
-        self.told = self.of_roster(survivors)
-        self.check(self.told)
-        self.said = said("survivors", self.params, survivors.users.digest)
-        return [Send(SERVER, Signature(self.ops.sign(self.key, self.said)))]
+        self.signed_survivors = self.of_roster(survivors)
+        self.check(self.signed_survivors)
+        self.statement = signed_bytes("survivors", self.params, survivors.users.digest)
+        return [Send(SERVER, Signature(self.ops.sign(self.key, self.statement)))]
 
     def answer_if_consistent(self, signatures: Signatures) -> Effects:
         """Answer if enough users of its roster signed the set that it was told, and no signature is bad."""
@@ -102,14 +110,14 @@ class SigningClient(MaskedClient):
             raise PeerFault(SERVER, flaw)
         if not are_distinct(signers):
             raise PeerFault(SERVER, Refusal.DOUBLED)
-        if not are_within(signers, self.told.users):
+        if not are_within(signers, self.signed_survivors.users):
             raise PeerFault(SERVER, Refusal.STRANGER)
         if len(signers) < self.t:
             raise PeerFault(SERVER, f"{Refusal.FEW}: {len(signers)}, {self.t} needed")
-        place, first = self.peers.base.place, self.first_row
-        publics = self.ops.pick(self.publics, Lookup(lambda user: first + place[user], signers))
-        self.verify(publics, signatures.signed, Same(self.said, len(signers)), signers)
-        return self.answer(self.told)
+        index_of, first = self.peers.base.index_of, self.first_row
+        publics = self.ops.pick(self.publics, Lookup(lambda user: first + index_of[user], signers))
+        self.verify(publics, signatures.signed, Same(self.statement, len(signers)), signers)
+        return self.answer(self.signed_survivors)
 
     def verify(self, publics: Handle, signed: Handle, *of: Any) -> None:
         """Verify signatures; a bad one is the server's fault, as the server presents it."""
@@ -150,7 +158,7 @@ class SigningServer(MaskedServer):
         signed = [one for user in users if (one := self.signatures[user]) is not None]
         return replace(made, signatures=self.ops.join(signed)) if self.params.pki is not None else made
 
-    def told(self, roster: Users) -> Survivors:
+    def survivors_for(self, roster: Users) -> Survivors:
         """Return the survivors, all of them: neighbours in a sparse graph sign one set."""
         return Survivors(self.survivors)
 

@@ -94,10 +94,15 @@ def _closed(others: Mapping[int, Sequence[int]]) -> Graph:
 class Evolution:
     """A graph over V0, its keys, and the users of it that came through each step.
 
-    graph: symmetric; t: user -> t_i, how many shares give back its secrets; V1: who advertised keys;
-    V2, part of V1: who shared its secrets; V3, part of V2: whose upload came; V4, part of V3: who answered
-    for others' secrets, in time for `reliable`, and late too for what is private. Users who share one tuple
-    as neighbourhood are counted once: the complete graph costs O(n).
+    Users who share one tuple as neighbourhood are counted once: the complete graph costs O(n).
+
+    Attributes:
+        graph: Neighbours of each user; symmetric.
+        t: User -> t_i, the number of shares that recover its secrets.
+        V1: Users that advertised keys.
+        V2: Users of V1 that shared their secrets.
+        V3: Users of V2 whose upload arrived.
+        V4: Users of V3 that answered for others' secrets: in time for `reliable`, at any time for `private`.
 
     >>> some, shares = frozenset({0, 1, 2}), dict.fromkeys(range(3), 2)
     >>> round_ = Evolution(dict.fromkeys(range(3), (0, 1, 2)), shares, some, some, some, frozenset({0, 1}))

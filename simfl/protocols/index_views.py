@@ -22,8 +22,8 @@ T = TypeVar("T")
 I64 = NDArray[np.int64]
 
 
-class View(Sequence[T], Generic[T]):
-    """A sequence that is worked out item by item; equal to any sequence of the same items."""
+class LazySequence(Sequence[T], Generic[T]):
+    """A sequence whose items are computed when read; equal to any sequence of the same items."""
 
     @abstractmethod
     def at(self, k: int) -> T: ...
@@ -49,7 +49,7 @@ class View(Sequence[T], Generic[T]):
         return repr(list(self))
 
 
-class Lookup(View[T]):
+class Lookup(LazySequence[T]):
     """find(a, b, ...) for the items a, b, ... that stand at one place of each of some lists.
 
     >>> list(Lookup(lambda a, b: a * b, (2, 3), (5, 7)))
@@ -69,7 +69,9 @@ class Lookup(View[T]):
         return map(self.find, *self.lists)
 
 
-class Same(View[T]):
+class Same(LazySequence[T]):
+    """One value, n times."""
+
     def __init__(self, value: T, n: int) -> None:
         self.value, self.n = value, n
 
@@ -83,7 +85,7 @@ class Same(View[T]):
         return repeat(self.value, self.n)
 
 
-class AllBut(View[int]):
+class AllBut(LazySequence[int]):
     """The numbers start .. start + n - 1 without start + k.
 
     >>> list(AllBut(4, 1))
@@ -105,15 +107,17 @@ class AllBut(View[int]):
 
 
 class Users(tuple[int, ...]):
+    """A list of users, and what is computed from it once for all who share it."""
+
     @cached_property
-    def place(self) -> dict[int, int]:
+    def index_of(self) -> dict[int, int]:
         """User -> its position (the last one, if it is listed twice)."""
         return dict(zip(self, range(len(self)), strict=True))
 
     @property
     def row(self) -> Callable[[int], int]:
         """User -> its position, as a function: KeyError for one that is not listed."""
-        return self.place.__getitem__
+        return self.index_of.__getitem__
 
     @property
     def base(self) -> Users:
@@ -125,7 +129,7 @@ class Users(tuple[int, ...]):
 
     @cached_property
     def distinct(self) -> bool:
-        return len(self.place) == len(self)
+        return len(self.index_of) == len(self)
 
     @cached_property
     def digest(self) -> bytes:
@@ -141,7 +145,7 @@ class Users(tuple[int, ...]):
         if others is self:
             return True
         if id(others) not in self._within:  # `others` is kept, so that no other list gets its id
-            self._within[id(others)] = others, others.place.keys() >= set(self)
+            self._within[id(others)] = others, others.index_of.keys() >= set(self)
         return self._within[id(others)][1]
 
     @cached_property
@@ -161,16 +165,18 @@ class Users(tuple[int, ...]):
         return min(self), max(self)
 
 
-class Others(View[int]):
+class UsersExcept(LazySequence[int]):
+    """The users of a list without one of them."""
+
     def __init__(self, base: Users, but: int) -> None:
         self.base, self.but = base, but
-        self.k = base.place[but]
+        self.k = base.index_of[but]
 
     def __len__(self) -> int:
         return len(self.base) - 1
 
     def __contains__(self, user: object) -> bool:
-        return user != self.but and user in self.base.place
+        return user != self.but and user in self.base.index_of
 
     def __iter__(self) -> Iterator[int]:
         return chain(islice(self.base, self.k), islice(self.base, self.k + 1, None))
@@ -179,22 +185,32 @@ class Others(View[int]):
         return self.base[k + (k >= self.k)]
 
     def row(self, user: int) -> int:
-        place = self.base.place[user]
+        index = self.base.index_of[user]
         if user == self.but:
             raise KeyError(user)
-        return place - (place > self.k)
+        return index - (index > self.k)
 
 
-def holdings(owners: Sequence[I64], users: Sequence[int], most: Sequence[int]) -> list[tuple[I64, I64]]:
-    """Return for each user the first answers, `most` at most, with a share of it, and the row in each.
-    owners[a]: of answer a, the user that each row is a share of."""
+def first_share_rows(
+    owners: Sequence[I64], users: Sequence[int], limits: Sequence[int]
+) -> list[tuple[I64, I64]]:
+    """Find the first answers that hold a share of each user's secret.
+
+    Args:
+        owners: Per answer, int64 [rows]: the user whose secret each row is a share of.
+        users: Users to look up.
+        limits: Per user, the most answers to return.
+
+    Returns:
+        Per user, two int64 arrays [k]: the answers, and the row in each.
+    """
     sizes = [len(rows) for rows in owners]
     owner = np.concatenate(owners)
     order = np.argsort(owner, kind="stable")
     answer = np.repeat(np.arange(len(owners)), sizes)[order]
     row = (np.arange(len(owner)) - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes))[order]
     starts, ends = (np.searchsorted(owner[order], users, side).tolist() for side in ("left", "right"))
-    spans = [slice(a, min(b, a + t)) for a, b, t in zip(starts, ends, most, strict=True)]
+    spans = [slice(a, min(b, a + t)) for a, b, t in zip(starts, ends, limits, strict=True)]
     return [(answer[span], row[span]) for span in spans]
 
 
@@ -206,7 +222,7 @@ def users_among(circle: Users, chosen: Container[int]) -> Users:
 
 def closed(others: Sequence[int], user: int) -> Users:
     """Return others and the user: the list that they are all others of, if there is one."""
-    if isinstance(others, Others) and others.but == user:
+    if isinstance(others, UsersExcept) and others.but == user:
         return others.base
     return Users((*others, user))
 
@@ -217,8 +233,8 @@ def rows_of(others: Sequence[int], user: int) -> Callable[[int], int]:
     return lambda one: len(names) if one == user else names.row(one)
 
 
-def users_of(names: Sequence[int]) -> Users | Others:
-    return names if isinstance(names, Users | Others) else Users(names)
+def users_of(names: Sequence[int]) -> Users | UsersExcept:
+    return names if isinstance(names, Users | UsersExcept) else Users(names)
 
 
 def are_distinct(names: Sequence[int]) -> bool:
@@ -234,7 +250,7 @@ def are_within(names: Sequence[int], known: Container[int]) -> bool:
     elif isinstance(known, Users):
         if names.base.within(known):
             return True
-    elif isinstance(known, Others) and names.base.within(known.base) and known.but not in names:
+    elif isinstance(known, UsersExcept) and names.base.within(known.base) and known.but not in names:
         return True
     # The one that `names` leaves out may be the only stranger of its list.
     return all(map(known.__contains__, names))

@@ -44,20 +44,22 @@ class Advertise(Message):
 
 @dataclass(frozen=True, slots=True)
 class Roster(UsersMessage):
-    """The public keys of the users that the receiver is to share with; itself is among them. t: how many of
-    them are to reconstruct its secrets, t_i, where that is the receiver's own; signatures: one row of each
-    user, under its long-term key, where they have them."""
+    """The public keys of the users among whom the receiver shares its secrets, itself included."""
 
     kind, phase = "roster", "offline"
     publics: Handle
+    """Public keys, a row per key and user: the first keys of all users, then the second."""
     t: int | None = None
+    """Shares that reconstruct the receiver's secrets, t_i; None if all users have the same number."""
     signatures: Handle | None = None
+    """A row per user, under its long-term key; None without a PKI."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shares(Message):
     kind, phase, point, relayed = "shares", "offline", "shares", True
-    sealed: Handle  # row k is for the k-th other user of the sender's roster
+    sealed: Handle
+    """Row k is for the k-th other user of the sender's roster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +126,7 @@ def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
 
 def check_roster(roster: Roster, user: int | None, params: Params, keys: int) -> None:
     check_names(roster.users, params.points, "the roster")
-    if user is not None and user not in roster.users.place:
+    if user is not None and user not in roster.users.index_of:
         raise PeerFault(SERVER, f"a roster of {len(roster.users)} users without me")
     _refuse(misshapen(roster.publics, keys * len(roster.users), 32, U8))
 
@@ -139,7 +141,7 @@ def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: in
 
 def check_survivors(survivors: Survivors, circle: Container[int], user: int, least: int) -> None:
     check_names(survivors.users, circle, "the survivors")
-    if user not in survivors.users.place or len(survivors.users) < least:
+    if user not in survivors.users.index_of or len(survivors.users) < least:
         raise PeerFault(SERVER, f"{len(survivors.users)} survivors, below {least} or without me")
 
 

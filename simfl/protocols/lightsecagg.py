@@ -53,7 +53,7 @@ class LightSecAggClient(MaskedClient):
             missing = next((u for u in users if u != self.user and u not in self.kept), None)
             if missing is not None:
                 return [Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {missing}")]
-        rows = self.ops.pick(self.held, Lookup(rows_of(self.kept, self.user), users))
+        rows = self.ops.pick(self.held_shares, Lookup(rows_of(self.kept, self.user), users))
         return [Send(SERVER, Answer(self.ops.total(rows)))]
 
 

@@ -42,7 +42,7 @@ class LightSecAggAsyncClient(BufferedClient):
         self.peers: list[int] = []
         self.circle: tuple[int, ...] = ()  # peers and itself: one order for all who know the same
         self.mask: tuple[UpdateId, Handle] | None = None
-        self.held: dict[UpdateId, tuple[Handle, int]] = {}  # rows, and which of them
+        self.held_shares: dict[UpdateId, tuple[Handle, int]] = {}  # rows, and which of them
         self.made: defaultdict[int, list[UpdateId]] = defaultdict(list)  # by t_i, also those answered for
         self.latest: dict[int, int] = {}
         self.refused: set[UpdateId] = set()  # cycles that did not begin: there is no mask for their updates
@@ -87,7 +87,7 @@ class LightSecAggAsyncClient(BufferedClient):
         others = AllBut(len(self.circle), place)
         self.mask = (mask, z)
         self.refused.discard(mask)
-        self.held[mask] = (ops.pick(coded, [place]), 0)
+        self.held_shares[mask] = (ops.pick(coded, [place]), 0)
         self.made[message.version].append(mask)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
         shares = MaskShares(mask, message.version, tuple(self.peers), sealed)
@@ -135,7 +135,9 @@ class LightSecAggAsyncClient(BufferedClient):
                 effects.append(Refuse(fault.user, "share", fault.why, inbox.masks[forged]))
                 continue
             self.latest.update(zip(senders, counters, strict=True))
-            self.held.update(zip(masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True))
+            self.held_shares.update(
+                zip(masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True)
+            )
             for mask, version in zip(masks, versions, strict=True):
                 self.made[version].append(mask)
             break
@@ -153,7 +155,7 @@ class LightSecAggAsyncClient(BufferedClient):
     def _forget(self, oldest: int) -> None:
         for version in [version for version in self.made if version < oldest]:
             for mask in self.made.pop(version):
-                self.held.pop(mask, None)
+                self.held_shares.pop(mask, None)
 
     def answer(self, request: Recover) -> Effects:
         """Sum the coded shares by the weights of eq. 34, once for each mask."""
@@ -168,15 +170,15 @@ class LightSecAggAsyncClient(BufferedClient):
             raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
         if not 1 <= min(request.weights) <= max(request.weights) <= p.c_g:
             raise PeerFault(SERVER, f"a weight outside 1 .. c_g={p.c_g}")
-        for mask in filterfalse(self.held.__contains__, masks):
+        for mask in filterfalse(self.held_shares.__contains__, masks):
             if mask.cycle <= self.latest.get(mask.user, -1):
                 raise PeerFault(SERVER, f"mask {mask} was answered for before, or is too old")
         self.asked = request.recovery.number
         self._forget(request.version - p.staleness_bound)
-        missing = list(filterfalse(self.held.__contains__, masks))
+        missing = list(filterfalse(self.held_shares.__contains__, masks))
         if missing:
             return [Ignore(SERVER, "recover", Reason.NO_SHARE, request.recovery, f"mask {missing[0]}")]
-        rows, at = zip(*map(self.held.pop, masks), strict=True)
+        rows, at = zip(*map(self.held_shares.pop, masks), strict=True)
         content = self.ops.weighted_sum(self.ops.gather(rows, at), request.weights)
         return [Send(SERVER, SumOfShares(request.recovery, content))]
 

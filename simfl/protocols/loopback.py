@@ -119,7 +119,7 @@ class _Round:
     lost: set[int] = field(default_factory=set)
 
     def run(self) -> LoopbackRound:
-        self.carry_out(SERVER, self.server.start())
+        self.apply_effects(SERVER, self.server.start())
         if not self.offline:
             for user in self.clients:
                 self.submit(user)
@@ -132,13 +132,13 @@ class _Round:
                 timer = self.timers.popleft()
                 overdue = self.server.awaits(timer)
                 self.out.passed += [timer.name] if overdue else []
-                self.carry_out(SERVER, self.server.expire(timer))
+                self.apply_effects(SERVER, self.server.expire(timer))
             if overdue:
                 self.wires.extend(self.late)
                 self.late.clear()
         return self.out
 
-    def carry_out(self, party: int, effects: Effects) -> None:
+    def apply_effects(self, party: int, effects: Effects) -> None:
         for effect in effects:
             self.out.keep(party, effect)
             if isinstance(effect, Send):
@@ -161,24 +161,29 @@ class _Round:
             self.wires.append((party, SERVER, None))
 
     def submit(self, user: int) -> None:
-        self.carry_out(user, self.clients[user].submit(self.updates[user]))
+        self.apply_effects(user, self.clients[user].submit(self.updates[user]))
 
     def deliver(self, sender: int, to: int, message: Message | None) -> None:
         if message is None:
-            self.carry_out(SERVER, self.server.gone(sender))
+            self.apply_effects(SERVER, self.server.gone(sender))
         elif to not in self.lost:
             machine = self.server if to == SERVER else self.clients[to]
-            self.carry_out(to, machine.receive(sender, message))
+            self.apply_effects(to, machine.receive(sender, message))
 
 
 class LoopbackBuffer(Record):
-    """A buffered run without time: what can happen next, and what has come of it.
+    """A buffered run without time: its possible next events, and its results so far.
 
-    Messages keep their order on each directed link. A user that leaves loses what it was training and sending
-    (but it enrols when it is back); what is sent to it waits. The server is told, or finds out by its timers.
+    Messages keep their order on each directed link. A user that leaves loses its training and its messages on
+    the way, and enrols when it is back; messages to it wait. The server is notified, or finds out by its
+    timers.
 
-    make_update: an update with this identity, made on this version. offline: True if a client says `Ready`
-    when its user may train; otherwise that is at once. away: users that are not there from the start.
+    Args:
+        server: The server's machine.
+        clients: Each user's machine.
+        make_update: Returns an update with an identity, made on a version.
+        offline: True if a client reports by `Ready` that its user may train; else it may at once.
+        away: Users that are offline from the start.
     """
 
     def __init__(
@@ -198,13 +203,13 @@ class LoopbackBuffer(Record):
         self.trained: dict[int, UpdateId] = {}
         self.cycles: Counter[int] = Counter()
         self.versions: dict[UpdateId, int] = {}
-        self.carry_out(SERVER, self.server.start())
+        self.apply_effects(SERVER, self.server.start())
 
     @property
     def version(self) -> int:
         return len(self.results)
 
-    def carry_out(self, party: int, effects: Effects) -> None:
+    def apply_effects(self, party: int, effects: Effects) -> None:
         for effect in effects:
             self.keep(party, effect)
             if isinstance(effect, Send):
@@ -221,7 +226,7 @@ class LoopbackBuffer(Record):
     def begin(self, user: int) -> None:
         update = UpdateId(user, self.cycles[user])
         self.versions[update] = self.version
-        self.carry_out(SERVER, self.server.begin(*update))
+        self.apply_effects(SERVER, self.server.begin(*update))
         self.cycles[user] += 1
         if not self.offline:
             self.trained[user] = update
@@ -229,7 +234,7 @@ class LoopbackBuffer(Record):
     def submit(self, user: int) -> None:
         update = self.trained.pop(user)
         made = self.make_update(update, self.versions[update])
-        self.carry_out(user, self.clients[user].submit(made))
+        self.apply_effects(user, self.clients[user].submit(made))
 
     def waiting(self) -> Iterator[tuple[int, int]]:
         """Yield the links (sender, receiver) on which a message waits and both are there."""
@@ -238,7 +243,7 @@ class LoopbackBuffer(Record):
     def deliver(self, sender: int, to: int) -> None:
         message = self.links[sender, to].pop(0)
         machine = self.server if to == SERVER else self.clients[to]
-        self.carry_out(to, machine.receive(sender, message))
+        self.apply_effects(to, machine.receive(sender, message))
 
     def settle(self, held_back: Callable[[Message], bool] = lambda message: False) -> None:
         """Deliver all that is on its way, but for messages that are held back and those behind them."""
@@ -247,7 +252,7 @@ class LoopbackBuffer(Record):
 
     def expire(self, timer: Timer) -> None:
         self.timers.remove(timer)
-        self.carry_out(SERVER, self.server.expire(timer))
+        self.apply_effects(SERVER, self.server.expire(timer))
 
     def leave(self, user: int, tell: bool = True) -> None:
         """Take a user away; `tell`: the transport reports it."""
@@ -257,10 +262,10 @@ class LoopbackBuffer(Record):
         self.trained.pop(user, None)
         if tell:
             self.disconnected.add(user)
-            self.carry_out(SERVER, self.server.gone(user))
+            self.apply_effects(SERVER, self.server.gone(user))
 
     def back(self, user: int) -> None:
         self.away.discard(user)
         if user in self.disconnected:
             self.disconnected.discard(user)
-            self.carry_out(SERVER, self.server.back(user))
+            self.apply_effects(SERVER, self.server.back(user))

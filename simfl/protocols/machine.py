@@ -40,8 +40,13 @@ INT_BYTES = 4  # a public integer (a user's number, a weight, a version) on the 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message between parties. point: where in a round its sender can be lost; relayed: it holds what users
-    have for each other.
+    """A message between parties.
+
+    Attributes:
+        kind: Its word on the wire and in traces.
+        phase: Phase of a round that its bytes count to.
+        point: Point of a round at which its sender can be lost.
+        relayed: It holds content from users for other users.
 
     >>> @dataclass(frozen=True, slots=True)
     ... class Greeting(Message):
@@ -253,15 +258,33 @@ Effects = list[Effect]
 class Params:
     """The public parameters of a run, in the papers' letters.
 
-    d: length of the update (weights ride along as one more coordinate, LightSecAgg Remark 3); q: field
-    size; N: the most users of a round, of whom T may collude and D may be lost; U answers recover (U_given:
-    it is the scenario's, and not N - D); levels: c_l; t: shares that reconstruct, or with `majority` the
-    fewest that may be asked of anyone; all_masks: the server expands every pairwise mask of who was lost,
-    needed or not; all_answers: it waits for every survivor's answer, needed or not; k: degree of SecAgg+'s
-    graph; p: connection probability of CCESA's; K, staleness_bound, staleness, c_g: the buffer's (App. F);
-    timed: after some time fewer than K are aggregated too, `least` or more; session, entry, round: bytes and
-    numbers that bind keys and signatures to this run, to the protocol's name in it, and to one round of it;
-    pki: users' long-term keys, where they have them; batches: users whom no sum may set apart.
+    Attributes:
+        d: Length of the update; its weight is one more coordinate (LightSecAgg Remark 3).
+        q: Size of the field.
+        N: Most users of a round.
+        T: Users that may collude.
+        D: Users that may be lost.
+        U: Answers that recover the sum.
+        U_given: U is the scenario's, and not N - D.
+        t: Shares that reconstruct a secret; with `majority`, the least of all users' thresholds.
+        majority: A user's threshold is a majority of its neighbourhood.
+        all_masks: The server expands every pairwise mask of a lost user, needed or not.
+        all_answers: The server waits for every survivor's answer, needed or not.
+        k: Degree of SecAgg+'s graph.
+        p: Connection probability of CCESA's graph.
+        clip: Bound of a coordinate's magnitude before quantisation.
+        levels: Quantisation levels, c_l.
+        K: Updates that a full buffer aggregates.
+        staleness_bound: Largest staleness of an aggregated update.
+        staleness: Weight of an update by its staleness.
+        c_g: Levels of a quantised staleness weight (LightSecAgg App. F).
+        timed: After some time fewer than K updates are aggregated, `least` or more.
+        least: Updates that such an aggregation needs.
+        session: Binds keys and signatures to this run.
+        entry: Binds them to the protocol's name in it.
+        round: Binds them to one round of it.
+        pki: Users' long-term keys, if they have them.
+        batches: Users that no sum may separate.
 
     >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
     >>> p.sparse, p.threshold(circle=10)

@@ -16,7 +16,16 @@ from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import Client
 from simfl.protocols.graphs import Graph
-from simfl.protocols.index_views import AllBut, Lookup, Others, Same, Users, closed, users_among, users_of
+from simfl.protocols.index_views import (
+    AllBut,
+    Lookup,
+    Same,
+    Users,
+    UsersExcept,
+    closed,
+    users_among,
+    users_of,
+)
 from simfl.protocols.keyed_messages import (
     Advertise,
     Answer,
@@ -48,9 +57,15 @@ from simfl.trace.rows import SERVER
 
 
 class MaskedClient(Client):
-    """peers: the others of its roster; partners: those of them whose shares the server passed on; kept: those
-    whose shares were authentic; held: their shares in that order, its own last; t: how many must answer;
-    z: its mask, made while it is offline and added to one update."""
+    """A user that masks its update, and shares the secrets of the mask.
+
+    Attributes:
+        peers: The other users of its roster.
+        partners: Peers whose shares the server passed on.
+        kept: Partners whose shares were authentic.
+        held_shares: Shares of those users in that order, its own last.
+        t: Users that must answer.
+    """
 
     initial = "invited"
     table = {
@@ -66,6 +81,7 @@ class MaskedClient(Client):
     dtype: ClassVar[DType]
     """Bytes of an element of a share."""
     z: Handle
+    """Its mask, made in the offline phase and added to one update."""
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
@@ -108,11 +124,11 @@ class MaskedClient(Client):
         ops = self.ops
         self.check_roster(roster)
         self.t = self.threshold(roster)
-        place = roster.users.place[self.user]
-        others = AllBut(len(roster.users), place)
-        self.peers = Others(roster.users, self.user)
+        index = roster.users.index_of[self.user]
+        others = AllBut(len(roster.users), index)
+        self.peers = UsersExcept(roster.users, self.user)
         shares = self.share_secrets(roster)
-        self.own = ops.pick(shares, [place])
+        self.own = ops.pick(shares, [index])
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
 
@@ -120,7 +136,7 @@ class MaskedClient(Client):
         check_inbox(inbox, self.peers, self.t, self.share_bytes)
         self.partners = users_of(inbox.senders)
         self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.dtype)
-        self.held = self.own if opened is None else self.ops.join([opened, self.own])
+        self.held_shares = self.own if opened is None else self.ops.join([opened, self.own])
         return refusals
 
     def upload(self, update: Update) -> Effects:
@@ -140,7 +156,7 @@ class MaskedClient(Client):
             raise PeerFault(SERVER, f"{Refusal.SPLIT}: {len(split)} of {len(everyone)} users")
         if everyone.within(roster) or (self.params.batches.refuse and not self.params.sparse):
             return survivors  # strangers too: who makes a batch whole must be known where all are
-        return Survivors(users_among(roster, everyone.place))
+        return Survivors(users_among(roster, everyone.index_of))
 
     def check(self, survivors: Survivors) -> Users:
         """Return the survivors. PeerFault if no honest server names them."""
@@ -148,8 +164,8 @@ class MaskedClient(Client):
         return survivors.users
 
     @property
-    def holders(self) -> tuple[int, ...]:
-        """The users whose shares it holds, row by row."""
+    def held_share_owners(self) -> tuple[int, ...]:
+        """The users whose secrets it holds shares of, row by row."""
         return (*self.kept, self.user)
 
     def refuse(self, survivors: Survivors) -> Effects:
@@ -157,9 +173,15 @@ class MaskedClient(Client):
 
 
 class MaskedServer(Server):
-    """circles: user -> the users, itself included, among whom it shares; t: user -> how many of these must be
-    left. Users who share one list as circle share one roster: what all are told is put together once.
-    parts: batch -> uploads so far and their sum, of batches that are dropped unless they become whole."""
+    """The server of a round with masked updates.
+
+    Users with one list as circle share one roster, so that a message to all of them is built once.
+
+    Attributes:
+        circles: User -> the users, itself included, among whom it shares its secrets.
+        t: User -> survivors that its circle must have.
+        parts: Batch -> uploads so far and their sum, of batches that are dropped unless complete.
+    """
 
     stages = {
         "advertise": Stage(Advertise, "offline", "send_rosters"),
@@ -179,7 +201,7 @@ class MaskedServer(Server):
         if self.needed("recovery") < 2:
             raise ValueError("a sum over one user is that user's update: at least 2 must be needed")
         self.rosters: dict[int, Users] = {}
-        self.peers: dict[int, Others] = {}
+        self.peers: dict[int, UsersExcept] = {}
         self.sum: Handle | None = None
         self.survivors = Users()
 
@@ -237,13 +259,13 @@ class MaskedServer(Server):
             return message
         part: Handle | None = message.masked
         if self.batches.drop:
-            part = self.whole(sender // self.batches.T, message.masked)
+            part = self.add_to_batch(sender // self.batches.T, message.masked)
         if part is not None:
             self.sum = part if self.sum is None else self.ops.add(self.sum, part)
         return None  # folded: an upload is never kept
 
-    def whole(self, batch: int, masked: Handle) -> Handle | None:
-        """Add an upload to those of its batch; return their sum once they are all there."""
+    def add_to_batch(self, batch: int, masked: Handle) -> Handle | None:
+        """Add an upload to those of its batch; return their sum once the batch is complete."""
         n, part = self.parts.pop(batch, (0, masked))
         part = self.ops.add(part, masked) if n else masked
         if n + 1 == self.batches.T:
@@ -275,7 +297,7 @@ class MaskedServer(Server):
                 users = users_among(roster, got)
                 made[id(roster)] = users, HandleList([got[i].sealed for i in users])
             users, sealed = made[id(roster)]
-            senders = self.peers[user] = Others(users, user)
+            senders = self.peers[user] = UsersExcept(users, user)
             if len(users) >= self.t[user]:
                 row = Lookup(partial(self._row_for, user), senders)
                 sends.append(Send(user, Inbox(senders, self.ops.gather(sealed.without(senders.k), row))))
@@ -283,8 +305,8 @@ class MaskedServer(Server):
 
     def _row_for(self, user: int, sender: int) -> int:
         """Return which of a sender's sealed shares is for a user: there is none for the sender itself."""
-        place = self.rosters[sender].place
-        return place[user] - (place[user] > place[sender])
+        index_of = self.rosters[sender].index_of
+        return index_of[user] - (index_of[user] > index_of[sender])
 
     def go_on(self, stage: str, got: Iterable[int], messages: list[Send], phase: str = "offline") -> Effects:
         """Open the next stage for those who are sent something, and give the others up."""
@@ -298,14 +320,14 @@ class MaskedServer(Server):
         self.ops.phase("recovery")
         self.survivors = Users(got)
         rosters = {id(roster): roster for roster in map(self.rosters.__getitem__, got)}
-        made = {key: self.told(roster) for key, roster in rosters.items()}
+        made = {key: self.survivors_for(roster) for key, roster in rosters.items()}
         sends = [Send(user, made[id(self.rosters[user])]) for user in got]
         return [*self.open_stage(self.after_upload, got), *sends]
 
-    def told(self, roster: Users) -> Survivors:
-        """Return the survivors as the users of a roster are told them: all where users look at batches."""
+    def survivors_for(self, roster: Users) -> Survivors:
+        """Return the survivors that a roster's users are sent: all of them if users check batches."""
         everyone = self.survivors
-        return Survivors(everyone if self.batches.refuse else users_among(roster, everyone.place))
+        return Survivors(everyone if self.batches.refuse else users_among(roster, everyone.index_of))
 
     def unmasked(self, total: Handle) -> Effects:
         mean = self.ops.dequantise(total, self.params.levels, None)

@@ -22,7 +22,7 @@ from simfl.dataplane.handles import U8, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.channels import agreed
 from simfl.protocols.graphs import Evolution, Graph
-from simfl.protocols.index_views import I64, AllBut, Lookup, Users, are_distinct, are_within, holdings
+from simfl.protocols.index_views import I64, AllBut, Lookup, Users, are_distinct, are_within, first_share_rows
 from simfl.protocols.keyed_messages import Advertise, Answer, Inbox, Roster, Survivors
 from simfl.protocols.machine import SERVER, Effects, Params, Send, Verdict, misshapen, point
 from simfl.protocols.masked_round import MaskedClient, MaskedServer
@@ -47,7 +47,7 @@ class SecAggClient(MaskedClient):
 
     def share_secrets(self, roster: Roster) -> Handle:
         ops, n = self.ops, len(roster.users)
-        self.mask_publics = ops.pick(roster.publics, AllBut(n, roster.users.place[self.user], start=n))
+        self.mask_publics = ops.pick(roster.publics, AllBut(n, roster.users.index_of[self.user], start=n))
         self.b = ops.secret(self.entropy("private seed"))
         seed = ops.secret(self.entropy("share coefficients"))
         return ops.share(ops.join([self.b, self.s]), seed, Lookup(point, roster.users), self.t)
@@ -66,12 +66,12 @@ class SecAggClient(MaskedClient):
 
     def answer(self, survivors: Survivors) -> Effects:
         """Reveal one share for each user of V2: of b_i if it survived, of s_i if it was lost. Never both."""
-        alive = self.check(survivors).place
-        halves = Lookup(lambda user: B if user in alive else S, self.holders)
+        alive = self.check(survivors).index_of
+        halves = Lookup(lambda user: B if user in alive else S, self.held_share_owners)
         missing: tuple[int, ...] = ()
         if len(self.kept) < len(self.partners):
             missing = tuple(user for user in self.partners if user not in self.kept)
-        return [Send(SERVER, Answer(self.ops.parts(self.held, halves, SHARE_BYTES), missing))]
+        return [Send(SERVER, Answer(self.ops.parts(self.held_shares, halves, SHARE_BYTES), missing))]
 
 
 class SecAggServer(MaskedServer):
@@ -133,7 +133,7 @@ class SecAggServer(MaskedServer):
             return False
         while self.short:
             i = self.short[-1]
-            if len(self.got.keys() & self.peers[i].base.place.keys()) - self.lacking[i] < self.t[i]:
+            if len(self.got.keys() & self.peers[i].base.index_of.keys()) - self.lacking[i] < self.t[i]:
                 return False
             self.short.pop()
         return True
@@ -142,7 +142,7 @@ class SecAggServer(MaskedServer):
         """Take a message. An answer that is not waited for any more brings its shares all the same: if they
         change the verdict, it is given again."""
         effects = super().receive(sender, message)
-        if isinstance(message, Answer) and sender in self.survivors.place and sender not in self.got:
+        if isinstance(message, Answer) and sender in self.survivors.index_of and sender not in self.got:
             self.late.add(sender)
             if self.judged is not None and self.may_leak and not self.private():
                 self.judged, self.may_leak = replace(self.judged, private=False), False
@@ -184,7 +184,7 @@ class SecAggServer(MaskedServer):
         assert self.sum is not None
         owners = [*survivors, *partners]
         rows_of = [self._owners(j, answer.missing) for j, answer in got.items()]
-        held = holdings(rows_of, owners, [self.t[i] for i in owners])
+        held = first_share_rows(rows_of, owners, [self.t[i] for i in owners])
         for i, (holders, _) in zip(owners, held, strict=True):
             if len(holders) < self.t[i]:
                 return self.abort(f"recovery: {len(holders)} shares of user {i}, {self.t[i]} needed")

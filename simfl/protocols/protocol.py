@@ -44,12 +44,17 @@ class Mode(StrEnum):
 class Protocol(Block):
     """A protocol: what a scenario must know of it, and its machines.
 
-    points: where in a round its users act, and so can be lost. timers: the deadlines that its server sets.
-    model_with: the message with which the model goes to a user when the offline phase runs beside training,
-    and when it comes first; None where there is no offline phase and the sum is over the reals. weighted:
-    whether an update counts by its samples. connected: whether users stay connected while they are idle, so
-    that the server may speak to them at any time and hears of their coming and going. streams: whether coded
-    shares may be summed as they come. batches: whether its machines keep batches whole (`Params.batches`).
+    Attributes:
+        mode: Rounds, or aggregations of a buffer.
+        points: Points of a round at which its users act, and so can be lost.
+        timers: Deadlines that its server sets.
+        model_with: Messages that carry the model to a user: if the offline phase runs beside training,
+            and if it comes first. None without an offline phase, where the sum is over the reals.
+        weighted: An update counts by its samples.
+        connected: Idle users stay connected: the server can send to them at any time, and is notified of
+            their churn.
+        streams: Coded shares may be summed as they arrive.
+        batches: Its machines keep batches together (`Params.batches`).
 
     >>> from simfl.protocols.lightsecagg import LightSecAgg  # a subclass
     >>> LightSecAgg().needed("upload", Params(d=650, q=101, N=10, T=3, D=2, U=8)), LightSecAgg().offline

@@ -1,6 +1,6 @@
 """The protocols by name. A new one of ours is a module and a line here."""
 
-from simfl.config.kinds import Kinds
+from simfl.config.kinds import KindRegistry
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
 from simfl.protocols.lightsecagg import LightSecAgg
@@ -10,4 +10,4 @@ from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
 
 OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync)
 
-PROTOCOLS = Kinds("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]
+PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

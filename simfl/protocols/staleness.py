@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from simfl.config.blocks import Block, Exponent, Natural, Positive
-from simfl.config.kinds import Kinds
+from simfl.config.kinds import KindRegistry
 
 
 class Staleness(Block):
@@ -75,7 +75,7 @@ class Hinge(Staleness):
         return 1.0 if tau <= self.b else 1 / (self.a * (tau - self.b) + 1)
 
 
-STALENESS = Kinds("staleness weight", Staleness, (Constant, Polynomial, Hinge), "staleness")  # type: ignore[type-abstract]
+STALENESS = KindRegistry("staleness weight", Staleness, (Constant, Polynomial, Hinge), "staleness")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyStaleness = Staleness

@@ -17,7 +17,7 @@ from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled
 from simfl.trace.rows import SERVER, Begin, End, Ignored, Lost, Sent, Step, TimerSet, Trace
 from simfl.virtual_time import NS, nanoseconds
-from simfl.world.variations import Steady
+from simfl.world.link_models import Steady
 
 Named = list[tuple[str, str]]
 """(what decides, sentence), in the order in which they are shown."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.config.python_files import blamed
+from simfl.config.python_files import located_errors
 from simfl.errors import BadInput, counted
 from simfl.reports.assumptions import before
 from simfl.runs import assumptions
@@ -76,7 +76,7 @@ def check(
     """
     begin = watch or (lambda stage: None)
     loaded = load(scenario, overrides)
-    with blamed(BadInput):
+    with located_errors(BadInput):
         experiment = build(loaded, begin)
     begin("reading the recording")
     make_clocks(experiment)
@@ -98,7 +98,7 @@ def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str
         yield from (f"{name}: {note}" for note in entry.notes(s.params(name)))
     yield from experiment.training_times()
     begin("counting what a mask costs")
-    with blamed(BadInput):
+    with located_errors(BadInput):
         decisive = before(s, assumptions.assumed(experiment), assumptions.masking(experiment))
         warnings = list(assumptions.too_short(experiment))
     yield from (f"{name}: {sentence}" for name, sentence in decisive)

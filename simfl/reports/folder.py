@@ -16,7 +16,7 @@ from simfl.runs.folder.unfinished import recover
 from simfl.runs.results import metrics, summary
 from simfl.runs.results.round_summary import Measurement, RoundSummary
 from simfl.runs.results.summary import Summary
-from simfl.scenario.load import look_at
+from simfl.scenario.load import load_recorded
 from simfl.scenario.schema import Scenario
 from simfl.trace import reader as trace_reader
 from simfl.trace.rows import Trace, unit
@@ -127,7 +127,7 @@ def open_folder(folder: Path) -> Run:
         raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats[0]}")
     recover(folder)
     resolved = folder / "resolved.yaml"
-    return open_run(folder, look_at(resolved), resolved.read_text(encoding="utf-8"))
+    return open_run(folder, load_recorded(resolved), resolved.read_text(encoding="utf-8"))
 
 
 def _compare_facts(folder: Path, content: Summary, s: Scenario) -> None:

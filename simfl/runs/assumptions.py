@@ -31,11 +31,11 @@ from simfl.virtual_time import NS
 MAX_COHORT = 1_000  # users of a round that is counted: a second
 
 
-def assumed(study: Experiment) -> Assumed:
+def assumed(experiment: Experiment) -> Assumed:
     """Return what decides a run's times besides its scenario, as far as that is known before it."""
-    s, d = study.scenario, study.trainer.d
-    median = float(np.median(study.people.slowdown))
-    people = study.people
+    s, d = experiment.scenario, experiment.trainer.d
+    median = float(np.median(experiment.people.slowdown))
+    people = experiment.people
     facts = Assumed(
         d=d,
         relayed=sorted(_relayed(Message)),
@@ -47,7 +47,7 @@ def assumed(study: Experiment) -> Assumed:
     )
     if not isinstance(s.clock, ByProfile):
         return facts
-    ops, clock = ShadowOps(s.field.q), modelled(study)
+    ops, clock = ShadowOps(s.field.q), modelled(experiment)
     ops.begin_step((), "upload")
     ops.mask(Handle(1, d, U32), Handle(1, 32, U8), (1,))
     (expanded,) = ops.end_step()
@@ -63,40 +63,43 @@ def _relayed(kind: type[Message]) -> set[str]:
     return own.union(*map(_relayed, kind.__subclasses__()))
 
 
-def masking(study: Experiment) -> dict[str, Masking]:
+def masking(experiment: Experiment) -> dict[str, Masking]:
     """Return the work for masks of each protocol that has an offline phase, in a round without losses.
 
     Buffered runs have no such round, and a cohort above MAX_COHORT would take long.
     """
-    s = study.scenario
-    modelled_s = partial(_seconds, study, float(np.median(study.people.slowdown)))
+    s = experiment.scenario
+    modelled_s = partial(_seconds, experiment, float(np.median(experiment.people.slowdown)))
     return {
         name: Masking(dict(modelled_s(counted.phases)), counted.shares_bytes)
         for name, spec in s.protocols.items()
-        if spec.offline and (counted := count(study, name))
+        if spec.offline and (counted := count(experiment, name))
     }
 
 
 @dataclass
 class Counted:
-    """A user's part in a round. phases, points: work by phase, and by the point whose message comes of it;
-    silent: work of calls that send nothing, such as a mask's; sent_bytes: of a point's message; shares_bytes:
-    of all users' shares together."""
+    """A user's task in a round."""
 
     phases: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Work by phase."""
     points: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    """Work by the point whose message results."""
     silent: Counter[str] = field(default_factory=Counter)
+    """Work of calls that send nothing, such as a mask's."""
     sent_bytes: Counter[str] = field(default_factory=Counter)
+    """Size of each point's message."""
     shares_bytes: int = 0
+    """Size of all users' shares together."""
 
 
-def count(study: Experiment, name: str) -> Counted | None:
+def count(experiment: Experiment, name: str) -> Counted | None:
     """Count a round of an entry without losses over the loopback; None of a buffered or a large one."""
-    s, spec = study.scenario.of(name), study.scenario.protocols[name]
+    s, spec = experiment.scenario.of(name), experiment.scenario.protocols[name]
     if spec.asynchronous or s.cohort > MAX_COHORT:
         return None
-    users, p = range(s.cohort), s.params(name, study.trainer.d)
-    ops, root, out = ShadowOps(s.field.q), study.streams.bytes("assumptions", name), Counted()
+    users, p = range(s.cohort), s.params(name, experiment.trainer.d)
+    ops, root, out = ShadowOps(s.field.q), experiment.streams.bytes("assumptions", name), Counted()
     server = spec.server(users, p, ops, Entropy(root, SERVER))
     clients = {user: spec.client(user, p, ops, Entropy(root, user)) for user in users}
     clients[0] = _Client(clients[0], ops, out)  # what one has to do, all have, or nearly
@@ -138,21 +141,21 @@ class _Client:
 
 
 def _seconds(
-    study: Experiment, slowdown: float, work: Mapping[str, Counter[str]]
+    experiment: Experiment, slowdown: float, work: Mapping[str, Counter[str]]
 ) -> Iterator[tuple[str, float]]:
-    if isinstance(study.scenario.clock, ByProfile):
-        clock = modelled(study)
+    if isinstance(experiment.scenario.clock, ByProfile):
+        clock = modelled(experiment)
         for name, counted in work.items():
             yield name, clock.work_ns(Segment(name, list(counted.items())), slowdown) / NS
 
 
-def too_short(study: Experiment) -> Iterator[str]:
+def too_short(experiment: Experiment) -> Iterator[str]:
     """Yield a warning for each deadline below what some user's device and link need, as modelled; it names
     the user who needs most, and counts those for whom it is too short."""
-    s, people = study.scenario, study.people
+    s, people = experiment.scenario, experiment.people
     found: dict[str, dict[str, Needs]] = defaultdict(dict)
     for name in s.protocols if isinstance(s.clock, ByProfile) else ():
-        for point, needs in _needs(study, name):
+        for point, needs in _needs(experiment, name):
             deadline = s.deadlines.given.get(point)
             if deadline is not None and deadline.after_s < needs.total_s.max():
                 found[point][name] = needs
@@ -188,24 +191,24 @@ class Needs:
         return self.work_s + self.link_s
 
 
-def _needs(study: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
+def _needs(experiment: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
     """Yield (point, what each user needs for its message) of an entry's deadlines."""
-    trainer, people = study.trainers[name], study.people
+    trainer, people = experiment.trainers[name], experiment.people
     slow = people.slowdown
-    counted = count(study, name) or Counted()
+    counted = count(experiment, name) or Counted()
     counted.sent_bytes.setdefault("upload", U32.itemsize * trainer.d)
-    work_s, train_s = dict(_seconds(study, 1.0, counted.points)), np.zeros(len(slow))
-    ((_, silent_s),) = _seconds(study, 1.0, {"offline": counted.silent})
+    work_s, train_s = dict(_seconds(experiment, 1.0, counted.points)), np.zeros(len(slow))
+    ((_, silent_s),) = _seconds(experiment, 1.0, {"offline": counted.silent})
     by_samples: dict[int, float] = {}
     for user in range(len(slow)):
         n = trainer.samples(user)
         if n not in by_samples:
-            ((_, by_samples[n]),) = _seconds(study, 1.0, {"training": Counter(trainer.work(user))})
+            ((_, by_samples[n]),) = _seconds(experiment, 1.0, {"training": Counter(trainer.work(user))})
         train_s[user] = by_samples[n]
-    part = study.scenario.learning.partial
+    part = experiment.scenario.learning.partial
     train_s = np.minimum(slow * train_s, math.inf if part is None else part.within_s)
     # The upload waits for the training and for the mask; overlapped, for the longer of the two at least.
-    before_s = (np.maximum if study.scenario.overlap else np.add)(train_s, slow * silent_s)
+    before_s = (np.maximum if experiment.scenario.overlap else np.add)(train_s, slow * silent_s)
     for point, nbytes in counted.sent_bytes.items():
         all_s: NDArray[np.float64] = slow * work_s.get(point, 0.0) + (before_s if point == "upload" else 0.0)
         link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s

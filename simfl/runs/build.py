@@ -13,7 +13,7 @@ from typing import Any, TypeVar, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.config.python_files import blamed
+from simfl.config.python_files import located_errors
 from simfl.crypto import oracle
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.ops import Ops
@@ -29,7 +29,7 @@ from simfl.engine.setup import ProtocolSetup, RunConfig
 from simfl.errors import BadInput, counted
 from simfl.learning import partition
 from simfl.learning.clipping import NoClip
-from simfl.learning.sgd import Law
+from simfl.learning.sgd import TrainingTime
 from simfl.learning.trainer import Trainer
 from simfl.protocols.long_term_keys import Directory
 from simfl.protocols.machine import SERVER
@@ -38,9 +38,9 @@ from simfl.random_streams import Entropy, OsEntropy, Streams, ZeroEntropy
 from simfl.runs import memory
 from simfl.runs.learners import make_trainers
 from simfl.runs.memory import Memory
-from simfl.runs.people import People
+from simfl.runs.users import UserPopulation
 from simfl.scenario import checks
-from simfl.scenario.messages import error, or_error
+from simfl.scenario.messages import error, with_location
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
 from simfl.trace import reader as trace_reader
@@ -60,7 +60,7 @@ class Experiment:
     streams: Streams
     trainers: dict[str, Trainer]
     profile: profiles.Profile
-    people: People
+    people: UserPopulation
     memory: dict[str, Memory] = field(default_factory=dict)
 
     @property
@@ -74,7 +74,7 @@ class Experiment:
         return any(trainer.by_torch for trainer in self.trainers.values())
 
     @property
-    def law(self) -> profiles.TrainingLaw | Law | None:
+    def law(self) -> profiles.TrainingLaw | TrainingTime | None:
         trainer, profile = self.trainer, self.profile
         return trainer.stated or profile.law(trainer.law_name, trainer.split.shape, trainer.sgd.batch_size)
 
@@ -91,7 +91,7 @@ class Experiment:
             return
         profile, law = self.scenario.profile, self.law
         model, B = self.trainer.model.name, self.trainer.sgd.batch_size
-        if isinstance(law, Law):
+        if isinstance(law, TrainingTime):
             yield f"training: T = {law.sample:.3g} s x num_examples x slowdown (learning.flower.sample_s)"
         elif law is None:
             why = f"profile {profile} has no law of {model} with batches of {B}"
@@ -141,15 +141,16 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
     """Load the data, deal it out, check what needs them; ScenarioError for what is not there or does not fit.
     tell: called with each stage that may take long."""
     s = scenario
-    with blamed(BadInput):
+    with located_errors(BadInput):
         for path, message in checks.memory(s):
             raise error(s, path, message)
         streams = Streams(s.seed)
-        profile = or_error(s, "profile", partial(profiles.load, s.profile))
+        profile = with_location(s, "profile", partial(profiles.load, s.profile))
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
         make = cache(partial(make_trainers, s, streams, profile, tell))
-        people = People.of(s, streams, lambda: _holdings(make()))  # refuses files before data are loaded
+        # Before the trainers, so that a wrong file of the users is refused before data are loaded.
+        people = UserPopulation.of(s, streams, lambda: _holdings(make()))
         trainers = make()
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
@@ -194,7 +195,7 @@ def deadlines_of(s: Scenario) -> tuple[dict[str, int], dict[str, float]]:
     return deadlines, answers
 
 
-def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) -> RunConfig:
+def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopulation) -> RunConfig:
     """Return the settings that all protocols share."""
 
     def network(env: Environment) -> Network:
@@ -228,7 +229,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: People) 
         quorum=answers,
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
         in_round=people.online.by_round,
-        days=people.online.at if people.comes_and_goes else None,
+        days=people.online.at if people.has_churn else None,
         samples=trainer.samples,
         select=select,
         clip=None if isinstance(clip, NoClip) else clip,
@@ -273,7 +274,7 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
         case Modelled():
             return lambda name: modelled(study)
         case Recorded(dir=folder):
-            traces = or_error(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
+            traces = with_location(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
                     raise error(s, "clock", f"the recording in {folder} has no protocol {name}")

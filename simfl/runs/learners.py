@@ -10,7 +10,7 @@ from simfl.learning.models.facts import facts, law_name
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer, pick_device
 from simfl.random_streams import Streams
-from simfl.scenario.messages import error, or_error
+from simfl.scenario.messages import error, with_location
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured, Modelled
 from simfl.world.profiles import Profile
@@ -26,16 +26,16 @@ def make_trainers(
 
         tell("making Flower's clients")
         make_it = partial(FlowerTrainer, spec.flower, s.population.users, tell)
-        return dict.fromkeys(s.protocols, or_error(s, "learning.flower", make_it))
+        return dict.fromkeys(s.protocols, with_location(s, "learning.flower", make_it))
     tell(f"reading the data set {spec.dataset.kind}")
     root = None if spec.data.root is None else Path(spec.data.root)
-    split = or_error(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
+    split = with_location(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
     tell("finding out about the model")
-    known = or_error(
+    known = with_location(
         s, "learning.model", partial(facts, spec.model, split.shape, split.classes, split.tokens)
     )
     if spec.device == "cuda":  # torch is imported to look for a GPU if one is asked for
-        or_error(s, "learning.device", partial(pick_device, spec.device))
+        with_location(s, "learning.device", partial(pick_device, spec.device))
     by_law = profile.law(law_name(spec.model, known), split.shape, spec.batch_size) is not None
     if not isinstance(s.clock, Modelled):
         by_law = known.macs is None  # what is counted is charged by no profile here
@@ -54,10 +54,10 @@ def make_trainers(
         key = dealt.model_dump_json()
         if key not in made:
             deal = partial(dealt.dealt, split, s.population.users, streams.rng("partition"))
-            parts = or_error(s, "learning.partition", deal)
+            parts = with_location(s, "learning.partition", deal)
             make = partial(
                 Trainer, split, parts, spec.model, sgd, spec.device, way,
                 by_law=by_law, deterministic=spec.deterministic, loss=spec.loss,
             )  # fmt: skip
-            made[key] = or_error(s, "learning.way", make)
+            made[key] = with_location(s, "learning.way", make)
     return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}

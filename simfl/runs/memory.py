@@ -29,12 +29,14 @@ FORECAST_USERS = {True: 2_000, False: 30_000}
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that an entry of the protocols would hold at once, users and data included. streamed: the same
-    where its coded shares are summed as they stream. bound: both are upper bounds."""
+    """Bytes that an entry of the protocols would hold at once, users and data included."""
 
     held: int
+    """Bytes if its coded shares are held."""
     streamed: int | None = None
+    """Bytes if its coded shares are summed as they stream."""
     bound: bool = False
+    """True if both are upper bounds."""
 
     def __str__(self) -> str:
         held = self.shown(self.held)
@@ -71,7 +73,7 @@ def plan(
     held, rest = at_most(s, name, p), _vectors(s, p)
     exact = min(_circle(s), flying or _circle(s)) <= FORECAST_USERS[offline]
     if exact:
-        weighed = weigh(make(MemoryProbeOps(p.q)))
+        weighed = measure_memory(make(MemoryProbeOps(p.q)))
         held, rest = weighed.peak, weighed.rest
     found = Memory(present + held, None, not exact)
     if found.held <= limit_bytes(s):
@@ -113,8 +115,8 @@ def room_bytes(s: Scenario, read_bytes: int = 0) -> float:
     return limit_bytes(s) - present_bytes(s, read_bytes)
 
 
-def weigh(session: Session) -> MemoryProbeOps:
-    """Run a session to its end, and return its operations, which weigh."""
+def measure_memory(session: Session) -> MemoryProbeOps:
+    """Run a session to its end, and return its operations, which have counted what it held."""
     probe = session.ops
     assert isinstance(probe, MemoryProbeOps)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from simfl.config.python_files import blamed
+from simfl.config.python_files import located_errors
 from simfl.dataplane.ops import Ops
 from simfl.engine.checkpoints import Past
 from simfl.engine.clocks import Clock
@@ -106,7 +106,7 @@ async def simulate(
         saver = None if own is None else Saver(own, save_every_s)
         with (
             elsewhere as there,
-            blamed(RunFailed),
+            located_errors(RunFailed),
             one_thread(loaded.payload == "real" and study.by_torch),
             seldom_collecting(),
         ):
@@ -163,7 +163,7 @@ async def _all(
     speed = SpeedProbe() if isinstance(loaded.clock, Measured) else lambda: None
     feed = TrackerFeed(callbacks)
     try:
-        with blamed(RunFailed), feed.of(loaded, result.summarised):
+        with located_errors(RunFailed), feed.of(loaded, result.summarised):
             for name in loaded.protocols:
                 if saver is None or not saver.is_done(name):
                     await _one(study, name, clock_of(name), speed, result, saver, watch, there, feed)

@@ -31,12 +31,14 @@ def watched(machine: Any, party: int, call: Call) -> Any:
 
 @dataclass
 class Played(LoopbackRound):
-    """A run on the engine. exact: of each aggregate, None without one; machines: the last of each party."""
+    """A run on the engine."""
 
     scenario: Scenario = field(kw_only=True)
     trace: Trace = field(kw_only=True)
     exact: list[bool | None] = field(default_factory=list)
+    """By round, whether the aggregate equals the plain sum; None without one."""
     machines: dict[int, Any] = field(default_factory=dict)
+    """Latest machine of each party."""
 
 
 def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Played:

@@ -18,8 +18,8 @@ from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled
 from simfl.world.classes import Classes
 from simfl.world.dropout import POINTS, NoLosses, Point, Script
+from simfl.world.link_models import LinkStates
 from simfl.world.selection import All
-from simfl.world.variations import LinkStates
 
 # Bytes of users and data, known before anything is made. These figures are what runs in shadow really took
 # (growth of the resident memory to its peak, in a round of thousands of users; CPython 3.11, 64 bits),

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
-from simfl.config.python_files import blamed
+from simfl.config.python_files import located_errors
 from simfl.config.texts import FileName
 from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain, read
 from simfl.errors import BadInput, Problem, ScenarioError, show
@@ -142,7 +142,7 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
     anchor(tree, folders)
     problems: list[Problem]
     try:
-        with blamed(BadInput):
+        with located_errors(BadInput):
             fleet = Fleet.model_validate(plain(tree))
             problems = [place(tree, tuple(path.split(".")), text) for path, text in _problems(fleet)]
     except ValidationError as errors:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from simfl.config.digests import checked
-from simfl.config.python_files import are_left_alone, blamed, left_alone
+from simfl.config.python_files import are_left_alone, left_alone, located_errors
 from simfl.config.yaml_tree import (
     OVERRIDES,
     SET,
@@ -65,10 +65,10 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
         raise refusal(str(source)[:80], None, "nested too deeply") from None
 
 
-def look_at(path: Path) -> Scenario:
+def load_recorded(path: Path) -> Scenario:
     """Load the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
 
-    A class of such a file stays an `Outside`, keys without behaviour, so `checks` is not asked again.
+    A class of such a file stays a `FileKind`, keys without behaviour, so `checks` is not asked again.
 
     Raises:
         BadInput: the file is not as it was written (`digests.Damaged`), or not a scenario (ScenarioError).
@@ -113,7 +113,7 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
             problems.append(Problem(at.file, at.line, path, str(unfit)))
     anchor(tree, folders)
     try:
-        with blamed(BadInput):
+        with located_errors(BadInput):
             scenario = Scenario.model_validate(plain(tree))
             found = [] if are_left_alone() else checks.check(scenario)
         problems += [place(tree, tuple(path.split(".")), message) for path, message in found]

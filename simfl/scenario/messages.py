@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from simfl.config.blocks import LEAST_MBPS
-from simfl.config.python_files import blamed
+from simfl.config.python_files import located_errors
 from simfl.config.quantities import meant
 from simfl.config.yaml_tree import Keys, Node, is_override
 from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, reason, show
@@ -59,10 +59,10 @@ def _placed(s: Scenario, path: str, known: Problem) -> Problem:
     return problem(s, ".".join(keys), f"{cut(known.file)}: {known.message}")
 
 
-def or_error(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
+def with_location(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
     """Return what `make` gives; an error of a value, a file or a stranger's code gets its place."""
     try:
-        with blamed(ValueError):
+        with located_errors(ValueError):
             return make()
     except ScenarioError as known:
         raise ScenarioError([_placed(s, path, each) for each in known.problems]) from None

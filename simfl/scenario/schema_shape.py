@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
-from simfl.config.kinds import Outside
+from simfl.config.kinds import FileKind
 from simfl.config.python_files import are_left_alone
 from simfl.config.quantities import InUnit
 from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain
@@ -92,7 +92,7 @@ class Shape:
     def own_class(model: type[BaseModel], node: Node | None) -> type[BaseModel]:
         """Return the class that a node means: where `model` stands for a file's own class, that class."""
         module = node.child("module") if node and not are_left_alone() else None
-        if issubclass(model, Outside) and module and isinstance(module.value, str):
+        if issubclass(model, FileKind) and module and isinstance(module.value, str):
             with suppress(ValueError):  # validation will say so
                 return model.named(module.value)
         return model

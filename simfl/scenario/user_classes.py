@@ -8,7 +8,7 @@ from simfl.random_streams import Streams
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Devices, UserClass, UserLink
 from simfl.world.availability import Availability
-from simfl.world.classes import EVERYBODY, Classes
+from simfl.world.classes import DEFAULT_CLASS, Classes
 from simfl.world.dropout import Dropout
 from simfl.world.energy import Energy
 
@@ -24,7 +24,7 @@ class UserSettings(NamedTuple):
 
 
 def settings_of(s: Scenario) -> dict[str, UserSettings]:
-    """Return the settings of each class; of one that is called EVERYBODY where a scenario has none."""
+    """Return the settings of each class; of one that is called DEFAULT_CLASS where a scenario has none."""
     people = s.population
     return {
         name: UserSettings(
@@ -53,4 +53,4 @@ def classes_of(s: Scenario) -> Classes:
 
 
 def _listed(s: Scenario) -> dict[str, UserClass]:
-    return s.population.classes or {EVERYBODY: UserClass(share=1.0)}
+    return s.population.classes or {DEFAULT_CLASS: UserClass(share=1.0)}

@@ -24,10 +24,10 @@ from simfl.config.texts import FileName
 from simfl.world.availability import Always, AnyAvailability
 from simfl.world.dropout import AnyDropout
 from simfl.world.energy import Energy, ServerEnergy
+from simfl.world.link_models import AnyLinkModel, Steady
 from simfl.world.numbers import Latencies, PerUser, Rates
 from simfl.world.outages import Outage
 from simfl.world.tcp import Tcp
-from simfl.world.variations import AnyLinkModel, Steady
 
 PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
 """User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""

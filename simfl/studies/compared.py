@@ -15,7 +15,7 @@ from simfl.runs.results.columns import Measure
 from simfl.runs.results.compare import Case, Comparison, Key, Side
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import read
-from simfl.scenario.load import look_at
+from simfl.scenario.load import load_recorded
 from simfl.studies.sweep.tables import MEANS, Row, read_estimate, read_table
 
 MEANS_FILE = "means.csv"
@@ -82,7 +82,7 @@ def _run(folder: Path, label: str) -> Side:
         need_run(folder)
         recover(folder)
         runs = [folder]
-    scenarios = [look_at(run / "resolved.yaml") for run in runs]
+    scenarios = [load_recorded(run / "resolved.yaml") for run in runs]
     summaries = [open_summary(run, s) for run, s in zip(runs, scenarios, strict=True)]
     settings = scenarios[0].model_dump(mode="json")
     for run, other in zip(runs[1:], scenarios[1:], strict=True):
@@ -167,6 +167,6 @@ def _settings(folder: Path, point: str, cells: Mapping[tuple[str, int], str]) ->
         return {}
     if not resolved.parent.is_dir():
         return {"seeds": list(seeds)}
-    settings = look_at(resolved).model_dump(mode="json")
+    settings = load_recorded(resolved).model_dump(mode="json")
     del settings["seed"]
     return {**settings, "seeds": list(seeds)}

@@ -27,7 +27,7 @@ from simfl.config.blocks import (
     SecondsDrawn,
     SecondsOrZero,
 )
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.config.texts import FileName
 from simfl.errors import RunFailed, refusal
 from simfl.random_streams import Streams
@@ -37,24 +37,27 @@ from simfl.world.intervals import read_intervals
 from simfl.world.numbers import Assign, entries_of
 from simfl.world.state_generators import StateGenerator
 from simfl.world.timelines import FOR_EVER as FOR_EVER
-from simfl.world.timelines import alternating, check_day, daily, in_turn
+from simfl.world.timelines import alternating, check_day, daily, timeline_from
 
 State = tuple[bool, int]  # whether a user is online, and until when (nanoseconds) it surely stays so
-Days = Callable[[int, int], State]  # the state of a user at a time
+OnlineSchedule = Callable[[int, int], State]
+"""(user, now in nanoseconds) -> its state."""
 Holdings = Callable[[], NDArray[np.int64]]  # samples of each label that each user holds, [users, labels]
 
 
 @dataclass(frozen=True)
 class OnlineTimes:
-    """The states of all users of a run. by_round: boolean [N], the users online in a synchronous round, where
-    that is drawn anew for each. ever_online: boolean [N], the users online sooner or later; None: all."""
+    """The states of all N users of a run."""
 
-    at: Days = lambda user, now: (True, FOR_EVER)
+    at: OnlineSchedule = lambda user, now: (True, FOR_EVER)
+    """State of a user at a time."""
     by_round: Callable[[int], NDArray[np.bool_]] | None = None
+    """Users online in a synchronous round, boolean [N], where each round draws them; else None."""
     ever_online: NDArray[np.bool_] | None = None
+    """Users online sooner or later, boolean [N]; None: all."""
 
 
-class Availability(Choice):
+class Availability(KindBlock):
     """A model of when users are online. One of your own is most simply a `UserStates`."""
 
     @abstractmethod
@@ -114,7 +117,7 @@ class UserStates(Availability, StateGenerator):
         def states(user: int) -> Iterator[tuple[float, bool]]:
             return self.read(user, streams.rng("availability", "states", user))
 
-        return OnlineTimes(in_turn(states, False))
+        return OnlineTimes(timeline_from(states, False))
 
 
 class Always(Availability):
@@ -191,7 +194,7 @@ class Sessions(Availability):
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user
-        at = in_turn(lambda user: alternating(draws.since(user, 0), self.on_s, self.off_s), False)
+        at = timeline_from(lambda user: alternating(draws.since(user, 0), self.on_s, self.off_s), False)
         return OnlineTimes(at)
 
 
@@ -308,7 +311,7 @@ class ByData(_Coins):
 
 
 _KINDS = (Always, Bernoulli, Sessions, Diurnal, Trace, ByData)
-AVAILABILITY = Kinds("availability", Availability, _KINDS, "availability")  # type: ignore[type-abstract]
+AVAILABILITY = KindRegistry("availability", Availability, _KINDS, "availability")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyAvailability = Availability
@@ -316,7 +319,9 @@ else:
     AnyAvailability = AVAILABILITY.annotation()
 
 
-def _slots(streams: Streams, slot_s: float, p_at: Callable[[int, float], float], steady: bool) -> Days:
+def _slots(
+    streams: Streams, slot_s: float, p_at: Callable[[int, float], float], steady: bool
+) -> OnlineSchedule:
     """Return a coin in each slot. steady: p does not change with time, so 0 and 1 are for ever."""
     draws, slot_ns = streams.uniforms("availability", "user"), lasting(slot_s)
 

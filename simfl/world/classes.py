@@ -13,15 +13,18 @@ from simfl.random_streams import Streams
 from simfl.world.availability import FOR_EVER, OnlineTimes, State
 from simfl.world.dropout import Losses, Planned, PlannedLoss
 
-EVERYBODY = ""  # the name of the only class where a scenario has none
+DEFAULT_CLASS = ""
+"""Name of the only class where a scenario has none."""
 
 
 @dataclass(frozen=True)
 class Classes:
-    """The class of each user. names: of all classes; member [N]: the index of each user's among them."""
+    """The class of each of N users."""
 
     names: tuple[str, ...]
+    """Names of all classes."""
     member: NDArray[np.int16]
+    """Index of each user's class in `names`, [N]."""
 
     @classmethod
     def drawn(cls, shares: Mapping[str, float], users: int, streams: Streams) -> Classes:
@@ -54,14 +57,16 @@ class Classes:
 
 @dataclass(frozen=True)
 class LossesByClass:
-    """The losses of all users, each by the model of its class. each: of the classes, in their order.
+    """The losses of all N users, each by the model of its class.
 
-    A model is asked as if it were everybody's, so a fraction is one of all selected users, and a class's own
-    losses depend on no other class.
+    A model draws for all selected users, whatever their class. So a fraction is one of all of these, and a
+    class's losses depend on no other class.
     """
 
     each: tuple[Losses, ...]
+    """Losses by each class's model, in the order of the classes."""
     member: NDArray[np.int16]
+    """Index of each user's class, [N]."""
 
     def in_round(self, index: int, selected: Sequence[int]) -> Planned:
         planned: Planned = {}

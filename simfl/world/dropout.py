@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from simfl.config.blocks import Block, Count, Fraction, Natural, Seconds
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.errors import RunFailed
 from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
@@ -39,28 +39,30 @@ Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
 
 @dataclass(frozen=True, slots=True)
 class PlannedLoss:
-    """A user's loss in one round, at its first action at `point`: one of `POINTS`. when: a `WhenAtOne` of
-    that point's message, or `delay`: it is sent `delay_ns` nanoseconds later, and nobody is lost."""
+    """A user's loss, or late message, in one round."""
 
     point: str
+    """One of `POINTS`, at whose first action it happens."""
     when: WhenPlanned
+    """A `WhenAtOne` of that point's message; or `delay`: the message is late, and the user is not lost."""
     delay_ns: int = 0
+    """Nanoseconds by which it is late."""
 
 
 Planned = dict[int, PlannedLoss]  # by user
 
 
 class Chance(NamedTuple):
-    """The probability that a user is lost in a round: before the server has its upload, and after that.
-
-    groups: users are lost together, each of so many groups with that probability; 0: each by itself. sure:
-    the lost are that fraction of a round's users, no more and no less.
-    """
+    """The probability that a user is lost in a round."""
 
     before: float
+    """Probability of a loss before the server has its upload."""
     after: float = 0.0
+    """Probability of a loss after that."""
     groups: int = 0
+    """Groups whose users are lost together, each with that probability; 0: each user alone."""
     sure: bool = False
+    """The lost users are exactly that fraction of a round's."""
 
     @classmethod
     def of(cls, probability: float, loss: PlannedLoss, **how: Any) -> Chance:
@@ -78,7 +80,7 @@ def _when_fits(loss: Any) -> Any:
     return loss
 
 
-class Dropout(Choice):
+class Dropout(KindBlock):
     """A model of who is lost; `planned` is all that one of your own needs.
 
     >>> class Tunnel(Dropout):
@@ -309,7 +311,7 @@ class Script(Dropout):
 
 
 _KINDS = (NoLosses, Rate, WorstCase, PerStep, Groups, Script)
-DROPOUT = Kinds("drop-out", Dropout, _KINDS, "dropout", number="rate")  # type: ignore[type-abstract]
+DROPOUT = KindRegistry("drop-out", Dropout, _KINDS, "dropout", number="rate")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyDropout = Dropout

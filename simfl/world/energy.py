@@ -16,13 +16,13 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from simfl.config.blocks import Block, Distribution, Fraction, Positive, SecondsOrZero
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.config.quantities import unit
 from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
 from simfl.world.availability import AnyAvailability, ByData
 from simfl.world.state_generators import StateGenerator, is_number
-from simfl.world.timelines import FOR_EVER, Timeline, in_turn
+from simfl.world.timelines import FOR_EVER, Timeline, timeline_from
 
 MICRO, FEMTO = 10**6, 10**15
 PER_BYTE = FEMTO // 10**6
@@ -112,7 +112,7 @@ class Radio(Block):
     """Watts at all other times of the user's part in a round."""
 
 
-class BatteryModel(Choice):
+class BatteryModel(KindBlock):
     """A model of the battery of a device. A device that runs empty is lost there and then.
 
     The level of a device that does nothing is computed when it is asked for. One of your own is most simply a
@@ -208,7 +208,7 @@ class BatteryStates(BatteryModel, StateGenerator):
         def states(user: int) -> Iterator[tuple[float, tuple[int, int]]]:
             return self.read(user, streams.rng("battery", "states", user))
 
-        return in_turn(states, (0, 0))
+        return timeline_from(states, (0, 0))
 
 
 class Plugged(BatteryModel):
@@ -265,7 +265,7 @@ def _by_default(value: Any) -> Any:
     return {"kind": "plugged", **value} if plugged and not {"kind", "module"} & set(value) else value
 
 
-BATTERIES = Kinds("battery", BatteryModel, (Plugged,), "batteries")  # type: ignore[type-abstract]
+BATTERIES = KindRegistry("battery", BatteryModel, (Plugged,), "batteries")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyBattery = BatteryModel

@@ -7,22 +7,25 @@ from typing import NamedTuple
 
 from simfl.errors import RunFailed
 from simfl.random_streams import Streams
-from simfl.world.classes import EVERYBODY
+from simfl.world.classes import DEFAULT_CLASS
+from simfl.world.link_models import LinkModel, LinkParams
 from simfl.world.outages import ClassOf, Outages
-from simfl.world.variations import Link, LinkModel
 
 MAX_BPS = 10**14
 """The rate beyond which none goes: with it 2^31 users together stay below the engine's unbounded link."""
 
 
 class LinkState(NamedTuple):
-    """A user's link from now on. up_bps, down_bps: bit/s, 0 while nothing moves. until: the nanosecond up to
-    which all of it surely stays, `timelines.FOR_EVER` where it never changes again."""
+    """A user's link at a time."""
 
     up_bps: int
+    """Uplink rate; 0 while nothing moves."""
     down_bps: int
+    """Downlink rate; 0 while nothing moves."""
     latency_s: float
+    """One-way latency."""
     until: int
+    """Nanosecond up to which all of it is guaranteed to stay; `timelines.FOR_EVER` for a last state."""
 
 
 Links = Callable[[int, int], LinkState]
@@ -34,12 +37,12 @@ ServerLink = Callable[[int], tuple[int, int, int]]
 
 
 def user_links(
-    own: Callable[[int], Link],
+    own: Callable[[int], LinkParams],
     models: Mapping[str, tuple[LinkModel, str]],
     outages: Outages,
     streams: Streams,
     users: int,
-    class_of: ClassOf = lambda user: EVERYBODY,
+    class_of: ClassOf = lambda user: DEFAULT_CLASS,
     purpose: str = "link",
 ) -> Links:
     """Return the links of so many users: each one's own, as its model changes it, times its outages' factors.
@@ -64,9 +67,9 @@ def user_links(
     return state
 
 
-def server_link(own: Link, model: LinkModel, streams: Streams) -> ServerLink:
+def server_link(own: LinkParams, model: LinkModel, streams: Streams) -> ServerLink:
     """Return the server's own link, as its model changes it."""
-    models = {EVERYBODY: (model, "network.server.varies")}
+    models = {DEFAULT_CLASS: (model, "network.server.varies")}
     links = user_links(lambda user: own, models, Outages((), streams), streams, 1, purpose="server link")
 
     def at(now: int) -> tuple[int, int, int]:

@@ -17,9 +17,9 @@ from simfl.config.blocks import Block, Count, Fraction, Name, SecondsDrawn, Seco
 from simfl.errors import did_you_mean
 from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
-from simfl.world.availability import Days, State
-from simfl.world.classes import EVERYBODY
-from simfl.world.timelines import FOR_EVER, Timeline, alternating, in_turn
+from simfl.world.availability import OnlineSchedule, State
+from simfl.world.classes import DEFAULT_CLASS
+from simfl.world.timelines import FOR_EVER, Timeline, alternating, timeline_from
 
 ClassOf = Callable[[int], str]
 """The name of a user's class."""
@@ -126,14 +126,20 @@ class Outage(Block):
             return lambda group, now: before if now < begin else amid if now < end else after
         lasts_s, every_s = self.lasts_s, self.every_s
         draws = streams.uniforms("outage", name, "times")
-        return in_turn(lambda group: alternating(draws.since(group, 0), lasts_s, every_s), False)
+        return timeline_from(lambda group: alternating(draws.since(group, 0), lasts_s, every_s), False)
 
 
 class Outages:
-    """All outages of a world. class_of: a user's class, for outages of one."""
+    """All outages of a run.
+
+    Args:
+        outages: As in the scenario.
+        streams: The run's random streams.
+        class_of: Class of a user, for outages of one class.
+    """
 
     def __init__(
-        self, outages: Sequence[Outage], streams: Streams, class_of: ClassOf = lambda user: EVERYBODY
+        self, outages: Sequence[Outage], streams: Streams, class_of: ClassOf = lambda user: DEFAULT_CLASS
     ) -> None:
         self._class_of = class_of
         names = [index if outage.name is None else outage.name for index, outage in enumerate(outages)]
@@ -168,7 +174,7 @@ class Outages:
             return True, holding
         return False, min((end for _, end in states), default=FOR_EVER)
 
-    def online(self, days: Days) -> Days:
+    def online(self, days: OnlineSchedule) -> OnlineSchedule:
         """Return the times at which users are online by `days`, and no outage holds them offline."""
 
         def at(user: int, now: int) -> State:

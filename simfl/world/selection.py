@@ -14,12 +14,12 @@ from numpy.typing import ArrayLike
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
 from simfl.config.blocks import Count, Fraction
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.errors import RunFailed
 from simfl.world.participation import Participation, Users, doubled
 
 
-class Selection(Choice):
+class Selection(KindBlock):
     """A selection scheme; `select` is all that one of your own needs.
 
     >>> class Lowest(Selection):
@@ -299,7 +299,7 @@ class Partition(_OfOneSize):
 
 
 _KINDS = (All, Random, Charged, WeightedRandom, Partition, Bernoulli, MultiRound)
-SELECTION = Kinds("selection", Selection, _KINDS, "selection")  # type: ignore[type-abstract]
+SELECTION = KindRegistry("selection", Selection, _KINDS, "selection")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnySelection = Selection

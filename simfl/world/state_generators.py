@@ -4,8 +4,8 @@ Invariant: a user's states are a function of the seed and of the user's number. 
 numbers from the generator that it is given, and from nothing else.
 
 A state is read when a user is looked at, and checked then. A model is no process of the engine: that would
-cost events for each user, also where nothing depends on them. `timelines.in_turn` remembers how far a user's
-generator is, and restarts it for an earlier time.
+cost events for each user, also where nothing depends on them. `timelines.timeline_from` remembers how far a
+user's generator is, and restarts it for an earlier time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from simfl.config.kinds import Choice
+from simfl.config.kinds import KindBlock
 from simfl.errors import RunFailed, cut
 from simfl.random_streams import Streams
 from simfl.virtual_time import NS
@@ -45,7 +45,7 @@ def is_number(value: object, least: float, most: float) -> bool:
     return real and bool(least <= value <= most)  # type: ignore[operator]
 
 
-class StateGenerator(Choice):
+class StateGenerator(KindBlock):
     """The base of a model by a generator, `states`, for each user.
 
     The bases for authors (`UserStates`, `LinkStates`, `BatteryStates`) define the other methods.

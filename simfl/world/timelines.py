@@ -1,7 +1,7 @@
-"""Timelines: states that follow one another, as a function of whose they are and the time.
+"""Piecewise-constant states over virtual time, a sequence per key (a user or an outage's group).
 
-Invariant: a state does not depend on the questions that were asked before. States are read as far as somebody
-asks, so what nobody looks at costs nothing; what never changes again lasts `FOR_EVER`.
+Invariant: a state depends on key and time only, not on earlier queries. States are generated up to the latest
+query, so a key without queries costs nothing. A last state ends at `FOR_EVER`.
 """
 
 import math
@@ -18,7 +18,7 @@ Timeline = Callable[[int, int], tuple[V, int]]
 """(whose, now in nanoseconds) -> its state, and until when (nanoseconds) that surely stays."""
 
 
-def in_turn(states: Callable[[int], Iterator[tuple[float, V]]], nothing: V) -> Timeline[V]:
+def timeline_from(states: Callable[[int], Iterator[tuple[float, V]]], nothing: V) -> Timeline[V]:
     """Return states of (seconds, value) that follow one another, the last of which stays; `nothing` where
     there are none. They are read again where somebody looks back."""
     latest: dict[int, tuple[Iterator[tuple[float, V]], V, int, int]] = {}

@@ -11,7 +11,7 @@ import pytest
 
 from docs.tools.scenario import markdown
 from simfl.cli.authoring import REGISTRIES, listed
-from simfl.config.kinds import Kinds
+from simfl.config.kinds import KindRegistry
 from simfl.errors import BadInput
 from simfl.scenario.load import json_schema
 
@@ -25,7 +25,7 @@ def test_list_has_a_line_for_every_registry() -> None:
         f"{'.'.join(path.relative_to(ROOT / 'simfl').with_suffix('').parts)}".removesuffix(".__init__")
         + f":{name}"
         for path in (ROOT / "simfl").rglob("*.py")
-        for name in re.findall(r"^([A-Z_]+) = Kinds\(", path.read_text(encoding="utf-8"), re.M)
+        for name in re.findall(r"^([A-Z_]+) = KindRegistry\(", path.read_text(encoding="utf-8"), re.M)
     }
     assert len(defined) == len(REGISTRIES) > 12
     assert defined == set(REGISTRIES.values())
@@ -36,7 +36,7 @@ def test_list_has_a_line_for_every_registry() -> None:
 def test_kinds_are_in_list_reference_schema_and_hints(thing: str) -> None:
     """Every word of a registry, with the text of its class; an unknown word is answered by all of them."""
     module, _, name = REGISTRIES[thing].partition(":")
-    registry: Kinds = getattr(import_module(f"simfl.{module}"), name)  # type: ignore[type-arg]
+    registry: KindRegistry = getattr(import_module(f"simfl.{module}"), name)  # type: ignore[type-arg]
     lines = dict(listed(thing))
     assert list(lines) == list(registry)
     assert all(lines.values())

@@ -15,7 +15,7 @@ from simfl.dataplane.shadow import MemoryProbeOps
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
 from simfl.runs import build
-from simfl.runs.memory import weigh
+from simfl.runs.memory import measure_memory
 from simfl.scenario.load import load
 from tests.engine.harness import SIX, SYNC, script
 
@@ -106,7 +106,7 @@ class Followed(EagerOps):
 def test_a_weighed_run_holds_what_an_executed_one_holds(protocol: str) -> None:
     overrides = {**BIG, "protocols": [protocol], "dropout": script((1, 0, "upload", "before_send"))}
     study = build.build(load(SYNC, {**overrides, "memory_limit_gb": 10.0}))
-    weighed = weigh(study.session(protocol, build.modelled(study), MemoryProbeOps(Q)))
+    weighed = measure_memory(study.session(protocol, build.modelled(study), MemoryProbeOps(Q)))
     followed = Followed()
     asyncio.run(drive(study.session(protocol, build.modelled(study), followed), nothing, lambda: None))
     assert weighed.peak == pytest.approx(followed.peak, rel=0.01)
@@ -121,6 +121,6 @@ def test_what_has_served_is_let_go(protocol: str, peak: float, rest: float) -> N
     """In vectors of the model: 6 updates and 6 masks are alive at once, none when the round is over; a mask
     goes with its upload. A LightSecAgg share is half a vector: 6 x 5 opened, 6 own stay; sealed ones go."""
     study = build.build(load(SYNC, {**BIG, "protocols": [protocol], "memory_limit_gb": 10.0}))
-    weighed = weigh(study.session(protocol, build.modelled(study), MemoryProbeOps(Q)))
+    weighed = measure_memory(study.session(protocol, build.modelled(study), MemoryProbeOps(Q)))
     assert weighed.peak / (4 * D) == pytest.approx(peak, abs=0.1)
     assert weighed.rest / (4 * D) == pytest.approx(rest, abs=0.1)

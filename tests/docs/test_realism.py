@@ -11,7 +11,7 @@ import yaml
 
 import simfl
 from simfl.random_streams import Streams
-from simfl.runs.people import People
+from simfl.runs.users import UserPopulation
 from simfl.scenario.load import load
 from tests.docs.pages import ROOT, blocks
 from tests.engine.harness import SYNC
@@ -84,7 +84,7 @@ def test_its_figures_of_a_radio_are_those_of_its_sentence() -> None:
 
 def test_its_count_of_a_class_is_that_of_the_scenario() -> None:
     s = load(MIXED)
-    people = People.of(s, Streams(s.seed), lambda: pytest.fail("nobody asks what users hold"))
+    people = UserPopulation.of(s, Streams(s.seed), lambda: pytest.fail("nobody asks what users hold"))
     assert f"40 % of 80 users are {people.classes.sizes()['home']} here" in TEXT
 
 

@@ -34,7 +34,7 @@ from docs.tools.reality_points import (
     simulate,
     tau,
 )
-from simfl.live.sides import Figures
+from simfl.live.live_protocol import LiveStats
 from simfl.runs.build import build
 from simfl.trace import rows
 from simfl.trace.rows import SERVER, Trace
@@ -155,7 +155,7 @@ def test_a_run_of_a_busy_machine_is_played_again(
     cell, left = Cell("fedavg", "user", "2/8", LOST), list(overruns)
     plain = simfl.run(scenario(cell, payload="shadow"))
     monkeypatch.setattr(live_grid, "RESULTS", tmp_path)
-    played = partial(Figures, 1.0, held_s=0.0, refused={}, silent=())
+    played = partial(LiveStats, 1.0, held_s=0.0, refused={}, silent=())
     monkeypatch.setattr(live, "_played", lambda s, links: (plain, played(overrun=left.pop(0))))
     live._play(cell, 0, 0.0)
     (run,) = live_grid.read(cell.name)["runs"]

@@ -143,8 +143,8 @@ def run(case: Case, log: Log) -> None:
     sys.addaudithook(log.event)
     scenario = load(ROOT / "scenarios" / "tutorial.yaml", case.overrides)
     if case.live:
+        from simfl.live.live_protocol import prepared
         from simfl.live.play import play
-        from simfl.live.sides import prepared
 
         play(prepared(scenario))
     else:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from simfl.runs import people
+from simfl.runs import users
 from simfl.runs.build import build
 from simfl.scenario.load import load
 from simfl.trace.rows import SERVER, Lost, Presence, Sent, Step, Trace
@@ -100,9 +100,9 @@ def test_users_at_whom_nobody_looks_cost_nothing(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
     looked: set[int] = set()
-    make = people.People.of
+    make = users.UserPopulation.of
 
-    def counting(*arguments: Any) -> people.People:
+    def counting(*arguments: Any) -> users.UserPopulation:
         everybody = make(*arguments)
         everyone = everybody.online
 
@@ -112,7 +112,7 @@ def test_users_at_whom_nobody_looks_cost_nothing(
 
         return replace(everybody, online=replace(everyone, at=look))
 
-    monkeypatch.setattr(people.People, "of", counting)
+    monkeypatch.setattr(users.UserPopulation, "of", counting)
     (tmp_path / "x.csv").write_text("user,from_s,to_s\n" + "".join(f"{u},{u % 2},9\n" for u in range(3000)))
     kinds = {**KINDS, "trace": {"trace": str(tmp_path / "x.csv")}, "diurnal": {**DAY, "low": 0.5}}
     _, trace = fedbuff(kinds[kind], users=3000, rounds=10)

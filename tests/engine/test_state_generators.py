@@ -24,7 +24,7 @@ from simfl.config.blocks import Distribution
 from simfl.world.availability import UserStates
 from simfl.world.energy import BatteryStates
 from simfl.world.timelines import alternating
-from simfl.world.variations import LinkStates
+from simfl.world.link_models import LinkStates
 from simfl.random_streams import Streams
 
 
@@ -208,7 +208,7 @@ import math
 from simfl.config.blocks import Fixed
 from simfl.world.availability import UserStates
 from simfl.world.energy import BatteryStates
-from simfl.world.variations import LinkStates
+from simfl.world.link_models import LinkStates
 
 begun = set()
 

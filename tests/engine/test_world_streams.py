@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from simfl.random_streams import Streams
 from simfl.runs.folder.result import Result
-from simfl.runs.people import People
+from simfl.runs.users import UserPopulation
 from simfl.scenario.load import load
 from simfl.trace.rows import Spent, Trace
 from simfl.world.dropout import POINTS
@@ -144,7 +144,7 @@ def draws(world: World) -> dict[str, Any]:
     """Everything that is drawn for the users, by its name; what is each user's own by the user."""
     s = load(world)
     streams, users = Streams(s.seed), range(USERS)
-    people = People.of(s, streams, lambda: np.zeros((USERS, 10), np.int64))
+    people = UserPopulation.of(s, streams, lambda: np.zeros((USERS, 10), np.int64))
     losses, noise, jitter = people.losses(s, POINTS), people.noise(), people.jitter()
     assert noise
     assert jitter

@@ -18,9 +18,9 @@ from simfl.cli.common import tell
 from simfl.config.digests import of_file
 from simfl.config.yaml_tree import dump
 from simfl.errors import BadInput
-from simfl.live.kept import kept
+from simfl.live.live_protocol import prepared
+from simfl.live.live_run import open_live_run
 from simfl.live.play import play, scheduler
-from simfl.live.sides import prepared
 from simfl.runs.folder.unfinished import NAME
 from simfl.runs.simulation import Progress, run
 from simfl.scenario.load import load
@@ -224,7 +224,7 @@ class _StoppedError(Exception):
 def _live_resumed(folder: Path) -> None:
     """Open a live run to resume it, print what it has, and leave it as it was interrupted."""
     facts = {"links": "none", "scheduler": scheduler(), "processes": 1}
-    with contextlib.suppress(_StoppedError), kept(_study(5), folder, True, facts) as runs:
+    with contextlib.suppress(_StoppedError), open_live_run(_study(5), folder, True, facts) as runs:
         print("".join(trace.lines(runs.result.traces)), runs.result.measured, runs.result.beside)
         raise _StoppedError
 

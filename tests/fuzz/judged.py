@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from simfl.runs.build import Experiment
-from simfl.runs.people import People
 from simfl.runs.results import metrics
+from simfl.runs.users import UserPopulation
 from simfl.scenario.schema import Scenario
 from simfl.trace.rows import End, Trace
 
@@ -40,7 +40,7 @@ class Run:
         return [row for row in self.rows if isinstance(row, kind)]
 
     @property
-    def people(self) -> People:
+    def people(self) -> UserPopulation:
         """The users."""
         return self.built.people
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from simfl.errors import BadInput, RunFailed
 from simfl.live.join import received
-from simfl.live.sides import prepared
+from simfl.live.live_protocol import prepared
 from simfl.scenario.schema_shape import Shape
 from tests.fuzz.attempt import Report, TimeUp, fault, timer
 from tests.fuzz.audit import naming

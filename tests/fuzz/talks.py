@@ -28,11 +28,11 @@ from unittest.mock import patch
 
 from simfl.errors import BadInput, RunFailed
 from simfl.live.connection import Sockets
-from simfl.live.guest import Guest
 from simfl.live.hello import Admission, Hello
 from simfl.live.join import received
+from simfl.live.live_protocol import LiveProtocol, prepared
+from simfl.live.observer import Observer
 from simfl.live.serve import OWN, Listening, digest, listening, serve
-from simfl.live.sides import Sides, prepared
 from simfl.live.wire import Words
 from simfl.runs.build import Experiment
 from simfl.runs.folder.identity import code_version
@@ -139,7 +139,7 @@ def studies(protocol: str) -> tuple[Experiment, Experiment]:
 @cache
 def cells(protocol: str, seed: int) -> list[tuple[str, str, str]]:
     """Return way, kind and thing of all conversations of a protocol, in an order that the seed draws."""
-    wires = Sides(studies(protocol)[0], protocol, Sockets(has_links=False)).wires
+    wires = LiveProtocol(studies(protocol)[0], protocol, Sockets(has_links=False)).wires
     absent = ABSENT if "buffer" in PROTOCOLS[protocol] else ABSENT | {".taken"}
     sides = {"up": wires.up, "down": wires.down}
     kinds = [(way, kind) for way, codec in sides.items() for kind in sorted(codec.kinds.keys() - absent)]
@@ -198,7 +198,7 @@ def held(chosen: Case, rng: Random) -> str:
         run = Path(folder) / "run"
         users.start()
         try:
-            result, figures = serve(study, at, run, False, chosen.join_s)
+            result, stats = serve(study, at, run, False, chosen.join_s)
         except RunFailed as failure:
             result = None
             talk.ends["server"] = str(failure)
@@ -213,7 +213,7 @@ def held(chosen: Case, rng: Random) -> str:
         _check_users(talk)
         if result is None:
             return _failed(chosen, talk)
-        _check(chosen, talk, result, figures[chosen.protocol], run)
+        _check(chosen, talk, result, stats[chosen.protocol], run)
     return "ended" if talk.hits else "untouched"
 
 
@@ -230,18 +230,18 @@ async def _users(chosen: Case, at: Listening, talk: Talk, rng: Random) -> None:
     relay = await middle.listen()
     far = relay.sockets[0].getsockname()
     running = Admission(**{**vars(good), "scenario": digest(study.scenario), "protocol": chosen.protocol})
-    sides = Sides(study, chosen.protocol, Sockets(has_links=False), running)
-    worker = await sides.worker(range(USERS))
+    protocol = LiveProtocol(study, chosen.protocol, Sockets(has_links=False), running)
+    worker = await protocol.worker(range(USERS))
 
     async def hostile() -> bool:
-        guest = await Guest.at(far, good, HOSTILE, chosen.join_s)
-        guest.close()
-        received(guest.welcome.scenario)
-        return await sides.be_users([HOSTILE], far, worker)
+        observer = await Observer.connect(far, good, HOSTILE, chosen.join_s)
+        observer.close()
+        received(observer.welcome.scenario)
+        return await protocol.be_users([HOSTILE], far, worker)
 
     tasks = {
         "hostile": asyncio.create_task(hostile()),
-        "honest": asyncio.create_task(sides.be_users(range(1, USERS), at.address, worker)),
+        "honest": asyncio.create_task(protocol.be_users(range(1, USERS), at.address, worker)),
     }
     count = int(chosen.kind) if strangers else 0
     knocking = [asyncio.create_task(_stranger(at.address, chosen.thing, rng, talk)) for _ in range(count)]
@@ -310,22 +310,22 @@ def _failed(chosen: Case, talk: Talk) -> str:
     raise Broken("lost run", f"{message}; the ends of users: {talk.ends}")
 
 
-def _check(chosen: Case, talk: Talk, result: Any, figures: Any, run: Path) -> None:
+def _check(chosen: Case, talk: Talk, result: Any, stats: Any, run: Path) -> None:
     """Judge a run that the server finished."""
     name = chosen.protocol
     if talk.ends["honest"] is not True:
-        raise Broken("lost users", f"honest users: {talk.ends['honest']!r}; refused: {figures.refused}")
+        raise Broken("lost users", f"honest users: {talk.ends['honest']!r}; refused: {stats.refused}")
     rounds, measured = result.rounds[name], result.measured[name]
     asked = result.scenario.rounds
     if not len(rounds) == len(measured) == asked:
         raise Broken("lost rounds", f"{len(rounds)} rounds and {len(measured)} measured of {asked}")
     reasons = [str(r.reason) for r in rounds if r.reason is not None]
     if reasons and not (chosen.spoils_shares and all(map(re.compile(SPOILT).fullmatch, reasons))):
-        raise Broken("lost rounds", f"aborted: {'; '.join(reasons)}; refused: {figures.refused}")
+        raise Broken("lost rounds", f"aborted: {'; '.join(reasons)}; refused: {stats.refused}")
     if not chosen.is_audited and any(m.aggregate_exact is False for m in measured):
         raise Broken("inexact", str([m.aggregate_exact for m in measured]))
     if len(json.loads((run / "summary.json").read_text())["protocols"][name]["rounds"]) != asked:
         raise Broken("lost rounds", "summary.json has not all of them")
-    times = [figures.wall_s, figures.held_s, *(abs(s) for clock in figures.clocks.values() for s in clock)]
+    times = [stats.wall_s, stats.held_s, *(abs(s) for clock in stats.clocks.values() for s in clock)]
     if not max(times) < 3600:
-        raise Broken("believed", f"times of hours: {figures}")
+        raise Broken("believed", f"times of hours: {stats}")

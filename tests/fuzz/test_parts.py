@@ -88,13 +88,13 @@ def test_false_shares_may_abort_a_round(protocol: str) -> None:
 @pytest.mark.ci
 def test_flood_from_the_server_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """The user does not work through all of it, as a phone with other things to do."""
-    faults, usual = list[str](), LiveUser.malformed
+    faults, usual = list[str](), LiveUser.on_malformed
 
     def noted(self: LiveUser, connection: Any, fault: Exception) -> None:
         faults.append(str(fault))
         usual(self, connection, fault)
 
-    monkeypatch.setattr(LiveUser, "malformed", noted)
+    monkeypatch.setattr(LiveUser, "on_malformed", noted)
     wanted = {"protocol": "lightsecagg", "way": "down", "kind": "survivors", "thing": "flood"}
     talks.attempt(SEED, number_of(**wanted))
     assert f"more than {100 + 4 * talks.USERS} messages wait" in faults
@@ -113,9 +113,9 @@ def test_server_that_hangs_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.ci
 def test_lost_round_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     def losing(*given: Any) -> Any:
-        result, figures = serve(*given)
+        result, stats = serve(*given)
         result.measured["fedavg"].pop()
-        return result, figures
+        return result, stats
 
     serve = talks.serve
     monkeypatch.setattr(talks, "serve", losing)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simfl.learning.sgd import CHUNK, Way, way_of
+from simfl.learning.sgd import CHUNK, TrainingMethod, choose_method
 
 
 @pytest.mark.parametrize(
@@ -19,10 +19,10 @@ from simfl.learning.sgd import CHUNK, Way, way_of
     ],
 )
 def test_way_follows_model_and_device(asked: object, softmax: bool, device: str, name: str) -> None:
-    way = way_of(asked, softmax, device)  # type: ignore[arg-type]
-    assert way == Way(name, 1 if name == "loop" else CHUNK[device])  # type: ignore[arg-type]
+    way = choose_method(asked, softmax, device)  # type: ignore[arg-type]
+    assert way == TrainingMethod(name, 1 if name == "loop" else CHUNK[device])  # type: ignore[arg-type]
 
 
 def test_a_way_is_told_in_words() -> None:
-    assert str(Way("loop", 1)) == "one client after the other"
-    assert str(Way("closed_form", 64)) == "closed form, up to 64 clients at a time"
+    assert str(TrainingMethod("loop", 1)) == "one client after the other"
+    assert str(TrainingMethod("closed_form", 64)) == "closed form, up to 64 clients at a time"

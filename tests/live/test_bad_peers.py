@@ -13,13 +13,13 @@ import pytest
 
 from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload
-from simfl.live import door as doors
+from simfl.live import connected_server
 from simfl.live import peer as peers
+from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import QUEUE, Sockets
-from simfl.live.door import Door
 from simfl.live.hello import LOOK, RUN, Admission, Challenge, Hello, Ping, Ready, Rounding, proof
+from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.live.peer import Peer
-from simfl.live.sides import Sides, prepared
 from simfl.live.wire import Away, Done, Free, Rows, Words
 from simfl.protocols.index_views import Users
 from simfl.scenario.load import load
@@ -74,15 +74,19 @@ class Wire(asyncio.Transport):
             self.connection.data_received(self.connection.codec.encode(message, 0, -1, 0))
 
 
-def a_door(protocol: str) -> Door:
+def a_server(protocol: str) -> ConnectedServer:
     study = prepared(load(SMALL | {"protocols": [protocol], "rounds": 10**4}))
-    return Sides(study, protocol, Sockets(has_links=False), Admission(TOKENS, one_clock=True)).server().door
+    return (
+        LiveProtocol(study, protocol, Sockets(has_links=False), Admission(TOKENS, one_clock=True))
+        .server()
+        .session
+    )
 
 
-def joined(door: Door, user: int) -> Wire:
-    wire = Wire(door.connection())
-    wire.gives(wire.hello(user, origin=door.origin), Ready())
-    assert door.peers[user] is wire.connection
+def joined(session: ConnectedServer, user: int) -> Wire:
+    wire = Wire(session.connection())
+    wire.gives(wire.hello(user, origin=session.origin), Ready())
+    assert session.peers[user] is wire.connection
     return wire
 
 
@@ -152,7 +156,7 @@ def spoilt(frame: bytes, rng: np.random.Generator) -> bytes:
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doors, "HELLOS", 10**6)
+    monkeypatch.setattr(connected_server, "HELLOS", 10**6)
 
 
 @pytest.mark.ci
@@ -161,49 +165,49 @@ def test_bad_frames_are_refused_and_nothing_else(protocol: str) -> None:
     """10,000 of them among the three protocols, amid a round of each."""
     rng = np.random.default_rng(len(protocol))
 
-    async def all_of_them() -> Door:
-        door = a_door(protocol)
-        running = asyncio.get_running_loop().create_task(door.run())
+    async def all_of_them() -> ConnectedServer:
+        session = a_server(protocol)
+        running = asyncio.get_running_loop().create_task(session.run())
         await asyncio.sleep(0)
-        wires = {user: joined(door, user) for user in USERS}
-        while not door.env.now:  # until the run has begun
+        wires = {user: joined(session, user) for user in USERS}
+        while not session.env.now:  # until the run has begun
             await asyncio.sleep(0.01)
-        kinds = list(door.wires.up.kinds.values())
+        kinds = list(session.wires.up.kinds.values())
         for k in range(3400):
             user = int(rng.integers(0, 4))
             if wires[user].closed or wires[user].connection.parser.amid:
                 wires[user].hangs_up()
-                wires[user] = joined(door, user)
-            good = a_message(kinds[rng.integers(0, len(kinds))], door.runtime.setup.kind.offline, rng)
-            frame = wires[user].connection.codec.encode(good, door.side.round, -1, 0)
+                wires[user] = joined(session, user)
+            good = a_message(kinds[rng.integers(0, len(kinds))], session.runtime.setup.kind.offline, rng)
+            frame = wires[user].connection.codec.encode(good, session.side.round, -1, 0)
             wires[user].connection.data_received(spoilt(frame, rng))
             assert wires[user].closed == wires[user].connection.closing
             if k % 50 == 0:
                 await asyncio.sleep(0.001)
             assert not running.done(), running.exception()
         ignored = [
-            row for row in door.runtime.trace if isinstance(row, (rows.Ignored, rows.Refused, rows.Step))
+            row for row in session.runtime.trace if isinstance(row, (rows.Ignored, rows.Refused, rows.Step))
         ]
         assert len(ignored) > 100, "some came as far as the machine"
-        assert door.side.round > 0
-        assert not door.env.failed.done(), door.env.failed
+        assert session.side.round > 0
+        assert not session.env.failed.done(), session.env.failed
         running.cancel()
-        door.env.stop()
-        return door
+        session.env.stop()
+        return session
 
-    door = asyncio.run(all_of_them())
-    assert 1000 < door.refused.total() < 3400
-    assert len(door.refused) <= doors.REASONS + 1
+    session = asyncio.run(all_of_them())
+    assert 1000 < session.refused.total() < 3400
+    assert len(session.refused) <= connected_server.REASONS + 1
 
 
 def test_bad_hellos_are_refused_and_nothing_else() -> None:
     rng = np.random.default_rng(7)
 
-    async def all_of_them() -> Door:
-        door = a_door("secagg")
-        codec = door.connection().codec
+    async def all_of_them() -> ConnectedServer:
+        session = a_server("secagg")
+        codec = session.connection().codec
         for k in range(1000):
-            wire = Wire(door.connection())
+            wire = Wire(session.connection())
             user = int(rng.integers(0, 6))
             good = wire.hello(user)
             wrong: Any = [
@@ -219,13 +223,13 @@ def test_bad_hellos_are_refused_and_nothing_else() -> None:
             wire.connection.data_received(sent)
             wire.hangs_up()
             assert wire.closed
-        assert not door.env.failed.done()
-        return door
+        assert not session.env.failed.done()
+        return session
 
-    door = asyncio.run(all_of_them())
-    assert not door.peers
-    assert not door.strangers
-    assert door.refused.total() > 900
+    session = asyncio.run(all_of_them())
+    assert not session.peers
+    assert not session.unauthenticated
+    assert session.refused.total() > 900
 
 
 def hello_of(wire: Wire, wants: str = RUN) -> None:
@@ -233,19 +237,19 @@ def hello_of(wire: Wire, wants: str = RUN) -> None:
 
 
 def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doors, "HELLOS", 3)
+    monkeypatch.setattr(connected_server, "HELLOS", 3)
 
     async def all_of_it() -> None:
-        door = a_door("fedavg")
-        wire = joined(door, 1)
-        door.wires.__dict__["quota_bytes"] = 2 * doors.LEAST_CHARGE
+        session = a_server("fedavg")
+        wire = joined(session, 1)
+        session.wires.__dict__["quota_bytes"] = 2 * connected_server.LEAST_CHARGE
         wire.gives(Ping(1), Ping(2), Ping(3))
-        assert (wire.closed, door.refused) == (True, {"more than 2048 bytes of a user": 1})
-        wires = [Wire(door.connection()) for _ in range(3)]
+        assert (wire.closed, session.refused) == (True, {"more than 2048 bytes of a user": 1})
+        wires = [Wire(session.connection()) for _ in range(3)]
         for again in wires:
             hello_of(again)
         assert [again.closed for again in wires] == [False, False, True]
-        assert door.refused["user 1 has connected 3 times within a minute"] == 1
+        assert session.refused["user 1 has connected 3 times within a minute"] == 1
 
     asyncio.run(all_of_it())
 
@@ -253,11 +257,11 @@ def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.ci
 def test_who_looks_has_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(*sent: Any) -> list[str]:
-        door = a_door("fedavg")
-        wire = Wire(door.connection())
+        session = a_server("fedavg")
+        wire = Wire(session.connection())
         hello_of(wire, LOOK)
         wire.gives(*sent)
-        return list(door.refused)
+        return list(session.refused)
 
     for sent, why in (
         ([Ready()], "ready, and not asked for"),
@@ -272,10 +276,10 @@ def test_who_looks_has_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_words_at_the_wrong_time_are_refused() -> None:
     async def said(*sent: Any) -> list[str]:
-        door = a_door("fedavg")
-        wire = joined(door, 1)
+        session = a_server("fedavg")
+        wire = joined(session, 1)
         wire.gives(*sent)
-        return list(door.refused)
+        return list(session.refused)
 
     for sent, why in (
         (Ready(), "ready, and not asked for"),
@@ -291,28 +295,28 @@ def test_words_at_the_wrong_time_are_refused() -> None:
 
 def test_a_fresh_process_is_late_for_a_run_that_has_begun() -> None:
     async def late() -> list[str]:
-        door = a_door("fedavg")
-        door.origin = 5
-        wire = Wire(door.connection())
+        session = a_server("fedavg")
+        session.origin = 5
+        wire = Wire(session.connection())
         hello_of(wire)
-        return list(door.refused)
+        return list(session.refused)
 
     assert asyncio.run(late()) == ["the run has begun without this process of user 1"]
 
 
 @pytest.mark.parametrize("what", ["half", "unread", "good"])
 def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doors, "WATCH_S", 0.01)
+    monkeypatch.setattr(connected_server, "WATCH_S", 0.01)
     monkeypatch.setattr(peers, "STALL_S", 0.03)
 
     async def watched() -> list[str]:
-        door = a_door("fedavg")
-        wire = joined(door, 1)
-        watching = asyncio.get_running_loop().create_task(door._watch())
+        session = a_server("fedavg")
+        wire = joined(session, 1)
+        watching = asyncio.get_running_loop().create_task(session._watch())
         if what == "half":
             wire.connection.data_received(wire.connection.codec.encode(Ping(1), 0, -1, 0)[:-1])
         if what == "unread":
-            wire.unread = QUEUE * door.wires.most_bytes + 1
+            wire.unread = QUEUE * session.wires.most_bytes + 1
         if what == "good":
             await asyncio.sleep(0.2)
         else:
@@ -321,19 +325,19 @@ def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.M
                     await asyncio.sleep(0.01)
         watching.cancel()
         assert wire.closed == (what != "good")
-        return list(door.refused)
+        return list(session.refused)
 
     said = {"half": [peers.HALF], "unread": [peers.UNREAD], "good": []}
     assert asyncio.run(watched()) == said[what]
 
 
 def test_reasons_that_strangers_make_up_are_bounded() -> None:
-    async def many() -> Door:
-        door = a_door("fedavg")
-        for k in range(doors.REASONS + 50):
-            door.count(f"nonsense {k}")
-        return door
+    async def many() -> ConnectedServer:
+        session = a_server("fedavg")
+        for k in range(connected_server.REASONS + 50):
+            session.count(f"nonsense {k}")
+        return session
 
-    door = asyncio.run(many())
-    assert len(door.refused) == doors.REASONS + 1
-    assert door.refused["for other reasons"] == 50
+    session = asyncio.run(many())
+    assert len(session.refused) == connected_server.REASONS + 1
+    assert session.refused["for other reasons"] == 50

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from simfl.live.buffer_user import LiveBufferUser
+from simfl.live.live_protocol import LiveStats, prepared
 from simfl.live.play import play
-from simfl.live.sides import Figures, prepared
 from simfl.runs.results.metrics import Round
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
@@ -26,17 +26,17 @@ BUFFER: dict[str, Any] = {
 }
 
 
-def played(name: str, processes: int | None = 1, **overrides: Any) -> tuple[Any, Figures, Any]:
+def played(name: str, processes: int | None = 1, **overrides: Any) -> tuple[Any, LiveStats, Any]:
     """Play and simulate a scenario; what was played is exact, and its critical path adds up."""
     given = BUFFER | {"protocols": [name]} | {key.replace("__", "."): v for key, v in overrides.items()}
-    result, figures = play(prepared(load(SMALL, given)), processes=processes)
+    result, stats = play(prepared(load(SMALL, given)), processes=processes)
     exact = [m.aggregate_exact for m in result.measured[name]]
     assert False not in exact  # None: users who come and go may leave too few to recover, in real time
     assert True in exact
-    assert figures[name].silent == ()
+    assert stats[name].silent == ()
     for r in result.rounds[name]:
         assert sum(r.critical.values()) == r.end - r.start
-    return result, figures[name], run(SMALL, given)
+    return result, stats[name], run(SMALL, given)
 
 
 def missed(of: list[Round]) -> Counter[tuple[int, str]]:
@@ -52,11 +52,11 @@ ADAPTIVE = {
 @pytest.mark.ci
 @pytest.mark.parametrize(("name", "more"), [("fedbuff", {}), ("lightsecagg_async", ADAPTIVE)])
 def test_a_buffer_is_exact(name: str, more: dict[str, Any]) -> None:
-    result, figures, simulated = played(name, **more)
+    result, stats, simulated = played(name, **more)
     real, virtual = result.rounds[name], simulated.rounds[name]
     assert len(real) == len(virtual) == 6
     assert [len(r.members) for r in real] == [2] * 6
-    assert figures.refused == {}
+    assert stats.refused == {}
     assert not [row for row in result.traces[name] if isinstance(row, rows.Step) and row.round >= 6]
 
 
@@ -143,6 +143,6 @@ def test_a_user_that_counts_wrongly_is_cut_off(monkeypatch: pytest.MonkeyPatch) 
         tell(self)
 
     monkeypatch.setattr(LiveBufferUser, "_tell_taken", lies)
-    result, figures = play(prepared(load(SMALL, BUFFER | {"protocols": ["lightsecagg_async"]})), processes=1)
+    result, stats = play(prepared(load(SMALL, BUFFER | {"protocols": ["lightsecagg_async"]})), processes=1)
     assert all(m.aggregate_exact for m in result.measured["lightsecagg_async"])
-    assert any("1000008 messages taken" in why for why in figures["lightsecagg_async"].refused)
+    assert any("1000008 messages taken" in why for why in stats["lightsecagg_async"].refused)

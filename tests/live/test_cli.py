@@ -26,10 +26,10 @@ def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.Cap
     assert called("live", scenario, "--out", real, "--processes", "2", "--links", "none") == 0
     told = capsys.readouterr()
     assert "s of real time, overrun " in told.out
-    figures = json.loads((tmp_path / "real" / "live.json").read_text())
+    stats = json.loads((tmp_path / "real" / "live.json").read_text())
     warned = "overrun above 2%" in told.err
-    assert warned == (figures["protocols"]["fedavg"]["overrun"] > 0.02)
-    assert figures["links"] == "none"
+    assert warned == (stats["protocols"]["fedavg"]["overrun"] > 0.02)
+    assert stats["links"] == "none"
     assert called("run", scenario, "--out", simulated, "--no-progress") == 0
     capsys.readouterr()
     assert called("report", real, "--perfetto") == 0

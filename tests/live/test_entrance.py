@@ -13,13 +13,13 @@ import pytest
 
 from simfl.errors import BadInput, RunFailed
 from simfl.live import entrance, peer
+from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import Sockets
-from simfl.live.door import Door
 from simfl.live.entrance import Entrance
-from simfl.live.guest import Guest
 from simfl.live.hello import Admission
+from simfl.live.live_protocol import LiveProtocol, prepared
+from simfl.live.observer import Observer
 from simfl.live.serve import OWN
-from simfl.live.sides import Sides, prepared
 from simfl.scenario.load import load
 from tests.live.test_bad_peers import Wire
 from tests.live.test_play import SMALL
@@ -28,24 +28,26 @@ TOKENS = {user: f"{user:032}" for user in range(4)}
 STUDY = prepared(load(SMALL | {"protocols": ["fedavg"]}, OWN))
 
 
-def sides(join_s: float = 20) -> Sides:
-    return Sides(STUDY, "fedavg", Sockets(has_links=False), Admission(TOKENS, protocol="fedavg"), join_s)
+def live_protocol(join_s: float = 20) -> LiveProtocol:
+    return LiveProtocol(
+        STUDY, "fedavg", Sockets(has_links=False), Admission(TOKENS, protocol="fedavg"), join_s
+    )
 
 
-def attended(does: Callable[[Door, tuple[str, int]], Coroutine[Any, Any, Any]]) -> Any:
+def attended(does: Callable[[ConnectedServer, tuple[str, int]], Coroutine[Any, Any, Any]]) -> Any:
     """Do something beside a server that accepts connections."""
 
     async def beside() -> Any:
         with socket.create_server(("127.0.0.1", 0), backlog=1024) as listening:
             listening.setblocking(False)
-            door = sides().server().door
-            accepting = asyncio.get_running_loop().create_task(Entrance(door, listening, None).accept())
+            session = live_protocol().server().session
+            accepting = asyncio.get_running_loop().create_task(Entrance(session, listening, None).accept())
             try:
-                return await does(door, listening.getsockname())
+                return await does(session, listening.getsockname())
             finally:
                 accepting.cancel()
                 await asyncio.wait({accepting})
-                for connection in tuple(door.connections):
+                for connection in tuple(session.connections):
                     connection.abort()
 
     return asyncio.run(asyncio.wait_for(beside(), 30))
@@ -57,12 +59,12 @@ async def until(reached: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def most(strangers: set[Any], expected: int) -> int:
+async def most(unauthenticated: set[Any], expected: int) -> int:
     """Return the most of them at once, until there are as many as expected and for a moment after that."""
     counts = [0]
     while max(counts) < expected or len(counts) < 30:
         await asyncio.sleep(0.01)
-        counts.append(len(strangers))
+        counts.append(len(unauthenticated))
     return max(counts)
 
 
@@ -87,17 +89,17 @@ def test_silent_connections_do_not_keep_users_out(
     monkeypatch.setattr(peer, "HELLO_S", 60.0)  # only their turns end
     expected = entrance.SHARE if len(sources) == 1 else entrance.PLACES
 
-    async def joins(door: Door, address: tuple[str, int]) -> tuple[int, int]:
+    async def joins(session: ConnectedServer, address: tuple[str, int]) -> tuple[int, int]:
         loop = asyncio.get_running_loop()
         silents = [loop.create_task(silent(address, sources[k % len(sources)])) for k in range(100)]
-        served = await most(door.strangers, expected)
+        served = await most(session.unauthenticated, expected)
         for user in TOKENS:
-            guest = await Guest.at(address, Admission(TOKENS, protocol="fedavg"), user, 20)
-            guest.close()
-        await until(lambda: bool(door.refused))
+            observer = await Observer.connect(address, Admission(TOKENS, protocol="fedavg"), user, 20)
+            observer.close()
+        await until(lambda: bool(session.refused))
         for task in silents:
             task.cancel()
-        return served, sum(door.refused.values())
+        return served, sum(session.refused.values())
 
     served, refused = attended(joins)
     assert served == expected
@@ -105,9 +107,9 @@ def test_silent_connections_do_not_keep_users_out(
 
 
 def test_places_of_one_address_are_its_share() -> None:
-    async def fills(door: Door, address: tuple[str, int]) -> int:
+    async def fills(session: ConnectedServer, address: tuple[str, int]) -> int:
         tasks = [asyncio.ensure_future(silent(address, "127.0.0.2")) for _ in range(50)]
-        served = await most(door.strangers, entrance.SHARE)
+        served = await most(session.unauthenticated, entrance.SHARE)
         for task in tasks:
             task.cancel()
         return served
@@ -119,12 +121,12 @@ def test_connection_that_comes_as_the_entrance_closes() -> None:
     """Its `accept` is cancelled in the turn of the loop in which the connection is ready."""
     faults: list[dict[str, Any]] = []
 
-    async def closes(door: Door, address: tuple[str, int]) -> None:
+    async def closes(session: ConnectedServer, address: tuple[str, int]) -> None:
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, fault: faults.append(fault))
         with socket.create_server(("127.0.0.1", 0)) as listening:
             listening.setblocking(False)
-            accepting = loop.create_task(Entrance(door, listening, None).accept())
+            accepting = loop.create_task(Entrance(session, listening, None).accept())
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             with socket.create_connection(listening.getsockname()):
@@ -146,12 +148,12 @@ def test_joining_is_tried_again_until_the_wait_is_over(how: str) -> None:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(("127.0.0.1", 0))
             address = bound.getsockname()
-            door = sides().server().door
+            session = live_protocol().server().session
 
             def accepted() -> asyncio.Protocol:
                 nonlocal tried
                 tried += 1
-                return door.connection() if tried > 2 or how == "refused" else Closing()
+                return session.connection() if tried > 2 or how == "refused" else Closing()
 
             class Closing(asyncio.Protocol):
                 def connection_made(self, transport: Any) -> None:
@@ -166,11 +168,11 @@ def test_joining_is_tried_again_until_the_wait_is_over(how: str) -> None:
             if how != "refused":
                 await listening
                 with pytest.raises(BadInput, match=r"closed|reset"):
-                    await Guest.at(address, admission, 1)
-            guest = await Guest.at(address, admission, 1, 15)
-            guest.close()
+                    await Observer.connect(address, admission, 1)
+            observer = await Observer.connect(address, admission, 1, 15)
+            observer.close()
             await listening
-            return tried, bool(guest.welcome)
+            return tried, bool(observer.welcome)
 
     tried, welcomed = asyncio.run(asyncio.wait_for(joins(), 20))
     assert welcomed
@@ -181,7 +183,7 @@ def test_users_of_a_run_try_again_too() -> None:
     """The server cuts a user's first two connections off before it answers them."""
 
     async def runs() -> tuple[int, bool]:
-        door, tried = sides().server().door, 0
+        session, tried = live_protocol().server().session, 0
 
         class Closing(asyncio.Protocol):
             def connection_made(self, transport: Any) -> None:
@@ -190,17 +192,17 @@ def test_users_of_a_run_try_again_too() -> None:
         def accepted() -> asyncio.Protocol:
             nonlocal tried
             tried += 1
-            return door.connection() if tried > 2 else Closing()
+            return session.connection() if tried > 2 else Closing()
 
         server = await asyncio.get_running_loop().create_server(accepted, "127.0.0.1", 0)
         address = server.sockets[0].getsockname()
-        user = sides().user(1, address, await sides().worker([1]))
+        user = live_protocol().user(1, address, await live_protocol().worker([1]))
         running = asyncio.ensure_future(user.run())
-        await until(lambda: 1 in door.peers)
-        joined = 1 in door.peers
+        await until(lambda: 1 in session.peers)
+        joined = 1 in session.peers
         running.cancel()
         server.close()
-        for connection in tuple(door.connections):
+        for connection in tuple(session.connections):
             connection.abort()
         return tried, joined
 
@@ -211,37 +213,37 @@ def test_users_of_a_run_try_again_too() -> None:
 def test_later_protocols_begin_without_missing_users(begins_without: bool) -> None:
     """Of four users, one has joined when the wait is over."""
 
-    async def begins() -> Door:
+    async def begins() -> ConnectedServer:
         sockets, admission = Sockets(has_links=False), Admission(TOKENS, protocol="fedavg", one_clock=True)
-        door = Sides(STUDY, "fedavg", sockets, admission, 0.3, begins_without).server().door
-        running = asyncio.ensure_future(door.run())
-        door.peers[1] = connection = door.connection()
+        session = LiveProtocol(STUDY, "fedavg", sockets, admission, 0.3, begins_without).server().session
+        running = asyncio.ensure_future(session.run())
+        session.peers[1] = connection = session.connection()
         Wire(connection)
         connection.user = 1
-        await until(lambda: running.done() or door.origin > 0)
+        await until(lambda: running.done() or session.origin > 0)
         if running.done():
             running.result()
         running.cancel()
-        return door
+        return session
 
     if not begins_without:
         with pytest.raises(RunFailed, match=r"3 users did not join within 0.3 s: 0, 2, 3"):
             asyncio.run(begins())
         return
-    door = asyncio.run(begins())
-    assert door.origin > 0
-    assert door.absent == {0: None, 2: None, 3: None}
-    assert sum(door.refused.values()) == 3
+    session = asyncio.run(begins())
+    assert session.origin > 0
+    assert session.absent == {0: None, 2: None, 3: None}
+    assert sum(session.refused.values()) == 3
 
 
 def test_user_back_while_connecting_connects_again() -> None:
     """Its device comes back between the opening of its second connection and the end of the dialling."""
 
     async def runs() -> int:
-        door, dials = sides().server().door, 0
+        session, dials = live_protocol().server().session, 0
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(door.connection, "127.0.0.1", 0)
-        user = sides().user(1, server.sockets[0].getsockname(), await sides().worker([1]))
+        server = await loop.create_server(session.connection, "127.0.0.1", 0)
+        user = live_protocol().user(1, server.sockets[0].getsockname(), await live_protocol().worker([1]))
         dial = loop.create_connection
 
         async def is_back_meanwhile(*given: Any, **more: Any) -> Any:
@@ -253,13 +255,13 @@ def test_user_back_while_connecting_connects_again() -> None:
 
         with patch.object(loop, "create_connection", is_back_meanwhile):
             running = asyncio.ensure_future(user.run())
-            await until(lambda: 1 in door.peers)
-            first = door.peers[1]
+            await until(lambda: 1 in session.peers)
+            first = session.peers[1]
             user.switched(1, True)
-            await until(lambda: door.peers.get(1) not in (None, first))
+            await until(lambda: session.peers.get(1) not in (None, first))
         running.cancel()
         server.close()
-        for connection in tuple(door.connections):
+        for connection in tuple(session.connections):
             connection.abort()
         return dials
 

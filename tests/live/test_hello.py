@@ -12,7 +12,7 @@ RIGHT = proof("right", "a pin", NONCE, 0)
 
 def turned(shown: str) -> str:
     """Return why user 0 is turned away with this proof."""
-    return SERVER.fault(Hello(0, shown, RUN, "", "", "", 0), NONCE)
+    return SERVER.reject_reason(Hello(0, shown, RUN, "", "", "", 0), NONCE)
 
 
 def test_the_right_proof_is_let_in() -> None:

@@ -14,15 +14,15 @@ import numpy as np
 import pytest
 
 from simfl.dataplane.handles import Handle
-from simfl.live import door as doors
+from simfl.live import connected_server
 from simfl.live.connection import Connection
 from simfl.live.hello import Admission
 from simfl.live.join import join
+from simfl.live.live_protocol import LiveStats, prepared
 from simfl.live.play import play
 from simfl.live.round_saver import RoundSaver
 from simfl.live.serve import OWN, Listening, listening, serve
 from simfl.live.server import LiveServer
-from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
 from simfl.live.wire import Codec, Done, Rows
 from simfl.protocols.keyed_messages import Advertise
@@ -101,7 +101,7 @@ def chatters(user: LiveUser, connection: Connection) -> None:
 
 def boasts(user: LiveUser, connection: Connection) -> None:
     connection.unshape()
-    connection.say(Done(2**63 - 1, 2**63 - 1, 2**63 - 1, 1 - 2**63, 2**63 - 1, 2**63 - 1))
+    connection.send_control(Done(2**63 - 1, 2**63 - 1, 2**63 - 1, 1 - 2**63, 2**63 - 1, 2**63 - 1))
 
 
 REPORTS = {
@@ -118,11 +118,11 @@ REPORTS = {
 def test_bad_reports_are_their_users_loss(
     does: Any, own: Listening, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doors, "REPORT_S", REPORT_S)
-    monkeypatch.setattr(doors, "REPORT_BYTES", 2**24)
+    monkeypatch.setattr(connected_server, "REPORT_S", REPORT_S)
+    monkeypatch.setattr(connected_server, "REPORT_BYTES", 2**24)
     began = time.monotonic()
-    result, figures = served(own, tmp_path / "run", of_one("_leave", does))
-    found: Figures = figures["secagg"]
+    result, stats = served(own, tmp_path / "run", of_one("_leave", does))
+    found: LiveStats = stats["secagg"]
     assert time.monotonic() - began < 60
     assert [len(r.members) for r in result.rounds["secagg"]] == [4, 4]
     assert found.silent == (HOSTILE,)
@@ -138,7 +138,7 @@ def test_bad_reports_are_their_users_loss(
 @pytest.mark.ci
 def test_silence_in_a_round_is_that_users_loss(own: Listening, monkeypatch: pytest.MonkeyPatch) -> None:
     """It joins, keeps its connection open, and never answers. The deadlines of its phases are 3 s."""
-    monkeypatch.setattr(doors, "REPORT_S", REPORT_S)
+    monkeypatch.setattr(connected_server, "REPORT_S", REPORT_S)
     result, _ = served(own, None, of_one("take", lambda *arguments: None), rounds=1)
     (r,) = result.rounds["secagg"]
     assert sorted(user for user, _, _ in r.members) == [0, 2, 3]
@@ -167,12 +167,12 @@ def zero_keys() -> None:
 
 @pytest.mark.ci
 def test_low_order_keys_are_refused_by_the_server(own: Listening) -> None:
-    result, figures = served(own, None, zero_keys)
+    result, stats = served(own, None, zero_keys)
     why = "advertise: a low-order public key"
     for r in result.rounds["secagg"]:
         assert sorted(user for user, _, _ in r.members) == [0, 2, 3]
         assert r.refused == {f"frame: {why}": 1}
-    assert figures["secagg"].refused == {why: 2}
+    assert stats["secagg"].refused == {why: 2}
 
 
 @pytest.mark.ci

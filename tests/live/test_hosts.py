@@ -11,7 +11,7 @@ from simfl.engine.buffered import Buffer
 from simfl.engine.rounds import Rounds
 from simfl.engine.user_side import UserSide
 from simfl.live.connection import Sockets
-from simfl.live.sides import Sides, prepared
+from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.scenario.load import load
 from tests.live.test_buffers import BUFFER
 from tests.live.test_play import SMALL
@@ -24,12 +24,12 @@ from tests.live.test_play import SMALL
 )
 def test_live_parties_are_sides_of_the_engine(given: Any, protocol: str, side: type) -> None:
     """Server and user of a run hold the sides that a simulation joins, and neither is a class of its own."""
-    sides = Sides(
+    protocol = LiveProtocol(
         prepared(load(SMALL, {**given, "protocols": [protocol]})), protocol, Sockets(has_links=False)
     )
 
     async def parties() -> tuple[Any, Any]:
-        return sides.server(), sides.user(0, ("127.0.0.1", 1))
+        return protocol.server(), protocol.user(0, ("127.0.0.1", 1))
 
     server, user = asyncio.run(parties())
     assert type(server.side) is side

@@ -16,14 +16,14 @@ import pytest
 
 from simfl.errors import BadInput, RunFailed, ScenarioError
 from simfl.live import tls
+from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import Sockets
-from simfl.live.door import Door
 from simfl.live.entrance import Entrance
-from simfl.live.guest import Guest
 from simfl.live.hello import Admission, proof
 from simfl.live.join import join, received
+from simfl.live.live_protocol import LiveProtocol, prepared
+from simfl.live.observer import Observer
 from simfl.live.serve import OWN, Listening, digest, listening, serve
-from simfl.live.sides import Sides, prepared
 from simfl.runs.build import Experiment
 from simfl.scenario.load import load, resolved_yaml
 from tests.live.test_play import SMALL
@@ -88,21 +88,21 @@ def test_a_round_of_users_who_join(reveals: bool, place: Place, study: Experimen
     good = replace(place.good, reveals=reveals)
     scenario = None if reveals else SCENARIO
     with elsewhere(lambda: join(place.address, good, range(4), scenario, processes=2)):
-        result, figures = serve(study, place.own, place.folder / "run", join_s=60)
+        result, stats = serve(study, place.own, place.folder / "run", join_s=60)
     assert codes.pop() == 0
     (measured,) = result.measured[NAME]
     assert measured.aggregate_exact is (True if reveals else None)
     assert measured.accuracy is not None
-    assert figures[NAME].unchecked == (not reveals)
+    assert stats[NAME].unchecked == (not reveals)
     (r,) = result.rounds[NAME]
     assert len(r.members) == 4
     assert sum(r.critical.values()) == r.end - r.start
-    assert (figures[NAME].refused, figures[NAME].silent) == ({}, ())
-    for offset_s, ahead_s, within_s in figures[NAME].clocks.values():  # it is one clock here
+    assert (stats[NAME].refused, stats[NAME].silent) == ({}, ())
+    for offset_s, ahead_s, within_s in stats[NAME].clocks.values():  # it is one clock here
         assert 0 < within_s < 1
         assert abs(offset_s) <= within_s
         assert abs(ahead_s) <= within_s
-    assert len(figures[NAME].clocks) == 4
+    assert len(stats[NAME].clocks) == 4
 
 
 @pytest.mark.ci
@@ -128,18 +128,20 @@ def at_once(place: Place, study: Experiment, wrong: Admission, user: int, looks:
     async def both() -> tuple[str, Any]:
         here = Sockets(has_links=False)
         theirs = replace(place.good, protocol=NAME, own_entropy=True)
-        door: Door = Sides(study, NAME, here, theirs).server().door
+        session: ConnectedServer = LiveProtocol(study, NAME, here, theirs).server().session
         accepting = asyncio.get_running_loop().create_task(
-            Entrance(door, place.own.socket, place.own.context).accept()
+            Entrance(session, place.own.socket, place.own.context).accept()
         )
-        sides = Sides(study, NAME, here, wrong)
-        own = sides.user(user, place.address, await sides.worker([user]))
+        protocol = LiveProtocol(study, NAME, here, wrong)
+        own = protocol.user(user, place.address, await protocol.worker([user]))
         with pytest.raises(BadInput) as told:
-            await (Guest.at(place.address, wrong, user) if looks else own.run())
-        while door.peers or door.strangers or not door.refused:  # its end of the connection may come later
+            await (Observer.connect(place.address, wrong, user) if looks else own.run())
+        while (
+            session.peers or session.unauthenticated or not session.refused
+        ):  # its end of the connection may come later
             await asyncio.sleep(0.01)
         accepting.cancel()
-        return str(told.value), door.refused
+        return str(told.value), session.refused
 
     return asyncio.run(asyncio.wait_for(both(), 20))
 

@@ -83,9 +83,9 @@ def test_a_killed_user_is_a_loss_like_any_other(name: str, deadly: Callable[[str
     deadly(asks)
     privacy = {"T": 1, "D": 4, "U": 3}
     users = {"population.users": 7, "privacy": privacy, "protocols": [name]}
-    result, figures = played(processes=7, **(given | users))
+    result, stats = played(processes=7, **(given | users))
     trace, rounds = result.traces[name], result.rounds[name]
-    assert figures.silent == DEAD
+    assert stats.silent == DEAD
     dead = {row.user for row in trace if isinstance(row, rows.Presence | rows.Lost)}
     assert {TRAINING, SHARED, UPLOAD} <= dead <= set(DEAD)  # the last one may die as the run ends
     assert {user for user, _ in missed(rounds)} >= {TRAINING, SHARED, UPLOAD}

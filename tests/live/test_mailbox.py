@@ -44,7 +44,7 @@ def test_what_was_not_taken_is_sent_again_in_order() -> None:
     box.online(True)
     assert line.put_on == [b"a", b"b", b"c", b"b", b"c", b"d"]
     box.acknowledge(4)
-    assert not box.kept
+    assert not box.unacknowledged
 
 
 @pytest.mark.parametrize("count", [0, 3])

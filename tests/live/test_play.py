@@ -19,9 +19,9 @@ from simfl.engine.user_side import UserRound
 from simfl.errors import ScenarioError
 from simfl.live import peer as peers
 from simfl.live import play as playing
+from simfl.live.live_protocol import LiveStats, prepared
 from simfl.live.play import play
 from simfl.live.server import RevealedRounding
-from simfl.live.sides import Figures, prepared
 from simfl.live.user import LiveUser
 from simfl.runs.results import metrics
 from simfl.runs.results.metrics import Round
@@ -69,14 +69,14 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
             os.kill(pid, 0)
 
 
-def played(out: Path | None = None, processes: int | None = 2, **overrides: Any) -> tuple[Any, Figures]:
+def played(out: Path | None = None, processes: int | None = 2, **overrides: Any) -> tuple[Any, LiveStats]:
     study = prepared(load(SMALL, {key.replace("__", "."): value for key, value in overrides.items()}))
     (name,) = study.scenario.protocols
-    result, figures = play(study, out, processes=processes)
+    result, stats = play(study, out, processes=processes)
     assert all(m.aggregate_exact for m in result.measured[name])
     for r in result.rounds[name]:
         assert sum(r.critical.values()) == r.end - r.start
-    return result, figures[name]
+    return result, stats[name]
 
 
 def frame(header: Any, size: int | None = None) -> bytes:
@@ -121,15 +121,15 @@ def test_a_round_is_exact_whoever_else_knocks(
 
     monkeypatch.setattr(playing, "_send_port", knock)
     monkeypatch.setattr(peers, "HELLO_S", 0.2)
-    result, figures = played(tmp_path, protocols=[name])
+    result, stats = played(tmp_path, protocols=[name])
     assert len(forked) == 2
     assert [len(r.members) for r in result.rounds[name]] == [4]
-    assert sum(figures.refused.values()) == len(STRANGERS) == len(knocking)
-    assert figures.refused["no hello within 0.2 s"] == 2
-    assert figures.silent == ()
-    assert 0 < figures.held_s < figures.wall_s
+    assert sum(stats.refused.values()) == len(STRANGERS) == len(knocking)
+    assert stats.refused["no hello within 0.2 s"] == 2
+    assert stats.silent == ()
+    assert 0 < stats.held_s < stats.wall_s
     assert trace_reader.read(tmp_path / "trace.jsonl", 4)[name] == result.traces[name]
-    assert json.loads((tmp_path / "live.json").read_text())["protocols"][name]["overrun"] == figures.overrun
+    assert json.loads((tmp_path / "live.json").read_text())["protocols"][name]["overrun"] == stats.overrun
     for stranger in knocking:
         stranger.close()
 
@@ -144,11 +144,11 @@ def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.Mon
         took(self, task, envelope)
 
     monkeypatch.setattr(LiveUser, "_arrived", attacks)
-    result, figures = played()
+    result, stats = played()
     (r,) = result.rounds["lightsecagg"]
     assert sorted(user for user, _, _ in r.members) == [0, 2, 3]
-    assert r.refused.total() == sum(figures.refused.values()) == 1
-    assert "bytes for 1 x 1000000000 elements" in next(iter(figures.refused))
+    assert r.refused.total() == sum(stats.refused.values()) == 1
+    assert "bytes for 1 x 1000000000 elements" in next(iter(stats.refused))
 
 
 @pytest.mark.ci
@@ -161,13 +161,13 @@ def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -
         return train(self, *arguments)
 
     monkeypatch.setattr(UserRound, "train", slowly)
-    result, figures = played(processes=1, population__devices={"slowdown": 20, "cores": 2})
+    result, stats = played(processes=1, population__devices={"slowdown": 20, "cores": 2})
     trace = result.traces["lightsecagg"]
     steps = [row for row in trace if isinstance(row, rows.Step) and row.party != SERVER]
     training = next(row for row in steps if (row.party, row.lane) == (0, "training"))
     amid = [row for row in steps if row.lane == "protocol" and 0 < row.start - training.start < 2 * 10**9]
     assert amid
-    assert figures.held_s < 2
+    assert stats.held_s < 2
 
 
 LOSSES = [
@@ -207,12 +207,12 @@ def test_users_leave_and_come_as_in_a_simulation(forked: list[int], tmp_path: Pa
         "learning.epochs": 26,
         "rounds": 3,
     }
-    result, figures = played(**given)
+    result, stats = played(**given)
     told = [(sorted(u for u, _, _ in r.members), r.missed) for r in result.rounds["lightsecagg"]]
     assert told == [([0, 1], {(2, "training"): 1}), ([0, 1], {}), ([0, 1, 2, 3], {})]
     simulated = run(SMALL, given).rounds["lightsecagg"]
     assert told == [(sorted(u for u, _, _ in r.members), r.missed) for r in simulated]
-    assert figures.silent == ()
+    assert stats.silent == ()
     seen = [(row.user, row.online) for row in result.traces["lightsecagg"] if isinstance(row, rows.Presence)]
     assert seen[:2] == [(3, False), (2, False)]
     assert sorted(seen[2:]) == [(2, True), (3, True)]
@@ -225,9 +225,9 @@ def test_a_user_that_stays_away_reports_all_the_same() -> None:
     tower = {"of": {"class": "far"}, "from_s": 1.1, "to_s": 99.0, "offline": True}
     classes = {"near": {"share": 0.75}, "far": {"share": 0.25}}
     given = {"network__outages": [tower], "population__classes": classes}
-    result, figures = played(population__devices__slowdown=200, learning__epochs=26, **given)
+    result, stats = played(population__devices__slowdown=200, learning__epochs=26, **given)
     (r,) = result.rounds["lightsecagg"]
-    assert [(list(r.missed), figures.silent)] == [([(2, "training")], ())]
+    assert [(list(r.missed), stats.silent)] == [([(2, "training")], ())]
     trace = result.traces["lightsecagg"]
     (gone,) = (row for row in trace if isinstance(row, rows.Step) and row.call == "gone")
     lost = trace[gone.cause]

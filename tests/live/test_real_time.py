@@ -22,7 +22,7 @@ def test_calls_at_0_wait_for_the_beginning() -> None:
         env.call_at(NS // 1000, ended.set)
         origin = time.monotonic_ns() + NS // 10
         env.start(origin)
-        env.hear(lambda: outside.append(env.now))
+        env.call_external(lambda: outside.append(env.now))
         await asyncio.wait_for(ended.wait(), 20)
         return origin, outside, due
 

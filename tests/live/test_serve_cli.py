@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from simfl.live import tls
-from simfl.live.ping import Measured
+from simfl.live.ping import LinkMeasurement
 from simfl.runs.folder.unfinished import recover
 from simfl.runs.results.summary import read
 from tests.live.test_cli import called
@@ -164,6 +164,6 @@ def test_two_machines_as_the_docs_say(
 
 
 def test_small_and_large_figures_of_a_link_are_numbers() -> None:
-    block = Measured(0.00008, 0.0, 12345.6, 0.25).block()
+    block = LinkMeasurement(0.00008, 0.0, 12345.6, 0.25).block()
     users = {"uplink_mbps": 12345.6, "downlink_mbps": 0.25, "latency_s": 0}
     assert yaml.safe_load(block) == {"network": {"users": users, "overhead_s": 0.00008}}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.live.sides import prepared
+from simfl.live.live_protocol import prepared
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
 from simfl.trace import rows
@@ -17,7 +17,7 @@ from tests.live.test_play import SMALL, played
 CODE = """
 import math
 from simfl.world.availability import UserStates
-from simfl.world.variations import LinkStates
+from simfl.world.link_models import LinkStates
 
 
 class Away(UserStates):

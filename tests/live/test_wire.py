@@ -18,7 +18,7 @@ from simfl.live.hello import DOWN, UP
 from simfl.live.wire import Codec, Control, Malformed, Parser, messages
 from simfl.protocols.consistency import Consistent
 from simfl.protocols.fedavg import FedAvg, PlainUpload
-from simfl.protocols.index_views import Others, Users
+from simfl.protocols.index_views import Users, UsersExcept
 from simfl.protocols.keyed_messages import Inbox, MaskedUpload, Roster
 from simfl.protocols.machine import Params, RecoveryId, UpdateId
 from simfl.protocols.protocol import Protocol
@@ -106,7 +106,7 @@ def test_every_message_comes_back(kind: type[Protocol], data: st.DataObject) -> 
 
 def test_a_list_without_one_user_is_sent_whole() -> None:
     codec = codecs(block(PROTOCOLS["secagg"]))[1]
-    inbox = Inbox(Others(Users(range(4)), 2), Handle(3, 2, U8, np.zeros((3, 2), np.uint8)))
+    inbox = Inbox(UsersExcept(Users(range(4)), 2), Handle(3, 2, U8, np.zeros((3, 2), np.uint8)))
     (frame,) = Parser(1 << 20).feed(codec.encode(inbox, 0, 0, 0))
     assert list(codec.decode(frame).message.senders) == [0, 1, 3]
 

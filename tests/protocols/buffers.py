@@ -37,9 +37,9 @@ class Buffers(LoopbackBuffer):
         x = self.deltas[update] = delta(self.seed, update.user, self.params.d, str(update))
         return Update(Handle(1, self.params.d, F32, x), 1, update, version)
 
-    def carry_out(self, party, effects):
+    def apply_effects(self, party, effects):
         for effect in effects:
-            super().carry_out(party, [effect])
+            super().apply_effects(party, [effect])
             if isinstance(effect, Result):
                 self.check(effect)
 

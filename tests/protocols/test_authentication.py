@@ -45,8 +45,8 @@ def test_a_share_that_does_not_authenticate_is_discarded_alone(protocol, change,
     assert out.refused == [(0, Refuse(user, "share", "does not authenticate")) for user in culprits]
     client = w.clients[0]
     kept = [user for user in (1, 2, 3, 0) if user not in culprits]
-    assert client.held.rows == len(kept)
-    assert list(client.holders) == kept
+    assert client.held_shares.rows == len(kept)
+    assert list(client.held_share_owners) == kept
     answers = [m for sender, _, m in out.sent if sender == 0 and m.kind == "answer"]
     if protocol == "secagg":  # it masks with them as ever, and says whose shares it lacks
         assert [m.missing for m in answers] == [tuple(culprits)]

@@ -98,7 +98,7 @@ def test_an_upload_that_nobody_waits_for_is_thrown_away_unread(protocol, sender,
     why = Reason.NO_MASK if masked else Reason.NOT_IN_FLIGHT
     assert effect == Ignore(sender, "upload", why, bad.update)
     assert not run.server.buffer
-    run.carry_out(SERVER, run.server.receive(0, upload))
+    run.apply_effects(SERVER, run.server.receive(0, upload))
     assert [w.update for w in run.server.buffer] == [Id(0, 0)]
     again = run.server.receive(0, replace(upload, vector=unread(Handle)))
     assert again == [Ignore(0, "upload", Reason.NOT_IN_FLIGHT, Id(0, 0))]
@@ -111,7 +111,7 @@ def test_an_upload_of_a_user_that_was_given_up_is_unread(protocol, how):
     if how == "its deadline":
         run.expire(next(t for t in run.timers if t.subject == Id(0, 0)))
     else:
-        run.carry_out(SERVER, run.server.gone(0))
+        run.apply_effects(SERVER, run.server.gone(0))
     assert run.given_up == [Id(0, 0)]
     late = replace(upload, vector=unread(Handle))
     assert run.server.receive(0, late) == [Ignore(0, "upload", Reason.NOT_IN_FLIGHT, Id(0, 0))]

@@ -276,7 +276,7 @@ def test_what_clients_keep_does_not_grow_without_bound():
     assert run.version > 30
     window = 6 * (MASKED["staleness_bound"] + 2)  # at most about one cycle a user and version
     for client in run.clients.values():
-        assert len(client.held) <= window
+        assert len(client.held_shares) <= window
         assert len(client.latest) <= 6
         assert sum(map(len, client.made.values())) <= window
 
@@ -292,7 +292,7 @@ def test_a_client_forgets_what_is_beyond_the_bound(seed):
         def answer(request, client=client, real=real):
             effects = real(request)
             oldest = request.version - MASKED["staleness_bound"]
-            assert all(run.versions[name] >= oldest for name in client.held)
+            assert all(run.versions[name] >= oldest for name in client.held_shares)
             return effects
 
         client.answer = answer

@@ -16,7 +16,7 @@ from simfl.crypto.field import Q
 from simfl.crypto.shamir import SHARE_BYTES
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.shadow import ShadowOps
-from simfl.protocols.consistency import said
+from simfl.protocols.consistency import signed_bytes
 from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import Answer, Signatures, Survivors
 from simfl.protocols.long_term_keys import Directory
@@ -120,7 +120,7 @@ def in_place(w: Any, user: int, text: bytes, message: Any, secret: Any = None) -
 def of_survivors(
     w: Any, users: tuple[int, ...] = (0, 1, 2, 3), what: str = "survivors", **other: Any
 ) -> bytes:
-    return said(what, replace(w.params, **other), Users(users).digest)
+    return signed_bytes(what, replace(w.params, **other), Users(users).digest)
 
 
 def some(w: Any, at: list[int], message: Any) -> Any:
@@ -229,7 +229,7 @@ def revealed(w: Any, out: Any, half: int) -> set[int]:
     for sender, to, message in out.sent:
         if to == SERVER and isinstance(message, Answer):
             client, got = w.clients[sender], {bytes(row) for row in message.content.content}
-            for owner, row in zip(client.holders, client.held.content, strict=True):
+            for owner, row in zip(client.held_share_owners, client.held_shares.content, strict=True):
                 if bytes(row[half * SHARE_BYTES : (half + 1) * SHARE_BYTES]) in got:
                     owners.add(owner)
     return owners

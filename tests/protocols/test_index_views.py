@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 from simfl.protocols.index_views import (
     AllBut,
     Lookup,
-    Others,
     Same,
     Users,
+    UsersExcept,
     are_distinct,
     are_within,
     closed,
-    holdings,
+    first_share_rows,
     rows_of,
     users_among,
     users_of,
@@ -42,7 +42,7 @@ def plain(view):
 def test_views_are_the_lists_they_stand_for(names, data):
     k = data.draw(st.integers(0, len(names) - 1))
     rest = names[:k] + names[k + 1 :]
-    others = Others(Users(names), names[k])
+    others = UsersExcept(Users(names), names[k])
     assert plain(others) == rest == others
     assert [user in others for user in range(10)] == [user in rest for user in range(10)]
     assert [others.row(user) for user in rest] == list(range(len(rest)))
@@ -69,13 +69,13 @@ def test_views_are_the_lists_they_stand_for(names, data):
 )
 def test_who_is_named_twice_or_unknown_is_found(names, known, data):
     if isinstance(known, list):  # all of a list but one
-        known = Others(Users(known), data.draw(st.sampled_from(known)))
+        known = UsersExcept(Users(known), data.draw(st.sampled_from(known)))
     for form in (tuple(names), Users(names)):
         assert are_distinct(form) == (len(set(names)) == len(names))
         for _ in range(2):  # the second time from what was found out
             assert are_within(form, known) == (set(names) <= set(known))
     if len(set(names)) == len(names):
-        without = Others(Users(names), data.draw(st.sampled_from(names)))
+        without = UsersExcept(Users(names), data.draw(st.sampled_from(names)))
         assert are_distinct(without)
         assert are_within(without, known) == (set(without) <= set(known))
 
@@ -91,13 +91,13 @@ def test_users_among_a_circle_keep_its_order(circle, those):
 
 
 def test_a_list_with_a_double_is_not_distinct_without_another():
-    assert not are_distinct(Others(Users((1, 2, 2)), 1))
+    assert not are_distinct(UsersExcept(Users((1, 2, 2)), 1))
 
 
 def test_holdings_say_in_which_answers_a_users_rows_are():
     """Of three answers, about users 7, 4, 9, then 4, then 9, 7, by hand."""
     owners = [np.array([7, 4, 9]), np.array([4]), np.array([9, 7])]
-    found = holdings(owners, [9, 4, 5, 7], [2, 1, 3, 9])
+    found = first_share_rows(owners, [9, 4, 5, 7], [2, 1, 3, 9])
     assert [(a.tolist(), r.tolist()) for a, r in found] == [
         ([0, 2], [2, 0]),
         ([0], [1]),

@@ -23,7 +23,7 @@ def test_any_T_shares_of_a_mask_fit_every_mask_equally_well(order, T):
     w.run()
     victim, colluders = order[-1], order[:T]
     shares = np.vstack(
-        [w.clients[j].held.content[w.clients[j].holders.index(victim)] for j in colluders],
+        [w.clients[j].held_shares.content[w.clients[j].held_share_owners.index(victim)] for j in colluders],
     )
     W = mds.matrix(mds.points_of(tuple(colluders), Q), U, Q)
     N_inverse = inverse(W[:, U - T :], Q)
@@ -62,9 +62,9 @@ def test_a_secagg_server_sees_one_kind_of_share_of_each_user(points, tardy):
     for sender, _, m in out.sent:
         if m.kind == "answer":
             client = w.clients[sender]
-            for k, user in enumerate(client.holders):
+            for k, user in enumerate(client.held_share_owners):
                 row = m.content.content[k]
-                b_half, s_half = np.split(client.held.content[k], 2)
+                b_half, s_half = np.split(client.held_shares.content[k], 2)
                 kind = {(True, False): "b", (False, True): "s"}[(row == b_half).all(), (row == s_half).all()]
                 kinds.setdefault(user, set()).add(kind)
     counted = w.server.survivors

@@ -247,9 +247,9 @@ def test_each_row_of_a_secagg_answer_is_the_right_half():
         if m.kind == "answer":
             client = w.clients[sender]
             assert m.content.columns == SHARE_BYTES
-            assert m.content.rows == len(client.holders) == 5
-            for k, user in enumerate(client.holders):
-                b_half, s_half = np.split(client.held.content[k], 2)
+            assert m.content.rows == len(client.held_share_owners) == 5
+            for k, user in enumerate(client.held_share_owners):
+                b_half, s_half = np.split(client.held_shares.content[k], 2)
                 assert (m.content.content[k] == (s_half if user == 3 else b_half)).all()
                 assert (b_half != s_half).any()
 

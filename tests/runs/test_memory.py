@@ -10,7 +10,7 @@ from simfl.dataplane.shadow import MemoryProbeOps
 from simfl.errors import ScenarioError
 from simfl.protocols.registry import PROTOCOLS
 from simfl.runs import build, memory
-from simfl.runs.memory import weigh
+from simfl.runs.memory import measure_memory
 from simfl.scenario.load import load
 from tests.engine.harness import ASYNC, SYNC
 
@@ -29,7 +29,7 @@ def test_the_bound_in_closed_form_is_one(protocol: str, data: dict[str, Any]) ->
     })  # fmt: skip
     study = build.build(s)
     p = s.params(protocol, study.trainer.d)
-    found = weigh(study.session(protocol, build.modelled(study), MemoryProbeOps(s.field.q)))
+    found = measure_memory(study.session(protocol, build.modelled(study), MemoryProbeOps(s.field.q)))
     assert found.rest > 0  # an aggregate came of it
     assert found.peak <= memory.at_most(s, protocol, p) < 40 * found.peak
 
@@ -41,6 +41,6 @@ def test_beyond_a_size_the_bound_is_what_is_predicted(monkeypatch: pytest.Monkey
     with pytest.raises(ScenarioError, match=r"GB that lightsecagg holds at once"):
         build.build(load(SYNC, wide))
     monkeypatch.setattr(memory, "FORECAST_USERS", {True: 5, False: 5})
-    monkeypatch.setattr(memory, "weigh", None)
+    monkeypatch.setattr(memory, "measure_memory", None)
     with pytest.raises(ScenarioError, match=r"below the 0\.\d+ GB \(an upper bound\) that lightsecagg holds"):
         build.build(load(SYNC, wide))

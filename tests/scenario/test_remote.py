@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from simfl.config import kinds
 from simfl.config.blocks import Block, Text
-from simfl.config.kinds import Kinds, Outside
+from simfl.config.kinds import FileKind, KindRegistry
 from simfl.config.texts import NamesFile, NamesNothing
 from simfl.errors import BadInput
 from simfl.protocols.staleness import Staleness
@@ -195,13 +195,13 @@ def test_spellings_cover_every_kind_of_every_registry() -> None:
         f"{model.__name__}.{name}"
         for model in models
         for name, hint in hints(model).items()
-        if any(issubclass(inner, Outside) for inner in fields_of(hint))
+        if any(issubclass(inner, FileKind) for inner in fields_of(hint))
     }
     assert chosen == set(KINDS)
     named = {
         f"{model.__name__}.{name}"
         for model in models
-        if not issubclass(model, Outside)
+        if not issubclass(model, FileKind)
         for name, hint in hints(model).items()
         if any(isinstance(marker, NamesFile) for marker in text_markers(hint))
     }
@@ -218,7 +218,7 @@ def test_free_texts_are_marked_or_refused() -> None:
         if not all(isinstance(marker, NamesFile | NamesNothing) for marker in text_markers(hint))
     }
     assert unmarked == set()
-    assert all(model.opens for model in blocks() if issubclass(model, Outside))
+    assert all(model.opens for model in blocks() if issubclass(model, FileKind))
 
 
 class Free(Block):
@@ -245,7 +245,7 @@ def test_installed_kinds_must_declare_that_they_open_nothing(
             return 1.0
 
     monkeypatch.setattr(kinds, "_installed", lambda *parts: [("theirs", Theirs)])
-    registry = Kinds("staleness weight", Staleness, (), "staleness")  # type: ignore[type-abstract]
+    registry = KindRegistry("staleness weight", Staleness, (), "staleness")  # type: ignore[type-abstract]
     problems = list(openings(registry["theirs"](), "staleness"))
     assert bool(problems) is not declares
     assert all("installed package" in why for _, why in problems)

@@ -94,7 +94,7 @@ MUTANTS = [
     ),
     Mutant(
         "masked_round.MaskedClient.share",
-        "AllBut(len(roster.users), place)",
+        "AllBut(len(roster.users), index)",
         "range(len(roster.users) - 1)",
         "lightsecagg",
         "explore",
@@ -118,11 +118,13 @@ MUTANTS = [
     Mutant(
         "masked_round.MaskedServer.send_inboxes", ">= self.t[user]", "> self.t[user]", "secagg", "explore"
     ),
-    Mutant("masked_round.MaskedServer._row_for", "(place[user] > place[sender])", "0", "secagg", "explore"),
+    Mutant(
+        "masked_round.MaskedServer._row_for", "(index_of[user] > index_of[sender])", "0", "secagg", "explore"
+    ),
     Mutant(
         "masked_round.MaskedServer._row_for",
-        "> place",
-        ">= place",
+        "> index_of",
+        ">= index_of",
         "secagg",
         "",
         "equivalent: nobody is its own sender",
@@ -132,7 +134,7 @@ MUTANTS = [
     Mutant("keyed_messages.check_survivors", "< least", "< 0", "secagg", "lie"),
     Mutant(
         "keyed_messages.check_survivors",
-        "user not in survivors.users.place or ",
+        "user not in survivors.users.index_of or ",
         "",
         "secagg",
         "",

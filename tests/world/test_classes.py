@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from simfl.errors import ScenarioError
 from simfl.random_streams import Streams
-from simfl.runs.people import People
+from simfl.runs.users import UserPopulation
 from simfl.scenario.load import load
 from simfl.world.classes import Classes
 from tests.engine.harness import ASYNC, SYNC, run
@@ -73,9 +73,9 @@ def test_a_class_that_says_nothing_changes_no_buffer() -> None:
     assert run({**world, "population.classes": TWO}, ASYNC).traces == plain
 
 
-def people(classes: dict[str, Any]) -> People:
+def people(classes: dict[str, Any]) -> UserPopulation:
     s = load(SYNC, with_classes(classes))
-    return People.of(s, Streams(s.seed), lambda: np.zeros((12, 10), np.int64))
+    return UserPopulation.of(s, Streams(s.seed), lambda: np.zeros((12, 10), np.int64))
 
 
 def test_a_class_leaves_other_users_their_world() -> None:
@@ -102,8 +102,8 @@ def test_a_class_leaves_other_users_their_world() -> None:
             for each in losses
         )
         assert lost == now
-    assert after.comes_and_goes
-    assert not before.comes_and_goes
+    assert after.has_churn
+    assert not before.has_churn
     assert all(after.online.at(int(user), 0)[0] for user in np.flatnonzero(in_a))
 
 

@@ -13,15 +13,15 @@ from hypothesis import strategies as st
 
 from simfl.errors import RunFailed
 from simfl.random_streams import Streams
+from simfl.world.link_models import Changes, LinkModel, LinkParams, LinkStates, Markov, Steady
 from simfl.world.links import MAX_BPS, Links, LinkState, server_link, user_links
 from simfl.world.outages import Outage, Outages
 from simfl.world.timelines import FOR_EVER
-from simfl.world.variations import Changes, Link, LinkModel, LinkStates, Markov, Steady
 from tests.sizes import examples
 
 NS = 10**9
 STREAMS = Streams(1)
-OWN = Link(8.0, 16.0, 0.04)
+OWN = LinkParams(8.0, 16.0, 0.04)
 MARKOV = Markov.model_validate(
     {"levels": [{"factor": 1.0, "dwell_s": {"exponential": 9.0}}, {"factor": 0.3, "dwell_s": 2.0}]}
 )
@@ -45,7 +45,7 @@ class Says(LinkModel):
         return lambda user, now, own: (self.link, self.until)
 
 
-def links(model: LinkModel, *outages: dict[str, Any], own: Link = OWN, users: int = 10) -> Links:
+def links(model: LinkModel, *outages: dict[str, Any], own: LinkParams = OWN, users: int = 10) -> Links:
     listed = Outages([Outage.model_validate(outage) for outage in outages], STREAMS)
     return user_links(lambda user: own, {"": (model, "network.users.varies")}, listed, STREAMS, users)
 
@@ -68,7 +68,7 @@ def test_rates_are_products_until_the_first_change() -> None:
 
 def test_a_class_has_its_own_model() -> None:
     models: dict[str, tuple[LinkModel, str]] = {"steady": (Steady(), ""), "half": (Half(), "")}
-    own = {0: OWN, 1: Link(2.0, 2.0, 0.5)}
+    own = {0: OWN, 1: LinkParams(2.0, 2.0, 0.5)}
     at = user_links(
         own.__getitem__, models, Outages((), STREAMS), STREAMS, 2, lambda u: ("steady", "half")[u]
     )
@@ -79,7 +79,7 @@ def test_a_class_has_its_own_model() -> None:
 @settings(max_examples=examples(100), deadline=None)
 @given(st.floats(0, 1e9))
 def test_a_rate_is_rounded_once_and_stops_only_at_zero(mbps: float) -> None:
-    bps = links(Steady(), own=Link(mbps, 0.0, 0.0))(0, 0).up_bps
+    bps = links(Steady(), own=LinkParams(mbps, 0.0, 0.0))(0, 0).up_bps
     assert (bps == 0) == (mbps == 0)
     assert bps <= MAX_BPS
     assert abs(bps - mbps * 1e6) <= 1 or bps == MAX_BPS < mbps * 1e6
@@ -99,17 +99,18 @@ def test_a_state_does_not_depend_on_who_asked_before(questions: list[tuple[int, 
 @pytest.mark.parametrize(
     ("link", "until"),
     [
-        (Link(-1.0, 1.0, 0.0), 9), (Link(1.0, math.nan, 0.0), 9), (Link(1.0, 1.0, math.inf), 9),
-        (Link(1.0, 1.0, -1.0), 9), (Link(1.0, 1.0, 0.0), 5), (Link(1.0, 1.0, 0.0), 0),
+        (LinkParams(-1.0, 1.0, 0.0), 9), (LinkParams(1.0, math.nan, 0.0), 9),
+        (LinkParams(1.0, 1.0, math.inf), 9),
+        (LinkParams(1.0, 1.0, -1.0), 9), (LinkParams(1.0, 1.0, 0.0), 5), (LinkParams(1.0, 1.0, 0.0), 0),
     ],
 )  # fmt: skip
-def test_a_model_that_says_rubbish_is_told(link: Link, until: int) -> None:
+def test_a_model_that_says_rubbish_is_told(link: LinkParams, until: int) -> None:
     with pytest.raises(RunFailed, match=r"^link model Says, user 4: a link of .* none may be below 0"):
         links(Says(link=link, until=until))(4, 5)
 
 
 def test_the_servers_link_changes_too() -> None:
-    at = server_link(Link(1000.0, 500.0, 0.0), Half(), STREAMS)
+    at = server_link(LinkParams(1000.0, 500.0, 0.0), Half(), STREAMS)
     assert at(0) == (1_000_000_000, 500_000_000, 3 * NS)
     assert at(3 * NS) == (500_000_000, 125_000_000, FOR_EVER)
     assert server_link(OWN, Steady(), STREAMS)(0) == (8_000_000, 16_000_000, FOR_EVER)

@@ -204,7 +204,7 @@ def test_a_file_is_read_once_for_all_its_columns(tmp_path: Path, monkeypatch: py
 
 # --- in a scenario ------------------------------------------------------------------------------
 def test_a_scenario_finds_its_file_and_a_run_uses_it(tmp_path: Path) -> None:
-    from simfl.runs.people import People
+    from simfl.runs.users import UserPopulation
 
     (tmp_path / "traces").mkdir()
     write(tmp_path / "traces", CAPACITY, "capacity.csv")
@@ -212,7 +212,9 @@ def test_a_scenario_finds_its_file_and_a_run_uses_it(tmp_path: Path) -> None:
     slowdown = scenario.population.devices.slowdown
     assert isinstance(slowdown, FileColumn)
     assert slowdown.file == str(tmp_path / "traces" / "capacity.csv")
-    assert People.of(scenario, Streams(1), lambda: np.zeros((100, 10), np.int64)).slowdown.tolist() == [
+    assert UserPopulation.of(
+        scenario, Streams(1), lambda: np.zeros((100, 10), np.int64)
+    ).slowdown.tolist() == [
         162,
         40,
         300,

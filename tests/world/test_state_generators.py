@@ -23,13 +23,13 @@ from simfl.scenario.load import load
 from simfl.world import state_generators
 from simfl.world.availability import UserStates
 from simfl.world.energy import BatteryStates
+from simfl.world.link_models import LinkParams, LinkStates
 from simfl.world.state_generators import BadState, StateGenerator
 from simfl.world.timelines import FOR_EVER
-from simfl.world.variations import Link, LinkStates
 from tests.engine.harness import SYNC
 
 NS = 10**9
-OWN = Link(8.0, 16.0, 0.04)
+OWN = LinkParams(8.0, 16.0, 0.04)
 Make = Callable[[int, np.random.Generator], Any]
 
 BATTERY: dict[str, Any] = {"capacity_j": 100.0, "level": Fixed(value=0.5), "comes_back_at": 0.1}
@@ -105,7 +105,7 @@ def test_any_real_number_is_seconds(base: type[StateGenerator], number: Any) -> 
 @by_base
 def test_values_become_what_the_engine_takes(base: type[StateGenerator]) -> None:
     at = timeline(base, lambda user, rng: iter([(math.inf, *GOOD[base])]))
-    wanted = {UserStates: True, LinkStates: Link(4.0, 16.0, 0.04), BatteryStates: (10_000_000, 500_000)}
+    wanted = {UserStates: True, LinkStates: LinkParams(4.0, 16.0, 0.04), BatteryStates: (10_000_000, 500_000)}
     assert at(0, 5) == (wanted[base], FOR_EVER)
 
 
@@ -195,7 +195,7 @@ import random
 from simfl.config.blocks import Fixed
 from simfl.world.availability import UserStates
 from simfl.world.energy import BatteryStates
-from simfl.world.variations import LinkStates
+from simfl.world.link_models import LinkStates
 
 """
 STATES = "def states(self, user, rng):\n        "

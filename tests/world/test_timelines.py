@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from simfl.config.blocks import Exponential, Fixed
 from simfl.random_streams import Streams
-from simfl.world.timelines import FOR_EVER, alternating, in_turn
+from simfl.world.timelines import FOR_EVER, alternating, timeline_from
 
 NS = 10**9
 
@@ -22,7 +22,7 @@ def test_a_state_is_a_function_of_the_time(lengths: list[int], questions: list[i
     def states(whose: int) -> Iterator[tuple[float, int]]:
         yield from ((float(length), place) for place, length in enumerate(lengths))
 
-    at = in_turn(states, -1)
+    at = timeline_from(states, -1)
     for now in questions:
         ends = [sum(lengths[: place + 1]) for place in range(len(lengths))]
         place = next((place for place, end in enumerate(ends) if now < end), len(lengths))
@@ -32,13 +32,13 @@ def test_a_state_is_a_function_of_the_time(lengths: list[int], questions: list[i
 
 @pytest.mark.parametrize("seconds", [math.inf, 1e300, 2.0**80 / NS])
 def test_what_lasts_longer_than_any_run_is_for_ever(seconds: float) -> None:
-    at = in_turn(lambda whose: iter([(2.0, "first"), (seconds, "last"), (1.0, "never")]), "")
+    at = timeline_from(lambda whose: iter([(2.0, "first"), (seconds, "last"), (1.0, "never")]), "")
     assert at(0, 0) == ("first", 2 * NS)
     assert at(0, 3 * NS) == ("last", FOR_EVER)
 
 
 def test_each_has_its_own_states() -> None:
-    at = in_turn(lambda whose: iter([(float(whose + 1), whose)] * 3), -1)
+    at = timeline_from(lambda whose: iter([(float(whose + 1), whose)] * 3), -1)
     assert [at(whose, NS // 2) for whose in range(3)] == [(0, NS), (1, 2 * NS), (2, 3 * NS)]
 
 

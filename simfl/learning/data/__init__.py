@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from simfl.config.kinds import Kinds
+from simfl.config.kinds import KindRegistry
 from simfl.learning.data.dataset import DataError, Dataset, Split
 from simfl.learning.data.federated import Femnist, Landmarks
 from simfl.learning.data.raw_images import AttFaces, Cifar10, Cifar100, FashionMnist, Mnist
@@ -16,7 +16,7 @@ __all__ = ["DATASETS", "DataError", "Dataset", "Split"]
 _OURS = (
     Digits, Synthetic, Npz, Mnist, FashionMnist, Cifar10, Cifar100, Femnist, Shakespeare, AttFaces, Landmarks,
 )  # fmt: skip
-DATASETS = Kinds("data set", Dataset, _OURS, "dataset")  # type: ignore[type-abstract]
+DATASETS = KindRegistry("data set", Dataset, _OURS, "dataset")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyDataset = Dataset

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.config.kinds import Choice
+from simfl.config.kinds import KindBlock
 
 F32 = NDArray[np.float32]
 I64 = NDArray[np.int64]
@@ -131,7 +131,7 @@ def _check_owner(place: str, owner: I64, samples: int) -> None:
         )
 
 
-class Dataset(Choice):
+class Dataset(KindBlock):
     """A data set; `load` is all that one of your own needs.
 
     >>> class Sign(Dataset):

@@ -25,11 +25,13 @@ _NOTHING_BEYOND = 416  # HTTP's answer where a range starts at the end of a file
 
 @dataclass(frozen=True)
 class Remote:
-    """A published file: its address and MD5 checksum. members: those of an archive that are read."""
+    """A published file."""
 
     url: str
     md5: str
+    """Checksum, hexadecimal."""
     members: tuple[str, ...] = ()
+    """Files of an archive that are read."""
 
     @property
     def name(self) -> str:

@@ -25,17 +25,22 @@ from simfl.learning.models.registry import Logistic
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """d: parameters. softmax: built by `Logistic`, which has a closed form. macs: multiply-adds of one
-    sample's forward pass (see `multiply_adds.macs`), or None and `why` they are not known. recurrent: it has
-    such layers. partly: some of its parameters are not sent. digest: of a file's model, by its layers."""
+    """Facts of a model that a run needs."""
 
     d: int
+    """Parameters that are trained and sent."""
     softmax: bool
+    """Built by `Logistic`, which has a closed form."""
     macs: int | None
+    """Multiply-adds of one sample's forward pass (`multiply_adds.macs`); None if unknown."""
     why: str = ""
+    """Reason for which they are unknown."""
     recurrent: bool = False
+    """It has recurrent layers."""
     partly: bool = False
+    """Some of its parameters are not sent."""
     digest: str = ""
+    """Digest of a file's model, by its layers."""
 
 
 REMEDY = "find the law of its training by `simfl calibrate --for`, or time it by `--clock measured`"

@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from simfl.config.kinds import Choice
+from simfl.config.kinds import KindBlock
 
 if TYPE_CHECKING:
     from torch import nn
@@ -18,7 +18,7 @@ Shape = tuple[int, ...]
 """Of one sample."""
 
 
-class Model(Choice):
+class Model(KindBlock):
     """A model; `build` is all that one of your own needs.
 
     >>> class Narrow(Model):

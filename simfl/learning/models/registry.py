@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from simfl.config.blocks import Count
-from simfl.config.kinds import Kinds
+from simfl.config.kinds import KindRegistry
 from simfl.learning.models.model import Model, Shape
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ _OURS = (
     Logistic, Softmax, Cnn, McMahanCnn, FemnistCnn, LeNet5, XieCnn, Vgg11, MobileNetV3, EfficientNetB0,
     ResNet18Gn, CharLstm, BySize,
 )  # fmt: skip
-MODELS = Kinds("model", Model, _OURS, "models")  # type: ignore[type-abstract]
+MODELS = KindRegistry("model", Model, _OURS, "models")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyModel = Model

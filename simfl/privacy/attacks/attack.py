@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.config.kinds import Choice
+from simfl.config.kinds import KindBlock
 from simfl.learning.data.dataset import F32, I64, Split
 from simfl.learning.input_search import InputSearch
 from simfl.learning.models.model import Model
@@ -128,7 +128,7 @@ class Knowledge:
     measures: str
 
 
-class Attack(Choice):
+class Attack(KindBlock):
     """An attack; a call with a view is all that one of your own needs.
 
     >>> class Loudest(Attack):

@@ -32,7 +32,7 @@ LINES_AT_ONCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The state of a session at the end of a round (`engine.setup.Standing`), as arrays."""
+    """The state of a session at the end of a round (`engine.setup.RoundCheckpoint`), as arrays."""
 
     rows: int
     models: Mapping[int, NDArray[np.float32]]

@@ -26,7 +26,7 @@ from simfl.learning.data import Split
 from simfl.learning.models import MODELS, Model
 from simfl.learning.models.facts import facts, law_name
 from simfl.learning.server_opt import Averaging
-from simfl.learning.sgd import SIZES, Law, LocalSgd, WayName, fit
+from simfl.learning.sgd import SIZES, LocalSgd, TrainingTime, WayName, fit
 from simfl.learning.trainer import Trainer
 from simfl.live.wire import Codec, Parser, messages
 from simfl.protocols.channels import aads_of, nonces_of
@@ -195,7 +195,7 @@ PAPERS_TRAININGS = (
 )
 
 
-def of_training(training: Training) -> Callable[[Sequence[int]], Law]:
+def of_training(training: Training) -> Callable[[Sequence[int]], TrainingTime]:
     """Return a measurement of the law T = a + s S + b E n, a fit to clients of `SIZES`. Its argument is their
     order, in which they are timed `REPEATS` times; of each the fastest counts."""
     rng = STREAMS.rng("samples", training.model.name)
@@ -211,7 +211,7 @@ def of_training(training: Training) -> Callable[[Sequence[int]], Law]:
     trainer = Trainer(split, parts, training.model, sgd, training.device, way)
     weights = trainer.initial(bytes(32))
 
-    def measure(order: Sequence[int]) -> Law:
+    def measure(order: Sequence[int]) -> TrainingTime:
         fastest = dict.fromkeys(order, math.inf)
         for _ in range(REPEATS):
             for user in order:

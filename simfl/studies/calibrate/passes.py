@@ -21,7 +21,7 @@ from scipy.stats import binom
 from simfl.dataplane.work import CODEC, WORK
 from simfl.errors import BadInput
 from simfl.learning.device_clock import timer_of
-from simfl.learning.sgd import SIZES, Law
+from simfl.learning.sgd import SIZES, TrainingTime
 from simfl.learning.trainer import one_thread
 from simfl.random_streams import Streams
 from simfl.runs.build import build
@@ -78,7 +78,7 @@ def calibrate(
         rng, runs = Streams(1).rng("order"), rounds.small_runs()
         measures = [kernels.of_keys, kernels.of_vectors, kernels.of_codes, kernels.of_wire]
         # A profile holds one law for each key.
-        trainings: dict[tuple[Any, ...], Callable[[Sequence[int]], Law]] = {}
+        trainings: dict[tuple[Any, ...], Callable[[Sequence[int]], TrainingTime]] = {}
         for kind in (*kernels.PAPERS_TRAININGS, *more):
             trainings[kind.law_name, kind.shape, kind.batch_size] = kernels.of_training(kind)
         warm: defaultdict[str, list[float]] = defaultdict(list)

@@ -16,9 +16,9 @@ from typing import Any
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
 from simfl.runs.build import Experiment, build, modelled
-from simfl.runs.people import People
 from simfl.runs.results import metrics
 from simfl.runs.results.energy import FJ
+from simfl.runs.users import UserPopulation
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.world import ByDisconnect, Deadlines
@@ -116,7 +116,7 @@ class PlainSums:
         return Losing.seen(users * outcome.rounds - outcome.updates, users * outcome.rounds)
 
 
-def _changed(people: People, change: Change) -> People:
+def _changed(people: UserPopulation, change: Change) -> UserPopulation:
     """Return the same people with other devices and links."""
 
     def links(user: int, now: int) -> LinkState:

@@ -16,7 +16,7 @@ from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
 from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, PlainSums, World
 from simfl.studies.plan.losses import Losing
 from simfl.studies.plan.settings import Choices, Refused, Setting
-from simfl.world.variations import Steady
+from simfl.world.link_models import Steady
 
 SEEDS = 5  # under which the protocols are compared
 LARGE = 2_000  # users of a round, beyond which a run takes many seconds:

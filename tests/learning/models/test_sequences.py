@@ -17,7 +17,7 @@ from simfl.learning.data import Split
 from simfl.learning.models import MODELS, Model
 from simfl.learning.models.facts import facts
 from simfl.learning.models.rules import blank
-from simfl.learning.sgd import LocalSgd, WayName, way_of
+from simfl.learning.sgd import LocalSgd, WayName, choose_method
 from simfl.learning.trainer import Trainer
 from simfl.learning.workspace import slots
 from tests.learning.models.made import made
@@ -207,7 +207,7 @@ def test_last_states_have_their_shapes(kind: Any, each: int, batch_first: bool) 
 @pytest.mark.parametrize("device", ["cpu", "cuda"])
 def test_a_recurrent_model_trains_one_client_after_the_other(device: str) -> None:
     assert facts(model("gru"), (T,), LETTERS, tokens=True).recurrent
-    assert way_of("auto", False, device, recurrent=True).name == "loop"
+    assert choose_method("auto", False, device, recurrent=True).name == "loop"
 
 
 def test_negative_tokens_are_refused() -> None:

@@ -76,7 +76,9 @@ class BothKinds(SecAggClient):
 
     def answer(self, survivors: Any) -> Any:
         (send,) = super().answer(survivors)
-        both = self.ops.join([send.message.content, self.ops.parts(self.held, [1] * len(self.holders), 36)])
+        both = self.ops.join(
+            [send.message.content, self.ops.parts(self.held_shares, [1] * len(self.held_share_owners), 36)]
+        )
         return [replace(send, message=Answer(both, send.message.missing))]
 
 
@@ -95,7 +97,7 @@ class AnswersOneByOne(LightSecAggClient):
 
     def answer(self, survivors: Any) -> Any:
         (send,) = super().answer(survivors)
-        return [replace(send, message=Answer(self.held))]
+        return [replace(send, message=Answer(self.held_shares))]
 
 
 class NonceTwice(LightSecAggClient):

@@ -157,7 +157,7 @@ class MutePeer(LightSecAggClient):
     """Refuses an honest set of survivors that lacks anyone who shared."""
 
     def answer(self, survivors: Any) -> Any:
-        self.t = len(self.holders)
+        self.t = len(self.held_share_owners)
         return super().answer(survivors)
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from simfl.protocols.protocol import KEYED
 from simfl.random_streams import Streams
-from simfl.runs.people import People
+from simfl.runs.users import UserPopulation
 from simfl.scenario.load import load
 from simfl.studies.plan.losses import Coalition, Losing
 from tests.studies.plan.small import small
@@ -53,7 +53,9 @@ def test_bounds_are_what_the_models_draw(changes: dict[str, Any]) -> None:
     users, early, late = s.population.users, [], []
     for seed in range(SEEDS):  # each draws who is in which class and group
         streams = Streams(seed)
-        people = People.of(s.model_copy(update={"seed": seed}), streams, lambda: np.zeros((1, 1), np.int64))
+        people = UserPopulation.of(
+            s.model_copy(update={"seed": seed}), streams, lambda: np.zeros((1, 1), np.int64)
+        )
         drawn = people.losses(s, KEYED)
         for index in range(ROUNDS // SEEDS):
             plans = drawn.in_round(index, range(users)).values()

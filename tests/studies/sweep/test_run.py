@@ -51,7 +51,7 @@ def test_a_cells_files_tell_nothing_of_machine_or_day(
     monkeypatch.setattr("platform.node", lambda: "elsewhere")
     monkeypatch.setattr("platform.python_version", lambda: "9.9")
     monkeypatch.setattr("simfl.runs.folder.result.version", lambda name: "9.9")
-    monkeypatch.setattr("simfl.learning.sgd.Way.__str__", lambda way: "side by side, 9 x the loop")
+    monkeypatch.setattr("simfl.learning.sgd.TrainingMethod.__str__", lambda way: "side by side, 9 x the loop")
     swept(file, tmp_path / "two")
     assert files(tmp_path / "one") == files(tmp_path / "two")
     (about,) = (tmp_path / "two").rglob("about.json")

@@ -19,14 +19,24 @@ from pydantic import ValidationError
 
 from simfl.errors import ScenarioError
 from simfl.random_streams import Streams
-from simfl.world import variations
+from simfl.world import link_models
+from simfl.world.link_models import (
+    LINKS,
+    Daily,
+    LinkModel,
+    LinkParams,
+    LinkStates,
+    Mahimahi,
+    Markov,
+    Steady,
+    Steps,
+)
 from simfl.world.mahimahi import PACKET_BITS
 from simfl.world.timelines import FOR_EVER
-from simfl.world.variations import LINKS, Daily, Link, LinkModel, LinkStates, Mahimahi, Markov, Steady, Steps
 from tests.sizes import examples
 
 NS, MS = 10**9, 10**6
-OWN = Link(8.0, 16.0, 0.04)
+OWN = LinkParams(8.0, 16.0, 0.04)
 Of = Callable[..., LinkModel]
 
 
@@ -111,7 +121,7 @@ def test_a_link_stays_until_it_says(
 
 @by_kind
 def test_the_server_and_another_seed_draw_otherwise(models: dict[str, LinkModel], kind: str) -> None:
-    def seen(*of: Any) -> list[tuple[Link, int]]:
+    def seen(*of: Any) -> list[tuple[LinkParams, int]]:
         at = models[kind].changes(10, *of)
         return [at(user, now, OWN) for user in range(10) for now in range(0, 600 * NS, 20 * NS + 7)]
 
@@ -126,15 +136,15 @@ def test_steps_take_the_place_of_a_links_own_rates(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("user,from_s,up_mbps,down_mbps,latency_s\n4,1,0.5,2,.25\n7,0,3,4,.5\n")
     at = Steps(file=str(tmp_path / "a.csv")).changes(3, Streams(1))
     assert at(0, 0, OWN) == at(2, 0, OWN) == (OWN, NS)
-    assert at(0, NS, OWN) == (Link(0.5, 2.0, 0.25), FOR_EVER)
-    assert at(1, 0, OWN) == (Link(3.0, 4.0, 0.5), FOR_EVER)
+    assert at(0, NS, OWN) == (LinkParams(0.5, 2.0, 0.25), FOR_EVER)
+    assert at(1, 0, OWN) == (LinkParams(3.0, 4.0, 0.5), FOR_EVER)
     (tmp_path / "a.csv").write_text("from_s,up_mbps,down_mbps\n1,0.5,2\n")
     at = Steps(file=str(tmp_path / "a.csv")).changes(3, Streams(1))
-    assert [at(user, NS, OWN) for user in range(3)] == [(Link(0.5, 2.0, 0.04), FOR_EVER)] * 3
+    assert [at(user, NS, OWN) for user in range(3)] == [(LinkParams(0.5, 2.0, 0.04), FOR_EVER)] * 3
 
 
 # --- mahimahi -----------------------------------------------------------------------------------
-def carried(at: variations.Changes, user: int, begin: int, end: int) -> tuple[float, float]:
+def carried(at: link_models.Changes, user: int, begin: int, end: int) -> tuple[float, float]:
     """Bits that the link can carry up and down in a time."""
     up = down = 0.0
     while begin < end:

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from simfl.errors import BadInput
-from simfl.live.kept import FACTS
+from simfl.live.live_protocol import prepared
+from simfl.live.live_run import FACTS
 from simfl.live.play import play
-from simfl.live.sides import prepared
 from simfl.runs.folder.unfinished import recover
 from simfl.runs.results.summary import read
 from simfl.runs.simulation import run

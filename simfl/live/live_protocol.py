@@ -1,4 +1,4 @@
-"""The two sides of one protocol's live run, wherever they are: how each is made, and what it came to."""
+"""One protocol's live run: how its two sides are made, wherever they are, and its result."""
 
 import asyncio
 import secrets
@@ -18,7 +18,7 @@ from simfl.live.hello import DOWN, UP, Admission
 from simfl.live.merge import merged
 from simfl.live.processes import training_thread
 from simfl.live.server import LiveServer
-from simfl.live.unplayed import problems
+from simfl.live.unsupported import problems
 from simfl.live.user import LiveUser
 from simfl.live.user_reports import is_possible
 from simfl.live.wire import Codec, messages
@@ -34,7 +34,7 @@ from simfl.virtual_time import NS
 
 
 @dataclass(frozen=True)
-class Figures:
+class LiveStats:
     """Facts of one protocol's live run."""
 
     wall_s: float
@@ -42,7 +42,7 @@ class Figures:
     overrun: float
     """The share of step time by which steps were late. What users report of their own is in it."""
     held_s: float
-    """The longest real work of a step, during which its process heard nothing; of users by their word."""
+    """The longest real work of a step, during which its process received nothing; of users by their word."""
     refused: dict[str, int]
     """Frames and connections that were cut off, by reason."""
     silent: tuple[int, ...]
@@ -60,7 +60,7 @@ class Figures:
     """[s] Of users, each by its own word: its steps, by how much they were late, the longest real work."""
 
 
-Played = tuple[rows.Trace, list[Measurement], Figures]
+Played = tuple[rows.Trace, list[Measurement], LiveStats]
 
 
 def prepared(scenario: Scenario) -> Experiment:
@@ -71,9 +71,17 @@ def prepared(scenario: Scenario) -> Experiment:
     return study
 
 
-class Sides:
-    """One entry of a scenario's protocols, to be played. sockets: of its users and server.
-    admission: of users to the run; unless given, of those only whom this process forks."""
+class LiveProtocol:
+    """One entry of a scenario's protocols, to be run live.
+
+    Args:
+        study: The experiment.
+        name: The entry.
+        sockets: Sockets of its users and server.
+        admission: Admission of users to the run; unless given, of users that this process forks.
+        join_s: Seconds within which users must join.
+        begins_without: Users that have not joined by then are offline, and the run begins.
+    """
 
     def __init__(
         self,
@@ -142,19 +150,19 @@ class Sides:
 
     def outcome(self, server: LiveServer, wall_s: float) -> Played:
         """Return the trace that all parties noted together, the checked aggregates, and the facts."""
-        door, runtime = server.door, server.runtime
+        session, runtime = server.session, server.runtime
         parts: dict[int, list[Row]] = {SERVER: list(runtime.trace)}
-        done, until_ns = door.reports.done, time.monotonic_ns() - door.origin
+        done, until_ns = session.reports.done, time.monotonic_ns() - session.origin
         for user in done:
             try:
-                reported = rows_of("".join(door.reports.lines.get(user, ())), self.users)
+                reported = rows_of("".join(session.reports.lines.get(user, ())), self.users)
             except (TraceError, RecursionError) as fault:
-                door.count(f"user {user}: {cut(str(fault))}")
+                session.count(f"user {user}: {cut(str(fault))}")
                 continue
             most = self.scenario.rounds, until_ns, self.wires.most_bytes
             parts[user] = [row for row in reported if is_possible(row, user, *most)]
             if len(parts[user]) < len(reported):
-                door.count(f"user {user}: rows that cannot be its own, or not in this run")
+                session.count(f"user {user}: rows that cannot be its own, or not in this run")
         # Where a clock has moved by more than its pings may err, half of it is the least error on average.
         moved = {user: one.ahead_ns // 2 for user, one in done.items() if abs(one.ahead_ns) > one.off_ns}
         trace = merged(parts, server.users.broken_off, moved)
@@ -176,10 +184,10 @@ class Sides:
         }
         aggregates = (closed.round for closed in server.side.outcomes if closed.unaudited is not None)
         unchecked = sum(measured[index].aggregate_exact is None for index in aggregates)
-        refused = dict(door.refused)
+        refused = dict(session.refused)
         server_only = runtime.late_ns / max(1, runtime.steps_ns), runtime.held_ns / NS
-        figures = Figures(wall_s, overrun, held_s, refused, silent, clocks, unchecked, *server_only, claims)
-        return trace, measured, figures
+        stats = LiveStats(wall_s, overrun, held_s, refused, silent, clocks, unchecked, *server_only, claims)
+        return trace, measured, stats
 
 
 def local_admission(scenario: Scenario) -> Admission:

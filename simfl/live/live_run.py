@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from simfl.errors import BadInput
+from simfl.live.live_protocol import LiveStats, Played
 from simfl.live.round_saver import RoundSaver
 from simfl.live.server import LiveServer
-from simfl.live.sides import Figures, Played
 from simfl.runs.assumptions import assumed
 from simfl.runs.build import Experiment
 from simfl.runs.folder import unfinished
@@ -33,17 +33,17 @@ FACTS = {
     "listens": "Of `simfl serve`: `TLS` or `loopback`.",
     "protocols": "By entry, the figures below.",
 }
-"""The keys of the file; `facts` and a protocol's `Figures` fill it."""
+"""The keys of the file; `facts` and a protocol's `LiveStats` fill it."""
 
 
-class Kept:
-    """The result so far, with the figures of each protocol. facts: of the run, for its live.json."""
+class LiveRun:
+    """The result so far, with the stats of each protocol, and the folder that it is saved to."""
 
     def __init__(
         self, study: Experiment, saver: Saver | None, resume: bool, facts: Mapping[str, Any]
     ) -> None:
         self.study, self.saver, self.facts = study, saver, dict(facts)
-        self.figures: dict[str, Figures] = {}
+        self.stats: dict[str, LiveStats] = {}
         self._before: dict[str, Any] = {}
         self.result = Result(study.scenario, assumed=assumed(study))
         if saver is not None:
@@ -51,7 +51,7 @@ class Kept:
             self.result = saver.resume(s) if resume else saver.begin(s, known)
             text = self.result.beside.get(NAME)
             self._before = {} if text is None else json.loads(text)["protocols"]
-            self.put_figures()
+            self.put_stats()
         self.rounds: RoundSaver | None = None
 
     @property
@@ -77,25 +77,25 @@ class Kept:
         trace, host = server.runtime.trace, server.side.host
         server.on_round = lambda closed: rounds.add(closed, trace, host.weights.content)
 
-    def add(self, name: str, played: Played) -> Figures:
+    def add(self, name: str, played: Played) -> LiveStats:
         """Take in what a protocol came to, and keep it."""
-        self.result.traces[name], self.result.measured[name], self.figures[name] = played
+        self.result.traces[name], self.result.measured[name], self.stats[name] = played
         if self.saver is not None:
-            self.put_figures()
+            self.put_stats()
             result = self.result
             if self.rounds is not None:
                 self.rounds.close()
             self.saver.keep_whole(name, result.traces[name], result.measured[name], result.beside)
-        return self.figures[name]
+        return self.stats[name]
 
-    def put_figures(self) -> None:
+    def put_stats(self) -> None:
         """Put live.json beside the result's files."""
-        protocols = self._before | {name: asdict(figures) for name, figures in self.figures.items()}
+        protocols = self._before | {name: asdict(stats) for name, stats in self.stats.items()}
         self.result.beside[NAME] = json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n"
 
     def finish(self) -> None:
         if self.saver is not None:
-            self.put_figures()
+            self.put_stats()
             self.saver.finish(self.result)
 
     def stop(self) -> None:
@@ -107,14 +107,14 @@ class Kept:
             self.rounds.close()
         saved = self.saver.own.read(self.study.scenario)
         self.result.traces, self.result.measured = saved.traces, saved.measured
-        self.put_figures()
+        self.put_stats()
         self.saver.leave(self.result)
 
 
 @contextmanager
-def kept(
+def open_live_run(
     study: Experiment, out: Path | None, resume: bool = False, facts: Mapping[str, Any] = {}
-) -> Iterator[Kept]:
+) -> Iterator[LiveRun]:
     """Open the folder of a live run; leave there what was finished, whatever ends it.
 
     Args:
@@ -135,7 +135,7 @@ def kept(
             saver = Saver(own, 0)
             if resume:
                 own.check(study.scenario)
-        runs = Kept(study, saver, resume, facts)
+        runs = LiveRun(study, saver, resume, facts)
         try:
             yield runs
         except BaseException:

@@ -1,4 +1,4 @@
-"""Refusal of scenarios that a live run cannot play: by key, before anything starts, each with the reason."""
+"""Refusal of scenarios that a live run does not support: by key, before it starts, each with the reason."""
 
 from collections.abc import Iterator
 

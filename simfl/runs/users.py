@@ -1,4 +1,4 @@
-"""The users of a scenario: what each of them has of its own, by its class."""
+"""The users of a scenario: the settings, links and losses of each, by its class."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.config.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, held
+from simfl.config.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, clip_to_bounds
 from simfl.errors import counted
 from simfl.random_streams import Streams
-from simfl.scenario.messages import error, or_error
+from simfl.scenario.messages import error, with_location
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import UserSettings, classes_of, key_of, settings_of
 from simfl.scenario.world import UserLink
@@ -20,38 +20,45 @@ from simfl.world.availability import Holdings, OnlineTimes
 from simfl.world.classes import Classes, LossesByClass, online_times
 from simfl.world.dropout import Losses
 from simfl.world.energy import EnergyOf, Powers
+from simfl.world.link_models import LinkParams
 from simfl.world.links import Links, ServerLink, server_link, user_links
 from simfl.world.numbers import for_users
 from simfl.world.outages import Outages
 from simfl.world.state_generators import StateGenerator
 from simfl.world.tcp import Tcp
-from simfl.world.variations import Link
 
 
 @dataclass(frozen=True)
-class People:
-    """The users. settings: of each class, in the order of `classes.names`."""
+class UserPopulation:
+    """All users of a run."""
 
     classes: Classes
     settings: tuple[UserSettings, ...]
+    """Settings of each class, in the order of `classes.names`."""
     streams: Streams
-    slowdown: NDArray[np.float64]  # [users]
+    slowdown: NDArray[np.float64]
+    """Factor on the time of each user's work, [users]."""
     online: OnlineTimes
-    up_mbps: NDArray[np.float64]  # [users]
+    up_mbps: NDArray[np.float64]
+    """Uplink rates, [users]; before outages and link models, as the two below."""
     down_mbps: NDArray[np.float64]
+    """Downlink rates, [users]."""
     latency_s: NDArray[np.float64]
-    powers: tuple[Powers | None, ...]  # of each class
+    """One-way latencies, [users]."""
+    powers: tuple[Powers | None, ...]
+    """Powers of each class's devices; None where a class counts no energy."""
     links: Links
+    """State of a user's link at a time."""
     server_link: ServerLink
     outages: Outages
 
     @classmethod
-    def of(cls, s: Scenario, streams: Streams, holdings: Holdings) -> People:
+    def of(cls, s: Scenario, streams: Streams, holdings: Holdings) -> UserPopulation:
         """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
         classes, settings = classes_of(s), tuple(settings_of(s).values())
         for key, model, purpose, user in _models(s, classes):
             if isinstance(model, StateGenerator):
-                or_error(s, key, partial(model.try_out, user, streams, purpose))
+                with_location(s, key, partial(model.try_out, user, streams, purpose))
         own = partial(_numbers, s, streams, classes)
         slowdown, online = own("devices", "slowdown", ("devices",)), _online(s, streams, classes, holdings)
         up_mbps = own("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
@@ -79,8 +86,8 @@ class People:
         return np.array([own.devices.cores for own in self.settings])[self.classes.member]
 
     @property
-    def comes_and_goes(self) -> bool:
-        """True if some users come and go with time."""
+    def has_churn(self) -> bool:
+        """True if some users go offline and return while the run lasts."""
         by_class = any(own.availability.changes == "with time" for own in self.settings)
         return by_class or self.outages.take_offline
 
@@ -108,7 +115,7 @@ class People:
 
         def draw(user: int, which: int | str) -> float:
             normal = self.streams.rng("training noise", user, which).standard_normal()
-            return float(held(np.exp(sigma[self.classes.member[user]] * normal)))
+            return float(clip_to_bounds(np.exp(sigma[self.classes.member[user]] * normal)))
 
         return draw
 
@@ -166,7 +173,7 @@ def _numbers(
         spec, path = getattr(getattr(settings, block), key), f"{key_of(s, name, block)}.{key}"
         users, bounds = s.population.users, {"least": least, "greatest": greatest}
         make = partial(for_users, spec, users, streams, *purpose, key=path, **bounds)
-        drawn.append(or_error(s, path, make))
+        drawn.append(with_location(s, path, make))
     return classes.combined(drawn)
 
 
@@ -184,19 +191,20 @@ def _links(
         for name, own in settings_of(s).items()
     }
 
-    def own(user: int) -> Link:
-        return Link(up_mbps.item(user), down_mbps.item(user), latency_s.item(user))
+    def own(user: int) -> LinkParams:
+        return LinkParams(up_mbps.item(user), down_mbps.item(user), latency_s.item(user))
 
     make = partial(user_links, own, models, outages, streams, s.population.users, classes.of)
-    links: Links = or_error(s, "network.users.varies", make)
+    links: Links = with_location(s, "network.users.varies", make)
     return links
 
 
 def _server_link(s: Scenario, streams: Streams) -> ServerLink:
     own = s.network.server
-    link = Link(own.uplink_mbps, own.downlink_mbps, 0.0)
-    made: ServerLink = or_error(s, "network.server.varies", partial(server_link, link, own.varies, streams))
-    return made
+    link = LinkParams(own.uplink_mbps, own.downlink_mbps, 0.0)
+    make = partial(server_link, link, own.varies, streams)
+    state_at: ServerLink = with_location(s, "network.server.varies", make)
+    return state_at
 
 
 def _powers(s: Scenario, streams: Streams) -> Iterator[Powers | None]:
@@ -204,7 +212,7 @@ def _powers(s: Scenario, streams: Streams) -> Iterator[Powers | None]:
     for name, own in settings_of(s).items():
         make = None if own.energy is None else partial(own.energy.powers, s.population.users, streams)
         key = f"{key_of(s, name, 'energy')}.battery.charging"  # all that a file may be wrong of
-        yield None if make is None else or_error(s, key, make)
+        yield None if make is None else with_location(s, key, make)
 
 
 def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings) -> OnlineTimes:
@@ -212,7 +220,7 @@ def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings)
     users = s.population.users
     models = {name: own.availability for name, own in settings_of(s).items()}
     made = [
-        or_error(s, key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings))
+        with_location(s, key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings))
         for name, model in models.items()
     ]
     online = online_times(classes, made, [model.changes == "with time" for model in models.values()])

@@ -1,4 +1,4 @@
-"""A user who looks at a live run: at its scenario, and at the link to its server."""
+"""A user that only looks at a live run: at its scenario, and at the link to its server."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections import deque
 from typing import Any
 
 from simfl.errors import BadInput, cut, reason
-from simfl.live.hello import DOWN, LOOK, Admission, Challenge, Turned, Welcome
+from simfl.live.hello import DOWN, LOOK, Admission, Challenge, Rejected, Welcome
 from simfl.live.tls import Address, refuse_open
 from simfl.live.wire import Envelope, Malformed, Parser, Words
 
@@ -26,8 +26,8 @@ class Unreached(BadInput):
     """No server answered, or it closed the connection without a reason."""
 
 
-class Guest:
-    """A connection of one user, which has been welcomed. taken_s: CPU time of reading and writing so far."""
+class Observer:
+    """A connection of one user, which the server has welcomed."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -36,7 +36,7 @@ class Guest:
         self.welcome = Welcome()
 
     @classmethod
-    async def at(cls, address: Address, admission: Admission, user: int, wait_s: float = 0) -> Guest:
+    async def connect(cls, address: Address, admission: Admission, user: int, wait_s: float = 0) -> Observer:
         """Connect and be welcomed.
 
         A connection that is refused, reset or closed before the welcome is tried again: the server may not be
@@ -65,10 +65,10 @@ class Guest:
             pause_s = min(SELDOM_S, 1.5 * pause_s)
 
     @classmethod
-    async def _welcomed(cls, address: Address, admission: Admission, user: int, within_s: float) -> Guest:
+    async def _welcomed(cls, address: Address, admission: Admission, user: int, within_s: float) -> Observer:
         try:
             async with asyncio.timeout(within_s):
-                guest = cls(*await asyncio.open_connection(*address, ssl=admission.context))
+                observer = cls(*await asyncio.open_connection(*address, ssl=admission.context))
         except ConnectionRefusedError as error:
             raise Unreached(f"no server is there ({reason(error)})") from None
         except PASSING as error:
@@ -76,17 +76,17 @@ class Guest:
         except OSError as error:  # of TLS too
             raise BadInput(f"no connection ({reason(error)})") from None
         try:
-            if why := admission.pinned(guest.writer.transport):
+            if why := admission.pinned(observer.writer.transport):
                 raise BadInput(why)
-            challenge = await guest.expect(Challenge, within_s)
-            guest.say(admission.hello(user, challenge.nonce, LOOK))
-            guest.welcome = await guest.expect(Welcome)
+            challenge = await observer.expect(Challenge, within_s)
+            observer.send_control(admission.hello(user, challenge.nonce, LOOK))
+            observer.welcome = await observer.expect(Welcome)
         except BadInput:
-            guest.close()
+            observer.close()
             raise
-        return guest
+        return observer
 
-    def say(self, message: Any) -> None:
+    def send_control(self, message: Any) -> None:
         self.writer.write(self.codec.encode(message, 0, -1, 0))
 
     async def expect(self, kind: type[Any], within_s: float = HEAR_S) -> Any:
@@ -103,7 +103,7 @@ class Guest:
             raise Unreached(f"the server does not answer ({reason(error) or 'it takes too long'})") from None
         except (OSError, Malformed) as error:
             raise BadInput(f"the server does not answer ({reason(error) or 'it takes too long'})") from None
-        if isinstance(envelope.message, Turned):
+        if isinstance(envelope.message, Rejected):
             raise BadInput(cut(envelope.message.why, MOST_SAID))
         if not isinstance(envelope.message, kind):
             raise BadInput(f"{envelope.message.kind} in place of {kind.kind}")

@@ -1,7 +1,8 @@
 """The server's side of all connections in a live run: joining, messages, and the reports at the end.
 
-A connection is a stranger's until a hello with the run's token; strangers are few, and must say soon who
-they are. A malformed message ends its connection and is counted, and the run goes on.
+A connection is unauthenticated until a hello with the run's token. Few of these are open at a time, and each
+is closed unless its hello arrives soon. A malformed message ends its connection and is counted; the run
+continues.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 from simfl.engine.server_side import ServerSide
 from simfl.errors import RunFailed, counted
 from simfl.live.connection import Connection, Latencies, LiveRuntime, WireConfig
-from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rounding, Turned, Welcome
+from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rejected, Rounding, Welcome
 from simfl.live.mailbox import Mailbox
 from simfl.live.peer import Peer
 from simfl.live.real_time import wait_until
 from simfl.live.shaping import Link
 from simfl.live.user_reports import REPORT_BYTES, REPORT_S, UserReports
 from simfl.live.wire import (
-    STRANGER_BYTES,
+    UNAUTHENTICATED_BYTES,
     Away,
     Bye,
     Control,
@@ -50,31 +51,32 @@ AGAIN_S = 1.0
 """So long a user whose connection ended may take to open another one, as the run ends."""
 LEAST_CHARGE = 1024
 """Bytes that a frame counts at least, since a short one costs as much work."""
-GUEST_BYTES, GUEST_QUOTA = 2**20, 2**26  # in a frame of a user who looks; of all its looks, either way
+OBSERVER_BYTES, OBSERVER_QUOTA = 2**20, 2**26  # in a frame of a user who looks; of all its looks, either way
 LOOK_S, MOST_PINGS = 120.0, 1000  # so long it may look, and ask over one connection
 HELLOS = 600  # of one user within a minute; one whose devices come and go often needs some
 REASONS = 1000
 WATCH_S = 1.0
 
 
-class Door:
-    """The server's ends of all connections.
+class ConnectedServer:
+    """A session's server, with its ends of all connections.
 
     Attributes:
-        users, side: Set before the run.
-        peers: Connections of users that take part, by user.
-        absent: Those of users that are offline, over which they only report; None where that one has ended.
-        strangers: Connections without a hello so far.
-        connections: All that are open.
-        refused: Counts of what was cut off or refused, by reason.
-        reports: Those of users, as the run ends.
-        heard_bytes: Bytes of each user, and whether it only looks.
-        broke_s: Time at which a user's connection ended, until it has another one.
-        hellos: Times of each user's latest hellos.
-        rounding: Seeds by which users rounded, by user and part.
-        origin: Time of the monotonic clock at which the run began, nanoseconds; 0 before.
-        over: True once only reports are taken.
-        changed: Set when a user has come, left or reported, or a round is over.
+        users: Users as the engine's server side calls them; set before the run.
+        side: The engine's server side; set before the run.
+        peers: Connections by user.
+        absent: Connections of users who are offline, which only report; None where it has ended.
+        unauthenticated: Connections without an accepted hello.
+        connections: All connections.
+        refused: Frames and connections cut off or refused, by reason.
+        reports: Users' reports at the end of the run.
+        received_bytes: Bytes by user, and whether it only observes.
+        broke_s: When the connection ended of a user that has no other yet.
+        hellos: Times of each user's latest hellos, in seconds.
+        rounding: Seeds that users revealed, by user and task.
+        origin: The machine's monotonic clock as the run began, in nanoseconds; 0 before.
+        over: Only reports are still accepted.
+        changed: Set when a user has joined, left or reported, or a round is over.
     """
 
     users: RemoteUsers
@@ -86,11 +88,11 @@ class Door:
         self.latencies = Latencies(self.env, wires)
         self.peers: dict[int, Peer] = {}
         self.absent: dict[int, Peer | None] = {}
-        self.strangers: set[Peer] = set()
+        self.unauthenticated: set[Peer] = set()
         self.connections: set[Peer] = set()
         self.refused: Counter[str] = Counter()
         self.reports = UserReports()
-        self.heard_bytes: Counter[tuple[int, bool]] = Counter()
+        self.received_bytes: Counter[tuple[int, bool]] = Counter()
         self.broke_s: dict[int, float] = {}
         self.hellos: dict[int, deque[float]] = {}
         self.rounding: dict[tuple[int, int], bytes] = {}
@@ -101,8 +103,8 @@ class Door:
         self.to_users = Link(self.env, wires.server_rate(up=True))
 
     def connection(self) -> Peer:
-        """Return the server's end of a new connection: a stranger's, as yet."""
-        return Peer(self, self.wires.up, STRANGER_BYTES)
+        """Return the server's end of a new connection, which is unauthenticated."""
+        return Peer(self, self.wires.up, UNAUTHENTICATED_BYTES)
 
     async def run(self) -> None:
         """Play all rounds once everybody is there, and collect what the users noted."""
@@ -119,7 +121,7 @@ class Door:
         await self._joined()
         origin = self.origin = time.monotonic_ns() + START_NS
         for peer in self.lines().values():
-            peer.say(Start(origin))
+            peer.send_control(Start(origin))
         if self.config.horizon_ns is not None:
             self.env.call_at(self.config.horizon_ns, self._horizon)
         self.env.start(origin)
@@ -127,13 +129,13 @@ class Door:
         longest = max(map(self.latencies.of, range(self.config.users)))
         await asyncio.sleep(LINGER_S + longest / NS)
         await self._connecting()
-        self.env.hear(self._end)
+        self.env.call_external(self._end)
         if not await wait_until(
             self.changed, self.env.failed, lambda: self.reports.done.keys() >= self.lines().keys(), REPORT_S
         ):
             for user, peer in self.lines().items():
                 if user not in self.reports.done:
-                    self.malformed(peer, Malformed(f"no report within {REPORT_S:g} s"))
+                    self.on_malformed(peer, Malformed(f"no report within {REPORT_S:g} s"))
 
     async def _joined(self) -> None:
         """Wait for all users. Those who are missing in the end are offline, if the run may begin without."""
@@ -170,7 +172,7 @@ class Door:
         self.side.device.close()
         for peer in self.lines().values():
             peer.unshape()
-            peer.say(Bye())
+            peer.send_control(Bye())
 
     def connection_of(self, user: int) -> Connection | None:
         return self.peers.get(user)
@@ -181,15 +183,15 @@ class Door:
         if isinstance(box, Mailbox):
             box.online(now)
 
-    def taken(self, connection: Connection, envelope: Envelope) -> None:
+    def on_message(self, connection: Connection, envelope: Envelope) -> None:
         assert isinstance(connection, Peer)
         message, user = envelope.message, connection.user
         if user < 0:
             self._enter(connection, message)
             return
-        most = GUEST_QUOTA if connection.looks else self.wires.quota_bytes + self.over * REPORT_BYTES
-        self.heard_bytes[user, connection.looks] += max(LEAST_CHARGE, envelope.size)
-        if self.heard_bytes[user, connection.looks] > most:
+        most = OBSERVER_QUOTA if connection.looks else self.wires.quota_bytes + self.over * REPORT_BYTES
+        self.received_bytes[user, connection.looks] += max(LEAST_CHARGE, envelope.size)
+        if self.received_bytes[user, connection.looks] > most:
             raise Malformed(f"more than {most} bytes of a user")
         match message:
             case Hello():
@@ -226,23 +228,23 @@ class Door:
             case Control():
                 raise Malformed(f"{message.kind} is not due")
             case _:
-                self.users.heard(user, envelope)
+                self.users.on_user_message(user, envelope)
 
     def _enter(self, connection: Peer, hello: Any) -> None:
         if not isinstance(hello, Hello):
             raise Malformed("something else than a hello first")
-        if why := self.wires.admission.fault(hello, connection.nonce) or self._untimely(hello):
+        if why := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
             self.count(why)
-            connection.say(Turned(why))
+            connection.send_control(Rejected(why))
             connection.leave()
-            self.broken(connection)
+            self.on_broken(connection)
             return
-        self.strangers.discard(connection)
+        self.unauthenticated.discard(connection)
         connection.known.set()
         connection.user, connection.looks = hello.user, hello.wants == LOOK
-        connection.parser.most = GUEST_BYTES if connection.looks else self.wires.most_bytes
+        connection.parser.most = OBSERVER_BYTES if connection.looks else self.wires.most_bytes
         welcome = self.wires.admission.welcome
-        connection.say(welcome if connection.looks else Welcome())
+        connection.send_control(welcome if connection.looks else Welcome())
         if connection.looks:
             asyncio.get_running_loop().call_later(LOOK_S, connection.abort)
 
@@ -262,7 +264,7 @@ class Door:
         earlier = self.peers.get(user)
         if earlier is not None:  # the end of its connection is still on its way
             earlier.abort()
-            self.broken(earlier)
+            self.on_broken(earlier)
         self.broke_s.pop(user, None)
         if not online:
             self.absent[user] = connection
@@ -274,32 +276,32 @@ class Door:
                 del self.absent[user]
                 self.users.back(user)
         if self.over:
-            connection.say(Bye())
+            connection.send_control(Bye())
         self.changed.set()
 
     def _answer(self, connection: Peer, sent: int, size: int) -> None:
-        if size > (GUEST_BYTES // 2 if connection.looks else 0):
+        if size > (OBSERVER_BYTES // 2 if connection.looks else 0):
             raise Malformed(f"a ping for {size} bytes")
-        self.heard_bytes[connection.user, connection.looks] += size
+        self.received_bytes[connection.user, connection.looks] += size
         connection.answered += 1
         if connection.answered > MOST_PINGS:
             raise Malformed(f"more than {MOST_PINGS} pings")
-        connection.say(Pong(sent, time.monotonic_ns(), "." * size))
+        connection.send_control(Pong(sent, time.monotonic_ns(), "." * size))
 
     async def _watch(self) -> None:
         """Cut off, as long as the run goes on, who sends half a frame or does not read."""
         while True:
             await asyncio.sleep(WATCH_S)
-            for connection in (*self.strangers, *self.lines().values()):
+            for connection in (*self.unauthenticated, *self.lines().values()):
                 if why := connection.flaw():
-                    self.env.hear(partial(self.malformed, connection, Malformed(why)))
+                    self.env.call_external(partial(self.on_malformed, connection, Malformed(why)))
 
     def count(self, why: str) -> None:
-        """Count what was refused; of reasons that strangers make up there are not too many."""
+        """Count a refusal; REASONS bounds the distinct reasons, which unauthenticated peers could make up."""
         known = why in self.refused or len(self.refused) < REASONS
         self.refused[why if known else "for other reasons"] += 1
 
-    def malformed(self, connection: Connection, fault: Malformed) -> None:
+    def on_malformed(self, connection: Connection, fault: Malformed) -> None:
         self.count(str(fault))
         index = self.users.refusal_round()
         if connection.user >= 0 and index >= 0:
@@ -307,16 +309,16 @@ class Door:
                 rows.Refused(index, SERVER, connection.user, "frame", "", str(fault), -1, self.env.now)
             )
         connection.abort()
-        self.broken(connection)
+        self.on_broken(connection)
 
     def dismiss(self, user: int) -> None:
-        """End the connection of a user, of whose end nobody is to hear."""
+        """End the connection of a user, without a report of its end."""
         peer = self.peers.pop(user, None)
         if peer is not None:
             peer.abort()
 
-    def broken(self, connection: Connection) -> None:
-        self.strangers.discard(connection)
+    def on_broken(self, connection: Connection) -> None:
+        self.unauthenticated.discard(connection)
         user = connection.user
         if self.lines().get(user) is connection:
             self.broke_s[user] = time.monotonic()

@@ -26,7 +26,7 @@ from simfl.config.blocks import (
     SecondsDrawn,
     SecondsOrZero,
 )
-from simfl.config.kinds import Choice, Kinds
+from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.config.quantities import unit
 from simfl.config.texts import FileName
 from simfl.errors import refusal
@@ -36,24 +36,27 @@ from simfl.world.mahimahi import PACKET_BITS, deliveries, packets
 from simfl.world.numbers import Assign, entries_of
 from simfl.world.rate_steps import read_steps
 from simfl.world.state_generators import StateGenerator, is_number
-from simfl.world.timelines import FOR_EVER, check_day, daily, in_turn
+from simfl.world.timelines import FOR_EVER, check_day, daily, timeline_from
 
 MAX_WINDOWS = 10_000_000  # of a recorded link
 
 
-class Link(NamedTuple):
-    """A link at a time: Mbit/s to and from the server, and the seconds that a message takes one way."""
+class LinkParams(NamedTuple):
+    """Rates and latency of a link at a time."""
 
     up_mbps: float
+    """Rate to the server."""
     down_mbps: float
+    """Rate from the server."""
     latency_s: float
+    """Seconds from the last bit sent to its arrival, one way."""
 
 
-Changes = Callable[[int, int, Link], tuple[Link, int]]
+Changes = Callable[[int, int, LinkParams], tuple[LinkParams, int]]
 """(user, now, its own link) -> its link now, and until when (both nanoseconds) that surely stays."""
 
 
-class LinkModel(Choice):
+class LinkModel(KindBlock):
     """A model of how links change with time. One of your own is most simply a `LinkStates`."""
 
     @abstractmethod
@@ -72,9 +75,9 @@ class LinkStates(LinkModel, StateGenerator):
     ...             yield rng.uniform(60, 600), 1.0, 1.0
     ...             yield self.ride_s, 0.0, 0.5
     >>> at = Lift().changes(3, Streams(1))
-    >>> link, until = at(2, 0, Link(8.0, 16.0, 0.04))
-    >>> at(2, until, Link(8.0, 16.0, 0.04))[0]
-    Link(up_mbps=0.0, down_mbps=8.0, latency_s=0.04)
+    >>> link, until = at(2, 0, LinkParams(8.0, 16.0, 0.04))
+    >>> at(2, until, LinkParams(8.0, 16.0, 0.04))[0]
+    LinkParams(up_mbps=0.0, down_mbps=8.0, latency_s=0.04)
     """
 
     thing: ClassVar[str] = "link model"
@@ -104,11 +107,11 @@ class LinkStates(LinkModel, StateGenerator):
         def states(user: int) -> Iterator[tuple[float, tuple[float, float]]]:
             return self.read(user, streams.rng(purpose, "states", user))
 
-        at = in_turn(states, (1.0, 1.0))
+        at = timeline_from(states, (1.0, 1.0))
 
-        def change(user: int, now: int, own: Link) -> tuple[Link, int]:
+        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
             (up, down), until = at(user, now)
-            return Link(own.up_mbps * up, own.down_mbps * down, own.latency_s), until
+            return LinkParams(own.up_mbps * up, own.down_mbps * down, own.latency_s), until
 
         return change
 
@@ -142,12 +145,12 @@ class Steps(LinkModel):
         steps = read_steps(self.file, f"{key}.file".lstrip("."))
         entries = entries_of(self.assign, len(steps), users, streams)
 
-        def change(user: int, now: int, own: Link) -> tuple[Link, int]:
+        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
             step, until = steps.at(int(entries[user]), now)
             if step is None:
                 return own, until
             up_mbps, down_mbps, latency_s = step
-            return Link(up_mbps, down_mbps, own.latency_s if latency_s is None else latency_s), until
+            return LinkParams(up_mbps, down_mbps, own.latency_s if latency_s is None else latency_s), until
 
         return change
 
@@ -175,11 +178,11 @@ class Mahimahi(LinkModel):
         down = _Recording(self.down_file, window_ms, f"{key}.down_file".lstrip("."))
         draws = streams.uniforms(purpose, "offset")
 
-        def change(user: int, now: int, own: Link) -> tuple[Link, int]:
+        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
             # One offset for both directions, which were recorded together.
             ahead = now + (int(draws(user, 0) * up.period_ns) if self.offset == "drawn" else 0)
             (up_mbps, up_ns), (down_mbps, down_ns) = up.at(ahead), down.at(ahead)
-            return Link(up_mbps, down_mbps, own.latency_s), now + min(up_ns, down_ns)
+            return LinkParams(up_mbps, down_mbps, own.latency_s), now + min(up_ns, down_ns)
 
         return change
 
@@ -301,20 +304,20 @@ class Daily(LinkModel):
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
         zones, slot_ns = streams.uniforms(purpose, "time zone"), lasting(self.slot_s)
 
-        def change(user: int, now: int, own: Link) -> tuple[Link, int]:
+        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
             slot = now // slot_ns
             at_s = slot * self.slot_s - self.peak_s
             if self.spread_s:
                 at_s -= self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0))
             factor = daily(self.low, self.high, at_s, self.period_s)
             until = FOR_EVER if self.low == self.high else (slot + 1) * slot_ns
-            return Link(own.up_mbps * factor, own.down_mbps * factor, own.latency_s), until
+            return LinkParams(own.up_mbps * factor, own.down_mbps * factor, own.latency_s), until
 
         return change
 
 
 _KINDS = (Steady, Steps, Mahimahi, Markov, Daily)
-LINKS = Kinds("link model", LinkModel, _KINDS, "links")  # type: ignore[type-abstract]
+LINKS = KindRegistry("link model", LinkModel, _KINDS, "links")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:
     AnyLinkModel = LinkModel
