@@ -120,7 +120,7 @@ def test_files_are_replaced_with_force_only(files: Path, capsys: pytest.CaptureF
     [
         (("fedscale", "a.up", "capacity"), f"a.up: no plain pickle: opcode b'1': {ONLY}"),
         (("fedscale", "behave", "absent"), "absent: cannot be read: No such file or directory"),
-        (("fedscale", "behave", "/dev/zero"), f"/dev/zero: has more than {2**27} bytes, too many to be read"),
+        (("fedscale", "behave", "/dev/zero"), f"/dev/zero: has more than {2**26} bytes, too many to be read"),
         (("fedscale", "capacity", "behave"), "capacity: entry 432802: finish_time is missing"),
         (("mahimahi", "a.up", "ookla.csv"),
          f"ookla.csv:1: {MILLISECONDS} 'Name,Avg. Avg U Kbps,Avg. Avg D Kbps,Avg Lat Ms'"),
