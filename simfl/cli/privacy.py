@@ -1,4 +1,4 @@
-"""What an adversary learns of users' updates: from sums, by attacks, by proof."""
+"""An adversary's view of users' updates: from sums, by attacks, by proof."""
 
 from __future__ import annotations
 

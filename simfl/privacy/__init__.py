@@ -1,4 +1,4 @@
-"""What is learned of users' updates: from sums of many rounds, and by attacks on recorded runs.
+"""Knowledge of users' updates: from sums of many rounds, and by attacks on recorded runs.
 
 `simfl privacy sums` and `simfl privacy attack` print the results of these functions. A proof, `simfl.proof`,
 varies a protocol's losses: it is a study.

@@ -30,7 +30,7 @@ def mailbox() -> tuple[Mailbox, Line]:
 
 
 def message(content: bytes) -> Any:
-    return SimpleNamespace(message=content, round=0, step=0, at=0, half=False, relayed=False, sent=None)
+    return SimpleNamespace(message=content, round=0, step=0, at=0, half=False, relayed=False, on_sent=None)
 
 
 def test_what_was_not_taken_is_sent_again_in_order() -> None:

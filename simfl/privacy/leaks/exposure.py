@@ -16,7 +16,7 @@ Circle = frozenset[int]
 
 @dataclass(frozen=True)
 class Exposed:
-    """What a coalition knows of each honest user."""
+    """A coalition's knowledge of each honest user."""
 
     coalition: tuple[int, ...]
     circles: dict[int, Circle | None]

@@ -31,7 +31,7 @@ class Statement:
     """Kind of message."""
     field: str
     words: str
-    """What is stated, in words."""
+    """The statement, in words."""
     say: Say
     after: bool = False
     """It follows the true message, and does not replace it."""
