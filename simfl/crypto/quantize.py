@@ -78,12 +78,12 @@ def signed(x: A32, q: int) -> I64:
 def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
     """Return phi^-1(total) / (levels divisor), eqs. 35-36, as float64 of the shape [1, L] of total.
     divisor None: the last coordinate is the sum of weights, which is the divisor and is removed; where it is
-    not positive, the sum is wrong, which the audit says, and the result not a number. ValueError for another
-    divisor that is not positive."""
+    not positive, the sum is wrong, which the audit says, and the result is zero: the global model stays as it
+    was, and later rounds can go on from it. ValueError for another divisor that is not positive."""
     if divisor is None:
         total, divisor = total[:, :-1], int(signed(total[:, -1:], q)[0, 0])
         if divisor <= 0:
-            return np.full(total.shape, np.nan)
+            return np.zeros(total.shape)
     if divisor <= 0:
         raise ValueError(f"divisor={divisor}, the sum of weights, must be positive")
     out = np.empty(total.shape, np.float64)
