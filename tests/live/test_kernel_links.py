@@ -178,7 +178,9 @@ def test_links_that_vary_are_refused_by_key(key: str) -> None:
         ("rights", "links by the kernel: only root may make network namespaces"),
     ],
 )
-def test_what_is_lacking_is_one_message(lacking: str, said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_tool_is_named_in_one_message(
+    lacking: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(namespaces.shutil, "which", lambda tool: None if tool == lacking else tool)
     monkeypatch.setattr(namespaces.os, "geteuid", lambda: int(lacking == "rights"))
     with pytest.raises(BadInput, match=f"^{said}$"), opened(three(), "wire"):

@@ -24,8 +24,15 @@ ADAPTERS: dict[Name, str] = {"tensorboard": "TensorBoard", "wandb": "WandB", "ml
 
 
 def tracker(name: Name, folder: Path) -> Tracker:
-    """Return an adapter by its name; BadInput names the extra where its library is not there. folder: of the
-    run; MLflow's store is `mlflow.db` in the working directory, where `mlflow ui` looks for it."""
+    """Return an adapter by its name.
+
+    Args:
+        name: The adapter's.
+        folder: The run's. MLflow's store is `mlflow.db` in the working directory, where `mlflow ui` looks.
+
+    Raises:
+        BadInput: Its library is not installed; the message names the extra.
+    """
     adapter = getattr(import_module(f"simfl.connect.trackers.{name}"), ADAPTERS[name])
     made: Tracker = (
         adapter() if name == "mlflow" else adapter(folder / name if name == "tensorboard" else folder)

@@ -76,7 +76,11 @@ class Saver:
         return Recorded(Recording(rows, self.own.entries[name].running), rows.timed_by, then)
 
     def start(self, name: str, rows: Trace, training: str | None, anew: bool = False) -> None:
-        """Expect the rounds of a protocol, with their trace. anew: in place of those that are saved."""
+        """Expect the rounds of a protocol, with their trace.
+
+        Args:
+            anew: They replace those that are saved.
+        """
         saved = self.own.entries.get(name)
         self._rows, self._replaced = rows, saved if anew else None
         self._first = Entry(protocol=name, training=training)

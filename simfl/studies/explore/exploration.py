@@ -66,7 +66,11 @@ class Exploration:
         return 0.0 if is_short else effort.seconds_for_all(self.cohort, jobs)
 
     def run(self, jobs: int, watch: Callable[[Report], None]) -> None:
-        """Try the patterns until one breaks a law. watch: called with the counts, every few patterns."""
+        """Try the patterns until one breaks a law.
+
+        Args:
+            watch: Called with the counts, every few patterns.
+        """
 
         def count(report: Report) -> None:
             self.report = report
