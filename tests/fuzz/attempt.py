@@ -6,6 +6,7 @@ the same for mutants with the same fault: where it happened and what it was.
 
 from __future__ import annotations
 
+import os
 import resource
 import shutil
 import signal
@@ -35,6 +36,8 @@ CPU_S = 20.0
 """For loading and building, and again for a run: of the processor, since a machine may be busy."""
 WALL_S = 60.0
 """The same, for what waits instead."""
+PATIENCE = float(os.environ.get("FUZZ_PATIENCE", "1"))
+"""A factor on all bounds of time, for a slow machine: `FUZZ_PATIENCE=3 make fuzz`."""
 ROOM_BYTES = 6 * 10**9
 """What a process may ask for while it looks at a mutant."""
 SLACK_BYTES = 400_000_000
@@ -148,7 +151,8 @@ def _attempt(mutant: Mutant, run: bool, cpu_s: float, at: _Progress, folder: Pat
 @contextmanager
 def timer(seconds: float, wall_s: float | None = None) -> Iterator[None]:
     """Raise TimeUp after so many CPU seconds, or `wall_s` (`WALL_S`); again until it gets through."""
-    longest_s = WALL_S if wall_s is None else wall_s
+    seconds *= PATIENCE
+    longest_s = PATIENCE * (WALL_S if wall_s is None else wall_s)
 
     def up(number: int, frame: FrameType | None) -> None:
         raise TimeUp(f"longer than {seconds:g} CPU seconds or {longest_s:g} s")

@@ -13,9 +13,9 @@ from multiprocessing.connection import Connection, wait
 from unittest.mock import patch
 
 from simfl.dataplane.first_calls import prepare_process
-from tests.fuzz.attempt import Report, bounded_memory
+from tests.fuzz.attempt import PATIENCE, Report, bounded_memory
 
-KILL_S = 180.0
+KILL_S = 180.0 * PATIENCE
 """An attempt stops itself long before, unless it is in code that heeds no signal."""
 
 Job = Callable[[], Report]
