@@ -15,6 +15,7 @@ from typing import Any
 
 import simfl
 import simfl.privacy
+from docs.tools import operations
 from simfl.connect.trackers import ADAPTERS
 
 HEAD = """# Python
@@ -74,6 +75,8 @@ def markdown() -> str:
         if name == "simfl.protocols.protocol.Protocol":
             parts += ["## For authors of protocols", AUTHORS]
         parts += [f"### `{name}`", *_described(name, thing)]
+        if name == "simfl.dataplane.ops.Ops":
+            parts.append("\n".join(operations.lines()))
     return "\n\n".join(parts) + "\n"
 
 
@@ -100,6 +103,18 @@ def _described(name: str, thing: Any) -> Iterator[str]:
     if not inspect.isclass(thing) and list(inspect.signature(thing).parameters) != ["self"]:
         yield f"```python\n{_signature(name, thing)}\n```"
     yield from _paragraphs(inspect.getdoc(thing) or "")
+    home, _, own = name.rpartition(".")
+    if inspect.isclass(thing) and own in FOR_AUTHORS.get(home, ()) and (methods := list(_methods(thing))):
+        yield "**Methods**"
+        yield "\n".join(methods)
+
+
+def _methods(cls: type) -> Iterator[str]:
+    """Yield a line for each documented method of a class: its call, and the first paragraph on it."""
+    for name, method in _members(cls):
+        text = (inspect.getdoc(method) or "").partition("\n\n")[0]
+        if text and not isinstance(vars(cls)[name], property) and name not in operations.operations():
+            yield f"- `{' '.join(_signature(name, method).split())}`: {' '.join(text.split())}"
 
 
 def _signature(name: str, thing: Any) -> str:

@@ -37,17 +37,18 @@ from simfl.live.wire import Words
 from simfl.runs.build import Experiment
 from simfl.runs.folder.identity import code_version
 from simfl.scenario.load import load
-from tests.fuzz.attempt import Report, TimeUp, fault, timer
+from tests.fuzz.attempt import PATIENCE, Report, TimeUp, fault, timer
 from tests.fuzz.invariants import Broken
 from tests.fuzz.middle import FALSE, THINGS, Middle
 
 USERS, HOSTILE = 5, 0
-JOIN_S, CROWD_S, LEAVE_S, CPU_S, WALL_S = 2.0, 10.0, 6.0, 10.0, 30.0
+JOIN_S, CROWD_S, LEAVE_S = 2.0 * PATIENCE, 10.0 * PATIENCE, 6.0 * PATIENCE
+CPU_S, WALL_S = 10.0, 30.0
 WAITS_S = {
     "LINGER_S": 0.05, "REPORT_S": 2.0, "AGAIN_S": 0.3, "HELLO_S": 1.0, "STALL_S": 0.7, "WATCH_S": 0.1,
     "HEAR_S": 2.0,
 }  # fmt: skip
-"""What `simfl.live` waits for, in conversations."""
+"""What `simfl.live` waits for, in conversations, times `PATIENCE`: honest users work in real time."""
 
 MISSING = f"users {HOSTILE} have not joined .*|1 user did not join .*: {HOSTILE}"
 """The server's message where the hostile user alone is not there as the run should begin."""
@@ -67,7 +68,7 @@ ROUNDS: dict[str, Any] = {
         "overhead_s": 0.0003,
     },
     "detect": {"disconnect": 0.005},
-    "deadlines": {"advertise": 1.5, "shares": 1.5, "upload": 1.5, "recovery": 1.5},
+    "deadlines": dict.fromkeys(("advertise", "shares", "upload", "recovery"), 1.5 * PATIENCE),
     "privacy": {"T": 1, "D": 2, "U": 2},
     "quantization": {"clip": 8.0},
     "learning": {
@@ -182,7 +183,7 @@ def shortened() -> Iterator[None]:
     with ExitStack() as stack:
         for module in modules:
             for name in WAITS_S.keys() & vars(module).keys():
-                stack.enter_context(patch.object(module, name, WAITS_S[name]))
+                stack.enter_context(patch.object(module, name, WAITS_S[name] * PATIENCE))
         yield
 
 
