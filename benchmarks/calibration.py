@@ -5,7 +5,10 @@
 Of each protocol: modelled / measured CPU time of all its steps, of each kind of step that takes 2 % of it,
 and of the seconds per aggregate; and whether both clocks rank the protocols alike. The CPU times are of the
 same steps, which are timed and counted. A kind of step takes the fastest of N turns (3), as other work on the
-machine only adds to it. Numbers out of bounds end with "!", and then the exit code is 1.
+machine only adds to it, and all are corrected to the machine's best speed in the whole run, as a profile's
+rates are. Numbers out of bounds end with "!", and then the exit code is 1.
+
+A profile holds for the machine that it was measured on: elsewhere begin with `simfl calibrate here.yaml`.
 """
 
 from __future__ import annotations
@@ -56,10 +59,8 @@ class Compared:
 
     scenario: str
     protocol: str
-    total: float
-    """Modelled / measured CPU time of all steps."""
-    kinds: list[Ratio]
-    """Of each kind of step that counts, the largest first."""
+    steps: rounds.Steps
+    """The fastest turn of each kind of step."""
     modelled_s: float
     """Modelled seconds per aggregate."""
     measured_s: tuple[float, ...]
@@ -91,9 +92,7 @@ def compared(
                 taken_s.append(per_aggregate_s(trace))
         if not fastest:  # no round found the users that it needs
             continue
-        (fastest,) = rounds.undisturbed([fastest])
-        total, kinds = ratios(fastest, profiles.load(rates).seconds)
-        yield Compared(path.stem, name, total, kinds, per_aggregate_s(modelled.traces[name]), tuple(taken_s))
+        yield Compared(path.stem, name, fastest, per_aggregate_s(modelled.traces[name]), tuple(taken_s))
 
 
 def ratios(steps: rounds.Steps, rates: Mapping[str, float]) -> tuple[float, list[Ratio]]:
@@ -128,11 +127,12 @@ def within(ratio: float, bound: float) -> bool:
     return 1 / bound <= ratio <= bound
 
 
-def row_text(row: Compared) -> tuple[str, bool]:
-    """Return a line of the table, and whether all in it is within bounds."""
+def row_text(row: Compared, steps: rounds.Steps, rates: Mapping[str, float]) -> tuple[str, bool]:
+    """Return a line of the table, of steps at the machine's best speed, and whether all is within bounds."""
     median_s = statistics.median(row.measured_s)
-    kinds = [(f"{label} {share:.0%}:", ratio, KIND) for label, share, _, ratio in row.kinds]
-    numbers = [("", row.total, TOTAL), ("", row.modelled_s / median_s, TOTAL), *kinds]
+    total, by_kind = ratios(steps, rates)
+    kinds = [(f"{label} {share:.0%}:", ratio, KIND) for label, share, _, ratio in by_kind]
+    numbers = [("", total, TOTAL), ("", row.modelled_s / median_s, TOTAL), *kinds]
     cpu, seconds, *others = (
         f"{label} {x:.2f}{'' if within(x, bound) else '!'}" for label, x, bound in numbers
     )
@@ -147,18 +147,20 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("scenarios", nargs="*", type=Path, default=SCENARIOS)
     arguments, all_good = parser.parse_args(), True
+    with one_thread():
+        every = [list(compared(path, arguments.profile, arguments.turns)) for path in arguments.scenarios]
+    corrected = iter(rounds.undisturbed([row.steps for protocols in every for row in protocols]))
+    rates = profiles.load(arguments.profile).seconds
     print("| scenario | protocol | CPU | measured, per aggregate | modelled / measured | kinds of steps |")
     print("|---|---|---|---|---|---|")
-    with one_thread():
-        for path in arguments.scenarios:
-            protocols = list(compared(path, arguments.profile, arguments.turns))
-            for row in protocols:
-                text, good = row_text(row)
-                print(text, flush=True)
-                all_good &= good
-            for one, other in turned(protocols):
-                print(f"{path.stem}: {one} and {other} change places!", flush=True)
-                all_good = False
+    for protocols in every:
+        for row in protocols:
+            text, good = row_text(row, next(corrected), rates)
+            print(text)
+            all_good &= good
+        for one, other in turned(protocols):
+            print(f"{protocols[0].scenario}: {one} and {other} change places!")
+            all_good = False
     sys.exit(not all_good)
 
 
