@@ -79,8 +79,9 @@ def check(
     """
     begin = watch or (lambda stage: None)
     # One that is validated knows which of its keys were read, which a copy would have all.
-    is_loaded = isinstance(scenario, Scenario) and not (overrides or keywords)
-    loaded = scenario if is_loaded else load_with(scenario, overrides, keywords)
+    loaded = scenario
+    if overrides or keywords or not isinstance(loaded, Scenario):
+        loaded = load_with(scenario, overrides, keywords)
     with located_errors(BadInput), named_by_keyword(keywords):
         experiment = build(loaded, begin)
     begin("reading the recording")

@@ -70,7 +70,7 @@ def test_help_has_an_example_that_parses(
 
 
 @pytest.mark.parametrize("words", [[], ["run"]])
-def test_without_a_command_or_a_scenario_the_next_steps_are_shown(
+def test_next_steps_are_shown_without_a_command_or_scenario(
     words: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Fewer than 15 lines of at most 100 columns, in which each command parses; exit code 2."""

@@ -80,12 +80,12 @@ def test_default_of_privacy_is_of_the_smallest_round() -> None:
     assert (s.privacy.T, s.privacy.D) == (15, 9)
 
 
-def test_protocols_without_masks_have_neither_privacy_nor_quantization() -> None:
+def test_protocols_without_masks_have_no_privacy_block() -> None:
     s = load("minimal", {"protocols": ["fedavg"]})
     assert (s.privacy, s.quantization) == (None, None)
 
 
-def test_derived_privacy_follows_the_users_of_a_scenario_that_is_run_again(tmp_path: Path) -> None:
+def test_derived_privacy_follows_the_users_of_the_next_run(tmp_path: Path) -> None:
     """Not so where it was stated, as in the file of a run."""
     twenty = simfl.run(rounds=1, payload="shadow", out=tmp_path).scenario
     assert str(load(twenty, {"population.users": 8}).privacy) == "T=4 D=2 U=None"
