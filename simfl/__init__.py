@@ -1,11 +1,14 @@
-"""simfl: federated learning with real secure aggregation, in virtual time.
+"""Federated learning with real secure aggregation, in virtual time.
 
     import simfl
-    result = simfl.run("scenarios/sync_breakdown.yaml", overrides={"clock": "modelled"})
-    result.summary["protocols"]["lightsecagg"]["mean"]["span_s"]
+    result = simfl.run(protocols=["secagg", "lightsecagg"], users=50, dropout=0.2)
+    result.to_pandas("summary")     # seconds per aggregate and of each phase
+    result.plot()                   # who waited for whom, in a round of each protocol
+    print(result.scenario)          # everything that was assumed
 
-`await simfl.simulate(...)` does the same inside a coroutine. Commands that compute something are functions
-here, with the same name and the same result.
+`simfl.run("mine.yaml", users=50)` runs a file, which `simfl.check` checks. `out="runs/mine"` keeps the run,
+and `simfl.load("runs/mine")` reads it back. A notebook awaits `simfl.simulate(...)`, with the same arguments;
+`help(simfl.simulate)` has them all. Commands that compute something are functions of the same name.
 """
 
 from __future__ import annotations
@@ -61,4 +64,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'simfl' has no attribute {name!r}")
     from importlib import import_module
 
+    if name in ("Result", "load", "run", "simulate"):
+        import_module("simfl.reports.plots")  # hands `Result.plot` its figures, which stand above results
     return getattr(import_module(f"simfl.{_HOMES[name]}"), name)

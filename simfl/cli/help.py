@@ -26,6 +26,18 @@ PURPOSES = {
 }
 """The commands of `simfl` by purpose, in the order of its help."""
 
+FIRST_STEPS = """simfl: federated learning with real secure aggregation, in virtual time.
+
+  simfl run minimal          three protocols on the same twenty users
+  simfl run minimal --set population.users=50 --set dropout=0.2
+  simfl report --figures     the latest run as a page and figures: who waited for whom
+  simfl check minimal        the scenario with every default that it relies on
+  simfl init minimal         a copy of it here, to change
+  simfl list protocols       what can be compared; simfl list scenarios: more to run
+
+All commands: simfl --help. In Python: import simfl; help(simfl)."""
+"""Printed in place of the help where no command is named."""
+
 LONGEST = 300
 """Characters of a message about an option's value."""
 
@@ -75,6 +87,12 @@ class Command(_Help, TyperCommand):
 
 class Group(_Help, TyperGroup):
     """A group of commands, shown by `PURPOSES` if they are in it."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not args and ctx.parent is None and not ctx.resilient_parsing:
+            typer.echo(FIRST_STEPS, err=True)
+            ctx.exit(2)
+        return super().parse_args(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         sections = PURPOSES if ctx.parent is None else {"Commands": self.list_commands(ctx)}

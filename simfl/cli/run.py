@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario
 
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
+NO_SCENARIO = """is missing: a YAML file, or the name of a shipped one, such as
+  simfl run minimal          three protocols on the same twenty users
+  simfl run minimal --set population.users=50 --set dropout=0.2
+  simfl list scenarios       all names
+  simfl init minimal         a copy of one here, to change
+  simfl run minimal.yaml     your copy"""
 REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
 MANY_USERS = 100_000  # from which on a command says first what a run takes
 CLUSTER_HELP = (
@@ -140,7 +146,7 @@ def _to_resume(folder: Path | None, repeat: int | None, settings: Iterable[objec
     from simfl.runs.folder.unfinished import unfinished_scenario
 
     if folder is None:
-        raise typer.BadParameter("is missing", param_hint="SCENARIO")
+        raise typer.BadParameter(NO_SCENARIO, param_hint="SCENARIO")
     if any(setting is not None for setting in settings):
         message = "goes on with the run as it is: leave other settings away"
         raise typer.BadParameter(message, param_hint="--resume")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,8 @@ from simfl.reports.assumptions import before
 from simfl.runs import assumptions
 from simfl.runs.build import Experiment, build, make_clocks
 from simfl.runs.results.units import listed
-from simfl.scenario.load import filled_yaml, load
+from simfl.scenario.keywords import MINIMAL, Keywords, load_with, named_by_keyword
+from simfl.scenario.load import marked_yaml
 from simfl.scenario.schema import Scenario
 from simfl.trace.rows import unit
 
@@ -44,25 +45,27 @@ class CheckedScenario:
 
     @property
     def text(self) -> str:
-        """The scenario with every default filled in, as YAML."""
-        return filled_yaml(self.scenario)
+        """The scenario as YAML with every default; keys that the file leaves out end with `# filled in`."""
+        return marked_yaml(self.scenario)
 
 
 def check(
-    scenario: str | Path | Mapping[str, Any] | Scenario,
+    scenario: str | Path | Mapping[str, Any] | Scenario = MINIMAL,
     overrides: Mapping[str, Any] | None = None,
     watch: Callable[[str], None] | None = None,
+    **keywords: Unpack[Keywords],
 ) -> CheckedScenario:
     """Check a scenario without running it.
 
     Args:
-        scenario: a YAML file, a mapping of the same shape, or a validated scenario.
+        scenario: as of `simfl.run`, the shortest shipped one unless given.
         overrides: values by dotted key.
         watch: called with each stage of the check as it begins.
+        keywords: those of `simfl.run`, such as `users=50`.
 
     Returns:
-        The checked scenario: `text` is it with every default, `notes` name what decides its times, and
-        `labels` are those that each user holds.
+        The checked scenario: `text` is it with every default, each marked where the scenario left it out,
+        `notes` name what decides its times, and `labels` are those that each user holds.
 
     Raises:
         BadInput: it cannot be run; a ScenarioError names each value, its bound and its place.
@@ -75,8 +78,11 @@ def check(
     '12 users, 3 rounds of fedavg, secagg, lightsecagg; the model has d = 64010 parameters'
     """
     begin = watch or (lambda stage: None)
-    loaded = load(scenario, overrides)
-    with located_errors(BadInput):
+    # One that is validated knows which of its keys were read, which a copy would have all.
+    loaded = scenario
+    if overrides or keywords or not isinstance(loaded, Scenario):
+        loaded = load_with(scenario, overrides, keywords)
+    with located_errors(BadInput), named_by_keyword(keywords):
         experiment = build(loaded, begin)
     begin("reading the recording")
     make_clocks(experiment)
@@ -104,3 +110,4 @@ def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str
     yield from (f"{name}: {sentence}" for name, sentence in decisive)
     yield from warnings
     yield from (f"{name}: {entry}" for name, entry in experiment.memory.items())
+    yield "keys that end with `filled in` are not in the scenario: defaults, and what presets mean"

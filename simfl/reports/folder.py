@@ -22,10 +22,14 @@ from simfl.trace import reader as trace_reader
 from simfl.trace.rows import Trace, unit
 from simfl.virtual_time import NS
 
+LIVE = "live.json"
+"""A file of runs in real time alone (`live.live_run`)."""
+
 
 @dataclass(frozen=True)
 class Run:
-    """The content of a run's folder; `text` is its `resolved.yaml`, `rounds` are the summary's."""
+    """The content of a run's folder; `text` is its `resolved.yaml`, `rounds` are the summary's, `time` is the
+    word for its time."""
 
     folder: Path
     scenario: Scenario
@@ -33,14 +37,11 @@ class Run:
     summary: Summary
     traces: dict[str, Trace]
     rounds: dict[str, list[metrics.Round]]
+    time: str
 
     @property
     def buffered(self) -> bool:
         return any(rows.buffered for rows in self.traces.values())
-
-    @property
-    def time(self) -> str:
-        return time_in(self.folder)
 
     @property
     def unit(self) -> str:
@@ -49,7 +50,7 @@ class Run:
 
 def time_in(folder: Path) -> str:
     """Return the word for the time in a run's folder: real if it was played, else virtual."""
-    return "real" if digests.names_in(folder, "live.json") else "virtual"
+    return "real" if digests.names_in(folder, LIVE) else "virtual"
 
 
 def open_summary(folder: Path, scenario: Scenario) -> Summary:
@@ -79,7 +80,7 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
         times = [(r.index, r.start / NS, r.end / NS) for r in rounds[name]]  # as the summary was computed
         if times != [(e.index, e.start_s, e.end_s) for e in expected]:
             raise _contradiction(folder, f"{name}'s rounds differ in trace and summary")
-    return Run(folder, scenario, text, content, traces, rounds)
+    return Run(folder, scenario, text, content, traces, rounds, time_in(folder))
 
 
 def load(folder: str | Path) -> Result:
@@ -103,6 +104,7 @@ def load(folder: str | Path) -> Result:
     folder = Path(folder)
     run = open_folder(folder)
     content = run.summary
+    beside = {path.name: path.read_text(encoding="utf-8") for path in digests.names_in(folder, LIVE)}
     measured = {name: [_measurement(r) for r in p.rounds] for name, p in content.protocols.items()}
     return Result(
         run.scenario,
@@ -111,6 +113,7 @@ def load(folder: str | Path) -> Result:
         {name: p.training for name, p in content.protocols.items() if p.training is not None},
         interrupted=content.interrupted,
         assumed=content.assumed,
+        beside=beside,
         stored=content,
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from simfl.runs.folder.result import Kept, Result
 from simfl.runs.folder.saved_rounds import Unfinished
 from simfl.runs.folder.saving import EVERY_S, Point, Saver
 from simfl.runs.results.round_summary import Measurement
-from simfl.scenario.load import load
+from simfl.scenario.keywords import MINIMAL, Keywords, load_with, named_by_keyword
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured
 from simfl.trace.rows import Trace, seldom_collecting
@@ -52,7 +52,7 @@ Watch = Callable[[Progress], None]
 
 
 async def simulate(
-    scenario: str | Path | Mapping[str, Any] | Scenario,
+    scenario: str | Path | Mapping[str, Any] | Scenario = MINIMAL,
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     watch: Watch | None = None,
@@ -60,12 +60,14 @@ async def simulate(
     save_every_s: float = EVERY_S,
     cluster: str | None = None,
     callbacks: Sequence[Tracker] = (),
+    **keywords: Unpack[Keywords],
 ) -> Result:
     """Simulate a scenario's protocols, one after the other, on one world.
 
     Args:
-        scenario: a YAML file, a mapping of the same shape, or a validated scenario.
-        overrides: values by dotted key, such as {"population.users": 50}.
+        scenario: a YAML file, a name of `simfl list scenarios`, a mapping of the same shape, or the scenario
+            of another result; the shortest shipped one unless given.
+        overrides: values of any other key by its dotted path, such as {"network.users.preset": "5g"}.
         out: a folder for the run's files, which is tried and locked before anything runs. Finished rounds are
             saved there as the run goes on, so that whatever ends it leaves them. What it holds of an earlier
             run is replaced by the results, and reports of that run are removed (`folder.earlier`).
@@ -75,18 +77,29 @@ async def simulate(
         cluster: where users are trained, `dask://HOST:PORT`, `ray://HOST:PORT` or `local:N`; in this process
             unless given.
         callbacks: given the run's rounds (`simfl.runs.callbacks`), each anew where a run is resumed.
+        keywords: changes of the scenario, each of which stays as it is there unless given:
+            `protocols`, names of `simfl list protocols`, or a mapping from names to their settings;
+            `users`, their number;
+            `rounds` of each protocol;
+            `dropout`, the fraction of a round's users, 0 to 1, lost before their upload, or a mapping;
+            `seed` of every draw;
+            `clock`, "modelled", "measured" or "recorded:DIR";
+            `payload`, "real", or "shadow" to count the work without doing it.
+
+    Returns:
+        The result, whose `scenario` has every default that was used.
 
     Raises:
-        BadInput: the scenario is bad (a ScenarioError, which names each value, its bound and its place), or
-            the folder cannot be written, is in use, or holds nothing that can be resumed; or a worker of the
-            cluster cannot take part.
+        BadInput: the scenario is bad (a ScenarioError, which names each value, its bound and its place), a
+            keyword is unknown, or the folder cannot be written, is in use, or holds nothing that can be
+            resumed; or a worker of the cluster cannot take part.
         DataPlaneError, ReplayError: the run failed.
         asyncio.CancelledError: it was interrupted.
 
     >>> asyncio.run(simulate("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}))
     Result(tutorial, fedavg, secagg, lightsecagg)
     """
-    loaded = load(scenario, overrides)
+    loaded = load_with(scenario, overrides, keywords)
     if resume and out is None:
         raise BadInput("resume: out must be the folder of an unfinished run")
     if not 0 <= save_every_s < math.inf:
@@ -102,7 +115,8 @@ async def simulate(
     with folder as own:
         if own is not None and resume:
             own.check(loaded)
-        study = build(loaded)
+        with named_by_keyword(keywords):
+            study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
         with (
             elsewhere as there,
@@ -114,7 +128,7 @@ async def simulate(
 
 
 def run(
-    scenario: str | Path | Mapping[str, Any] | Scenario,
+    scenario: str | Path | Mapping[str, Any] | Scenario = MINIMAL,
     overrides: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
     watch: Watch | None = None,
@@ -122,20 +136,25 @@ def run(
     save_every_s: float = EVERY_S,
     cluster: str | None = None,
     callbacks: Sequence[Tracker] = (),
+    **keywords: Unpack[Keywords],
 ) -> Result:
-    """Blocking form of `simulate`, where no event loop runs.
+    """Blocking form of `simulate`, with the same arguments, where no event loop runs.
 
     Raises:
         RuntimeError: an event loop runs, as in a notebook.
 
-    >>> result = run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
+    >>> result = run(protocols=["secagg", "lightsecagg"], users=50, dropout=0.2, payload="shadow")
     >>> print(result)
-    Result(tutorial, fedavg, secagg, lightsecagg)
+    Result(minimal, secagg, lightsecagg)
+    >>> result.scenario.privacy  # a default, as the scenario has none
+    Privacy(T=25, D=15, U=None)
     """
     # A loop in a thread of its own would hide the difference, but a run sets what is the whole process's:
     # thresholds of the garbage collection, threads of torch. Ctrl-C would not reach it either.
     refuse_in_a_loop("run", "simfl.simulate(...)")
-    return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s, cluster, callbacks))
+    return asyncio.run(
+        simulate(scenario, overrides, out, watch, resume, save_every_s, cluster, callbacks, **keywords)
+    )
 
 
 def refuse_in_a_loop(name: str, instead: str = "") -> None:

@@ -253,12 +253,8 @@ def _classes_of(s: Scenario, user: int) -> Classes | None:
 
 
 def _privacy(s: Scenario) -> Problems:
-    masked = [name for name, kind in s.protocols.items() if kind.offline]
-    for block in ("privacy", "quantization") if masked else ():
-        if getattr(s, block) is None:
-            yield block, f"missing; protocol {masked[0]} needs it"
-    for name in masked if s.privacy else ():
-        if s.buffer is not None or not s.protocols[name].asynchronous:
+    for name, kind in s.protocols.items():
+        if kind.offline and (s.buffer is not None or not kind.asynchronous):
             yield from _masked(s.of(name), name)
 
 

@@ -6,7 +6,7 @@ then pydantic validates, then `checks`, and `messages` words what they find at i
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +84,9 @@ def load_without_code(path: Path) -> Scenario:
 
 def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
     if isinstance(source, Scenario):
-        return nodes(source.model_dump(mode="json"), source.read_from)
+        # A `privacy` that followed from the number of users follows anew where an override changes that.
+        derived = {"privacy"} - source.model_fields_set
+        return nodes(source.model_dump(mode="json", exclude=derived), source.read_from)
     if isinstance(source, Mapping):
         name = source.get("name")
         return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
@@ -189,6 +191,25 @@ def filled_yaml(scenario: Scenario) -> str:
     if scenario.privacy is not None and len(answers) == 1:  # entries with other selections have another N - D
         (filled["privacy"]["U"],) = answers
     return dump(filled)
+
+
+def marked_yaml(scenario: Scenario) -> str:
+    """Return `filled_yaml` with `# filled in` behind each key that is not in the file of the scenario."""
+    text = filled_yaml(scenario)
+    lines = text.splitlines()
+    for line in _filled_in(parse(text, ""), scenario.read_from):
+        lines[line - 1] += "  # filled in"
+    return "\n".join(lines) + "\n"
+
+
+def _filled_in(filled: Node, given: Node) -> Iterator[int]:
+    """Yield the lines of the outermost keys that `given` does not have."""
+    for key, child in filled.value.items():
+        source = given.child(key)
+        if source is None and child.line is not None:
+            yield child.line
+        elif source is not None and isinstance(child.value, dict):
+            yield from _filled_in(child, source)
 
 
 def json_schema() -> dict[str, Any]:

@@ -23,9 +23,10 @@ from simfl.config.blocks import (
     Text,
     Threads,
 )
+from simfl.config.python_files import are_left_alone
 from simfl.config.quantities import unit
 from simfl.config.texts import FileName, NamesFile
-from simfl.config.yaml_tree import Node
+from simfl.config.yaml_tree import Node, dump
 from simfl.crypto import ntt
 from simfl.errors import show
 from simfl.learning.clipping import AnyClip, NoClip
@@ -41,7 +42,17 @@ from simfl.protocols.batches import Batches
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
-from simfl.scenario.world import Buffer, Clock, Deadlines, Detect, Network, Population, Server, WaitForAll
+from simfl.scenario.world import (
+    Buffer,
+    ByDisconnect,
+    Clock,
+    Deadlines,
+    Detect,
+    Network,
+    Population,
+    Server,
+    WaitForAll,
+)
 from simfl.world import profiles
 from simfl.world.dropout import AnyDropout, NoLosses
 from simfl.world.selection import All, AnySelection
@@ -124,8 +135,8 @@ class Quantization(Block):
 
     levels: Levels = 2**16
     """The levels per unit, c_l."""
-    clip: Positive
-    """Coordinates are held within +-clip, and those that were outside are counted."""
+    clip: Positive = 4.0
+    """Coordinates are held within +-clip, and those outside are counted; the shipped scenarios have 4."""
     on_overflow: Literal["error", "wrap"] = "error"
     """`wrap` runs although sums could wrap around, and counts those that do."""
 
@@ -246,11 +257,13 @@ class Scenario(Block):
     network: Network
     """The links between users and server."""
     server: Server = Server()
-    """The server's machine."""
-    detect: Detect
-    """The way in which the server learns of a loss."""
-    deadlines: Deadlines
-    """The waits of the server in its collecting states."""
+    """The server's machine: one core, as fast as the clock's machine on which the rates were measured."""
+    detect: Detect = ByDisconnect(delay_s=0.0)
+    """The way in which the server learns of a loss: once the end of the connection has crossed the user's
+    link, as in the papers, so that times are the protocol's and not those of a chosen deadline."""
+    deadlines: Deadlines = Deadlines.patient()
+    """The waits of the server in its collecting states: 600 s in each, so that a deadline only ends a round
+    that would hang."""
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, each at a point of the protocol."""
     selection: AnySelection = All()
@@ -258,11 +271,12 @@ class Scenario(Block):
     buffer: Buffer | None = None
     """The buffer of an asynchronous protocol, which needs it."""
     privacy: Privacy | None = None
-    """The coalitions and losses that masked protocols withstand, which need it."""
+    """The coalitions and losses that masked protocols withstand. Left out where they are compared, T is N / 2
+    and D is 3 N / 10, rounded down, as in LightSecAgg section 7.2; N is that of the smallest round."""
     field: FieldOfSums = FieldOfSums()
     """The field of masks and sums."""
     quantization: Quantization | None = None
-    """The way from floats to the field; masked protocols need it."""
+    """The way from floats to the field. Masked protocols have its defaults where it is left out."""
     learning: Learning = Learning()
     """Data, model and training."""
     targets: Targets | None = None
@@ -270,10 +284,24 @@ class Scenario(Block):
     protocols: Protocols
     """The protocols that are compared: a list of names, or a mapping from names of your own to settings."""
 
+    @model_validator(mode="after")
+    def masked_protocols_have_their_blocks(self) -> Self:
+        # A file that is only looked at has entries without behaviour, which need nothing.
+        masked = [name for name, entry in self.protocols.items() if getattr(entry, "offline", False)]
+        if masked and not are_left_alone():
+            N = min(self.of(name).cohort for name in masked)
+            defaults = {"privacy": Privacy(T=N // 2, D=3 * N // 10), "quantization": Quantization()}
+            vars(self).update({key: block for key, block in defaults.items() if getattr(self, key) is None})
+        return self
+
     @cached_property
     def read_from(self) -> Node:
         """The tree that it was read from, set by `load`: what is found wrong later has its file and line."""
         return Node(None, self.name)
+
+    def __str__(self) -> str:
+        """Return it as YAML, with every default and without the blocks that it does not have."""
+        return dump(self.model_dump(mode="json", exclude_none=True))
 
     @property
     def asynchronous(self) -> bool:

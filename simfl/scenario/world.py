@@ -17,6 +17,7 @@ from simfl.config.blocks import (
     SecondsDrawn,
     SecondsOrZero,
     Spread,
+    Uniform,
     shorthand,
 )
 from simfl.config.quantities import unit
@@ -130,8 +131,9 @@ class Population(Block):
 
     users: Count
     """N, the number of users."""
-    devices: Devices
-    """The speed of the users' devices."""
+    devices: Devices = Devices(slowdown=Uniform(low=8, high=16))
+    """The speed of the users' devices. Left out, each is 8 to 16 times slower than the clock's machine: an
+    assumption about phones, not a measurement."""
     availability: AnyAvailability = Always()
     """The times at which users are online."""
     energy: Energy | None = None
@@ -259,7 +261,7 @@ Deadline = Annotated[AnyDeadline, Field(discriminator="kind"), shorthand(fixed="
 
 
 class Deadlines(Block):
-    """The waits of the server in its collecting states; those that a protocol uses must be given."""
+    """The waits of the server in its collecting states. A block needs each one that its protocols use."""
 
     advertise: Deadline | None = None
     """The wait for public keys."""
@@ -271,6 +273,11 @@ class Deadlines(Block):
     """The wait for signatures of the set of survivors, where a protocol asks for them."""
     recovery: Deadline | None = None
     """The wait for the answers that recover the sum."""
+
+    @classmethod
+    def patient(cls) -> Self:
+        """Return waits of ten minutes."""
+        return cls(**dict.fromkeys(cls.model_fields, FixedDeadline(after_s=600)))
 
     @property
     def given(self) -> dict[str, AnyDeadline]:

@@ -73,8 +73,10 @@ def test_check_returns_what_the_command_prints(printed: Any) -> None:
     stages = list[str]()
     checked = simfl.check(TUTORIAL, QUICK, stages.append)
     code, out = printed("check", TUTORIAL, *_set(QUICK))
-    assert (code, out.partition("# ")[0]) == (0, checked.text)
+    assert (code, out.partition("# tutorial")[0]) == (0, checked.text)
     words = " ".join(line.removeprefix("#").strip() for line in out.splitlines() if line.startswith("#"))
+    assert "\n  availability:  # filled in\n    kind: always\n" in checked.text
+    assert "\n  users: 12\n" in checked.text
     assert words.startswith(f"tutorial.yaml: good; {' '.join(checked.notes)} synthetic, iid: user")
     assert checked.labels["fedavg"].shape == (12, 10)
     assert stages[-1] == "counting the labels of 12 users"

@@ -69,6 +69,26 @@ def test_help_has_an_example_that_parses(
         assert " ".join((parameter.help or "-").split())[:20] in " ".join(text.split())
 
 
+@pytest.mark.parametrize("words", [[], ["run"]])
+def test_next_steps_are_shown_without_a_command_or_scenario(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Fewer than 15 lines of at most 100 columns, in which each command parses; exit code 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) < 15
+    assert max(map(len, lines)) <= 100
+    steps = [
+        line.partition("  simfl ")[2].partition("   ")[0].split() for line in lines if "  simfl " in line
+    ]
+    assert ["run", "minimal"] in steps
+    for name, *arguments in steps:
+        command = COMMANDS[(name,)]
+        command.make_context(name, arguments, resilient_parsing=True)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

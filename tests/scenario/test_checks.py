@@ -60,8 +60,6 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"population.users": 1, "protocols": ["fedavg"], "dropout.losses": [
         {"user": 1, "at": "upload", "when": "mid_send"}]}, [
         "dropout.losses.0.user: user=1 is not there: the only user is 0"]),
-    ({"privacy": None}, ["privacy: missing; protocol secagg needs it"]),
-    ({"quantization": None}, ["quantization: missing; protocol secagg needs it"]),
     ({"field.q": 2**32 - 6}, [f"field.q: q={2**32 - 6} must be prime"]),
     ({"field.q": 97}, ["field.q: q=97 must be above the number of users, 100: each has its own point"]),
     ({"field.q": "NTT"}, ["field.q: must be a whole number or ntt, not 'NTT'"]),

@@ -53,8 +53,6 @@ CASES = [
      "18: protocols.secagg.t: t=101 must not be above N - D = 100 - 30 = 70"),
     (SYNC, "secagg: {t: 55}", "secagg: {t: 10}", "18: protocols.secagg.t: t=10 must be above privacy.T=50"),
     (SYNC, "  T: 50", "  T: 70", "12: privacy.T: T=70 must be below U = N - D = 100 - 30 = 70"),
-    (SYNC, "privacy:\n  T: 50\n  D: 30\n", "", "1: privacy: missing; protocol secagg needs it"),
-    (SYNC, "quantization: {clip: 8}\n", "", "1: quantization: missing; protocol secagg needs it"),
     (SYNC, "advertise: 60, ", "", "10: deadlines.advertise: missing; protocol secagg waits there"),
     (SYNC, "quantization: {clip: 8}", "quantization: {clip: 8, levels: 100000000}",
      "14: quantization: a sum of 100 users x 15 samples x 8 clip x"),

@@ -21,7 +21,7 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("seed: 1", "seed: 1\nname: 5", "2: name: must be text, not 5: put it in quotes"),
         ("seed: 1", "seed: 1\noverlap: maybe", "2: overlap: must be true or false, not 'maybe'"),
         ("rounds: 3\n", "", "1: rounds: missing: a whole number is needed"),
-        ("detect: {disconnect: 0.5}\n", "", "1: detect: missing: one of timeout, disconnect"),
+        ("clock: modelled\n", "", "1: clock: missing: one of measured, modelled, recorded"),
         ("users: 100, ", "", "4: population.users: missing: a whole number is needed"),
         ("rounds: 3", "rounds: 0", "3: rounds: must be at least 1, not 0"),
         ("population:", "popultion:", "4: popultion: unknown key 'popultion'; did you mean 'population'?"),

@@ -3,7 +3,7 @@
 Invariant: the same run gives the same bytes: no date, no random id.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from matplotlib.figure import Figure
@@ -18,16 +18,25 @@ DOTS_PER_INCH = 200  # of the PNG files
 KINDS: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
 
 
+DRAWN: dict[str, Callable[[Run], Figure | list[Figure] | None]] = {
+    "breakdown": run_figures.breakdown,
+    "timing": timing.timing,
+    "accuracy": run_figures.accuracy,
+    "staleness": run_figures.staleness,
+    "participation": run_figures.participation,
+}
+"""Kind of figure -> what draws it; one that needs several pages is a list."""
+
+
+def drawn(run: Run, kind: str) -> list[Figure]:
+    """Return the figures of a kind of `DRAWN`; none if the run has no data for it."""
+    figure = DRAWN[kind](run)
+    return figure if isinstance(figure, list) else [figure] if figure else []
+
+
 def of_run(run: Run) -> dict[str, Figure]:
     """File name -> figure, of those that the run has data for."""
-    drawn = {
-        "breakdown": run_figures.breakdown(run),
-        **{f"timing_{k}" if k > 1 else "timing": f for k, f in enumerate(timing.timing(run), 1)},
-        "accuracy": run_figures.accuracy(run),
-        "staleness": run_figures.staleness(run),
-        "participation": run_figures.participation(run),
-    }
-    return {name: figure for name, figure in drawn.items() if figure is not None}
+    return {f"{kind}_{k}" if k > 1 else kind: f for kind in DRAWN for k, f in enumerate(drawn(run, kind), 1)}
 
 
 def save(folder: Path, figures: Mapping[str, Figure], kinds: Sequence[str] = tuple(KINDS)) -> list[str]:

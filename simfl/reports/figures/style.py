@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from typing import TYPE_CHECKING, Any, Literal
 
 import matplotlib
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 COLUMN, WIDE = 3.4, 7.0  # inches: the width of a paper's column, and of both
 TEXT_LINE = 0.17  # inches of a line of text
 INK = "#222222"
+NOTEBOOK_DPI = 130  # a wide figure fills a cell's 900 pixels
 MAX_NAMES = 4  # beside each other in a legend
 LETTERS, SAMPLE = 120, 8  # beside each other in a wide figure; those that a line's sample takes with gaps
 
@@ -54,6 +56,15 @@ def style() -> Iterator[None]:
         yield
 
 
+class Picture(Figure):
+    """A figure that a notebook shows at the end of a cell, which needs pyplot for any other."""
+
+    def _repr_png_(self) -> bytes:
+        with style(), BytesIO() as file:
+            self.savefig(file, format="png", dpi=NOTEBOOK_DPI)
+            return file.getvalue()
+
+
 Lines = Sequence[tuple[int, str]]  # (place in the scenario, name) of the protocols that lines stand for
 
 
@@ -76,7 +87,7 @@ def panels(
     names = [name for _, name in lines] if len(lines) > 1 else []
     widest = SAMPLE + max(map(len, names), default=0)
     legend_rows = -(-len(names) // max(1, min(MAX_NAMES, LETTERS // widest)))
-    figure = Figure((width, height + TEXT_LINE * legend_rows), layout="constrained")
+    figure = Picture((width, height + TEXT_LINE * legend_rows), layout="constrained")
     cells = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
     for axes in cells[:count]:
         axes.grid(True, axis=grid)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from simfl.config.digests import SUMS, manifest
-from simfl.errors import BadInput
+from simfl.errors import BadInput, did_you_mean
 from simfl.runs.folder import earlier
 from simfl.runs.folder.columns import BREAKDOWN, ENERGY, MEASURED, PARTICIPATION
 from simfl.runs.folder.disk import atomic, write_text
@@ -56,6 +56,9 @@ class Kept:
 class Result:
     """A run: the resolved scenario, and the trace and measurements of each protocol.
 
+    `print(result.scenario)` prints the scenario as YAML with every default that was used, and
+    `simfl.run(result.scenario, seed=2)` runs it again with a change.
+
     >>> import simfl
     >>> result = simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"})
     >>> result.scenario.population.users, result.interrupted
@@ -75,6 +78,8 @@ class Result:
     """Texts of further files that `write` puts into the folder, by name, such as `live.json`."""
     stored: Summary | None = None
     """The content of `summary.json`, of a run that `simfl.load` read from its folder."""
+    _drawn_by: ClassVar[Callable[["Result", str], Any]]
+    """Draws `plot`; `simfl.reports.plots`, which stands above this module, hands it in."""
 
     def __repr__(self) -> str:  # short: asyncio formats the result of a finished task, and throws that away
         return f"Result({self.scenario.name}, {', '.join(self.traces)})"
@@ -115,12 +120,37 @@ class Result:
         """
         return self.summarised().protocols
 
-    def to_pandas(self, table: Literal["rounds", "breakdown", "trace"] = "rounds") -> "pandas.DataFrame":
-        """Return a table of the result as a data frame.
+    def plot(self, kind: str = "timing") -> Any:
+        """Draw the result (`pip install 'simfl[figures]'`).
 
         Args:
-            table: `rounds`, a row for each round of each protocol; `breakdown`, the rows of `breakdown.csv`;
-                or `trace`, the rows of `trace.jsonl`, times in integer nanoseconds.
+            kind: `timing`, a round of each protocol: the fastest, median and slowest user, and the server;
+                `breakdown`, seconds per aggregate by phase; `accuracy` against time; `staleness` of an
+                asynchronous run; or `participation` of a run that selects some of its users.
+
+        Returns:
+            A matplotlib figure, which a notebook shows at the end of a cell and `savefig` writes to a file.
+            Of more than six protocols, `timing` has the first six; `simfl report --figures` draws them all.
+
+        Raises:
+            BadInput: matplotlib is not installed; there is no such kind; or the run has nothing to draw.
+
+        >>> import simfl
+        >>> result = simfl.run(users=5, rounds=1, payload="shadow")
+        >>> [panel.get_title("left") for panel in result.plot().axes]
+        ['fedavg, round 0', 'secagg, round 0', 'lightsecagg, round 0']
+        """
+        return type(self)._drawn_by(self, kind)
+
+    def to_pandas(
+        self, table: Literal["rounds", "summary", "breakdown", "trace"] = "rounds"
+    ) -> "pandas.DataFrame":
+        """Return a table of the result as a data frame (`pip install 'simfl[pandas]'`).
+
+        Args:
+            table: `rounds`, a row for each round of each protocol; `summary`, a row for each protocol, with
+                its means in seconds; `breakdown`, the rows of `breakdown.csv`; or `trace`, the rows of
+                `trace.jsonl`, times in integer nanoseconds.
 
         Raises:
             BadInput: pandas is not installed; or there is no such table.
@@ -135,11 +165,14 @@ class Result:
         """
         tables: dict[str, Callable[[], frames.Columns]] = {
             "rounds": lambda: frames.rounds(self.protocols),
+            "summary": lambda: frames.summary(self.protocols),
             "breakdown": lambda: breakdown_columns(self.rounds),
             "trace": lambda: frames.trace(self.traces),
         }
         if table not in tables:
-            raise BadInput(f"to_pandas: table is {table!r}, expected {', '.join(tables)}")
+            raise BadInput(
+                f"to_pandas: table is {table!r}, expected {', '.join(tables)}{did_you_mean(table, tables)}"
+            )
         return frames.frame(tables[table]())
 
     def _repr_html_(self) -> str:

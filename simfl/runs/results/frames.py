@@ -44,6 +44,21 @@ def flat(entry: RoundSummary) -> dict[str, Any]:
     return values
 
 
+def summary(protocols: Mapping[str, ProtocolSummary]) -> Columns:
+    """Return a row for each protocol, as columns: rounds, aggregates, `mean` with the phase behind a key that
+    has one of each, and the last accuracy."""
+    rows = []
+    for name, protocol in protocols.items():
+        counts = {"rounds": len(protocol.rounds), "aggregates": len(protocol.completed)}
+        means: dict[str, float | None] = {}
+        for key, value in protocol.mean:
+            means |= (
+                {f"{key}_{part}": s for part, s in value} if isinstance(value, BaseModel) else {key: value}
+            )
+        rows.append({"protocol": name, **counts, **means, "final_accuracy": protocol.final_accuracy})
+    return {key: [row[key] for row in rows] for key in rows[0]} if rows else {}
+
+
 def rounds(protocols: Mapping[str, ProtocolSummary]) -> Columns:
     """Return a row for each round of each protocol, as columns."""
     rows = [{"protocol": name, **flat(r)} for name, protocol in protocols.items() for r in protocol.rounds]

@@ -63,6 +63,19 @@ def test_the_breakdown_is_that_of_the_file(result: Result, folder: Path) -> None
     assert shown.where(table.notna(), "").astype(str).to_numpy().tolist() == rows
 
 
+def test_summary_has_a_row_for_each_protocol(result: Result) -> None:
+    """Its means are those of `summary.json`, and its phases add up to the seconds per aggregate."""
+    table = result.to_pandas("summary").set_index("protocol")
+    assert list(table.index) == list(result.protocols)
+    for name, protocol in result.protocols.items():
+        assert table.rounds[name] == len(protocol.rounds)
+        assert table.aggregates[name] == len(protocol.completed)
+        assert table.per_aggregate_s[name] == protocol.mean.per_aggregate_s
+        assert table.span_s_offline[name] == protocol.mean.span_s.offline
+        critical = table.loc[name].filter(like="critical_s_").sum()
+        assert critical == pytest.approx(protocol.mean.per_aggregate_s)
+
+
 def test_the_trace_is_that_of_the_file(result: Result, folder: Path) -> None:
     table = result.to_pandas("trace")
     lines = [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
@@ -97,5 +110,5 @@ def test_without_pandas_the_extra_is_named(result: Result, monkeypatch: pytest.M
 
 
 def test_an_unknown_table_is_refused(result: Result) -> None:
-    with pytest.raises(BadInput, match="table is 'users', expected rounds, breakdown, trace"):
+    with pytest.raises(BadInput, match="table is 'users', expected rounds, summary, breakdown, trace"):
         result.to_pandas("users")  # type: ignore[arg-type]

@@ -1,0 +1,34 @@
+"""The figures of `Result.plot`: those of `simfl report --figures`, of a result that need not be on disk."""
+
+from pathlib import Path
+from typing import Any
+
+from simfl.errors import BadInput, did_you_mean, need
+from simfl.reports.folder import LIVE, Run
+from simfl.runs.folder.result import Result
+
+
+def plot(result: Result, kind: str) -> Any:
+    """Return the first figure of a kind; arguments and errors as of `Result.plot`."""
+    need("plot", "matplotlib.figure", "figures")
+    from simfl.reports.figures.catalogue import DRAWN, drawn
+
+    if kind not in DRAWN:
+        raise BadInput(f"plot: kind is {kind!r:.80}, expected {', '.join(DRAWN)}{did_you_mean(kind, DRAWN)}")
+    rounds, time = result.rounds, "real" if LIVE in result.beside else "virtual"
+    run = Run(Path(), result.scenario, "", result.summarised(rounds), result.traces, rounds, time)
+    if not (figures := drawn(run, kind)):
+        raise BadInput(f"plot: {kind}: this run has nothing to draw; {HAS[kind]}")
+    return figures[0]
+
+
+HAS = {
+    "breakdown": "it needs an aggregate",
+    "timing": "it needs a completed round",
+    "accuracy": "it needs an evaluation, and payload shadow has none",
+    "staleness": "it needs an asynchronous protocol",
+    "participation": "it needs a selection of some users",
+}
+"""Kind -> what a run without such a figure lacks."""
+
+Result._drawn_by = plot
