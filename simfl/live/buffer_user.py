@@ -40,7 +40,7 @@ class LiveBufferUser(LiveUser):
             self._tell_taken()
         subject = envelope.message.subject
         task = self.tasks.get(subject.cycle) if isinstance(subject, UpdateId) else None
-        if task is not None and not task.lost:
+        if task is not None and not task.is_lost:
             task.inbound += 1
             self._arrived(task, envelope)
         elif not isinstance(subject, UpdateId):  # of no cycle, and not of one that came to nothing

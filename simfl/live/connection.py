@@ -206,8 +206,8 @@ class LiveLink:
         if connection is None:
             t.on_aborted(0)
             return
-        frame = network.codec.encode(t.message, t.round, t.step, t.at)
-        connection.put(frame[: len(frame) // 2] if t.half else frame, t.on_sent)
+        frame = network.codec.encode(t.message, t.round, t.step, t.sent_ns)
+        connection.put(frame[: len(frame) // 2] if t.is_half else frame, t.on_sent)
 
     def cut(self) -> None:
         connection = self.network.ends.connection_of(self.user)
@@ -242,7 +242,7 @@ class LiveNetwork:
     def resume(self, user: int) -> None:
         self.ends.switched(user, True)
 
-    def busy(self, user: int) -> bool:
+    def is_busy(self, user: int) -> bool:
         """Return True: what is under way is not known at one end."""
         return True
 

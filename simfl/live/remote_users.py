@@ -17,7 +17,7 @@ from simfl.engine.links import Transmission
 from simfl.engine.presence import LOST, PresenceTracker
 from simfl.engine.rounds import Rounds
 from simfl.engine.server_side import ServerSide
-from simfl.engine.user_side import UserRound
+from simfl.engine.user_round import UserRound
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveLink, LiveNetwork
 from simfl.live.mailbox import Mailbox
@@ -51,9 +51,8 @@ class RemoteUsers(ABC):
         self.session, self.runtime, self.config = session, session.runtime, session.config
         self.env, self.trace = session.env, session.runtime.trace
         self.network = LiveNetwork(session, session.wires, session.latencies, up=False, link=self.link)
-        self.presence = PresenceTracker(
-            self.env, self.trace, self.network, None, self._left, self._returned, lambda user: False
-        )
+        calls = self._on_offline, self._on_online
+        self.presence = PresenceTracker(self.env, self.trace, self.network, *calls)
         self.busy: set[tuple[int, int]] = set()
         """(user, number) of parts that users may still work for."""
         self.broken_off: list[tuple[int, int, str, str, int]] = []
@@ -61,17 +60,17 @@ class RemoteUsers(ABC):
 
     side: ServerSide
 
-    def _left(self, user: int, why: str, row: int) -> None:
-        self.side.offline(user, why, row, was_lost=True)
+    def _on_offline(self, user: int, why: str, row: int) -> None:
+        self.side.on_offline(user, why, row, was_lost=True)
 
-    def _returned(self, user: int, row: int) -> None:
-        self.side.online(user, row)
+    def _on_online(self, user: int, row: int) -> None:
+        self.side.on_online(user, row)
 
     # -- what the server's side asks
     def follow_all(self) -> None:
         """Take users offline who are so from the start."""
 
-    def online(self, user: int) -> bool:
+    def is_online(self, user: int) -> bool:
         return user in self.session.peers
 
     def begin(self, task: UserRound) -> None:
@@ -82,10 +81,10 @@ class RemoteUsers(ABC):
         point, when, delay_ns = ("", None, 0) if plan is None else (plan.point, plan.when, plan.delay_ns)
         self._say(user, Part(point, when, delay_ns, None if task.id is None else task.id.cycle), index)
 
-    def over(self, user: int, task: UserRound | None) -> None:
+    def end_task(self, user: int, task: UserRound | None) -> None:
         """Tell a user that its part is over."""
         if task is not None:
-            task.over = True
+            task.is_over = True
             self._say(user, Over(), number_of(task))
 
     def _say(self, user: int, word: Any, index: int) -> None:
@@ -97,16 +96,16 @@ class RemoteUsers(ABC):
         """Do nothing: the user ends its part by itself."""
 
     def in_flight(self, task: UserRound) -> bool:
-        return (task.user, number_of(task)) in self.busy and not (task.delivered or task.lost)
+        return (task.user, number_of(task)) in self.busy and not (task.is_delivered or task.is_lost)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         """Lose a user that uploaded in vain, by ending its connection."""
-        if not task.lost:
-            task.lost = True
+        if not task.is_lost:
+            task.is_lost = True
             about = name_of(task.id)
             row = self.trace.add(rows.Lost(task.round, task.user, about, phase, why, cause, self.env.now))
             self.session.dismiss(task.user)
-            self.side.lost(task, phase, row)
+            self.side.on_lost(task, phase, row)
 
     # -- what connections say
     @abstractmethod
@@ -127,7 +126,7 @@ class RemoteUsers(ABC):
         _check_keys(message)
         task, (index, step) = self.part_of(user, envelope), (envelope.round, envelope.step)
         t = Transmission(self.runtime, message, user, SERVER, index, step, task, self.side)
-        t.at = min(t.at, envelope.at)
+        t.sent_ns = min(t.sent_ns, envelope.at)
         self.session.latencies.later(user, True, t.on_arrived)
 
     def free(self, user: int, index: int) -> None:
@@ -152,7 +151,7 @@ class RemoteUsers(ABC):
 
     def broke_off(self, task: UserRound) -> None:
         """Lose a user whose connection ended during its part; report it if the server hears of losses."""
-        task.lost = True
+        task.is_lost = True
         phase, user, side = self._waited_in(task), task.user, self.side
         self.broken_off.append((task.round, user, name_of(task.id), phase, self.env.now))
         if self.config.disconnect_ns is not None:
@@ -202,7 +201,7 @@ class RoundUsers(RemoteUsers):
     def gone(self, user: int) -> None:
         for task in self.known.values():
             current = task.round == self.side.round and not self.side.done
-            if task.user == user and not task.lost and (current or self.in_flight(task)):
+            if task.user == user and not task.is_lost and (current or self.in_flight(task)):
                 self.broke_off(task)
 
     def back(self, user: int) -> None:
@@ -242,17 +241,17 @@ class BufferUsers(RemoteUsers):
         super().free(user, index)
         if self.has_begun():
             self.side.rest(user)
-            self.side.pick(self.side.device.last)
+            self.side.pick(self.side.device.last_row)
 
     def parts_of(self, user: int) -> int:
         return self.side.cycles[user]
 
     def gone(self, user: int) -> None:
         side = self.side
-        if not self.has_begun() or side.done or user in self.presence.away:
+        if not self.has_begun() or side.done or user in self.presence.reasons:
             return
         task = side.current.get(user)
-        if task is not None and not task.delivered:
+        if task is not None and not task.is_delivered:
             side.drop(task)
             self.broke_off(task)
             self.presence.add_reason(user, LOST)
@@ -271,12 +270,12 @@ class BufferUsers(RemoteUsers):
         box = self.network.link(user, up=False)
         assert isinstance(box, Mailbox)
         box.acknowledge(count)
-        if user in self.presence.away and not self.side.done:
+        if user in self.presence.reasons and not self.side.done:
             self.presence.remove_reason(user, LOST)
 
     def _look_out(self) -> None:
         """Stop a run in which nothing can happen any more, as processes are gone that would have to act."""
-        returning = any(user in self.presence.away for user in self.session.lines())
+        returning = any(user in self.presence.reasons for user in self.session.lines())
         if self.env.peek() == float("inf") and not returning:
             online = f"{len(self.session.peers)} of {self.config.users} users online"
             self.side.stall(f"nothing left that could happen, {online}")

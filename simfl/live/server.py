@@ -16,7 +16,8 @@ from simfl.engine.devices import Runtime
 from simfl.engine.rounds import Rounds
 from simfl.engine.setup import Aggregate, ClosedRound, ProtocolSetup, RunConfig
 from simfl.engine.training import seed_of
-from simfl.engine.user_side import UserRound, how_submitted
+from simfl.engine.user_round import UserRound
+from simfl.engine.user_side import prepared_update
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveRuntime, WireConfig
 from simfl.live.real_time import RealTime
@@ -45,11 +46,11 @@ class LiveServer:
     def __init__(self, wires: WireConfig, config: RunConfig, setup: ProtocolSetup, *given: Any) -> None:
         *steps, rule = given
         self.env = RealTime()
-        here = replace(config, days=None, audits=False)
+        here = replace(config, schedule=None, audits=False)
         self.runtime = LiveRuntime(self.env, here, setup, *steps)
         self.session = ConnectedServer(self.runtime, wires)
-        users = (BufferUsers if setup.kind.asynchronous else RoundUsers)(self.session)
-        kind = Buffer if setup.kind.asynchronous else Rounds
+        users = (BufferUsers if setup.protocol.asynchronous else RoundUsers)(self.session)
+        kind = Buffer if setup.protocol.asynchronous else Rounds
         self.side: Rounds | Buffer = kind(self.runtime, users.network, users, rule)
         users.side = self.side
         self.users: RoundUsers | BufferUsers = users
@@ -58,7 +59,7 @@ class LiveServer:
 
     def _closed(self, closed: ClosedRound) -> None:
         if self.side.done and isinstance(self.side, Buffer):  # what comes later is of no round
-            self.side.device.power(False)
+            self.side.device.switch(False)
         self.on_round(closed)
         self.session.changed.set()
 
@@ -84,7 +85,7 @@ class LiveServer:
 
     def _rounding_is_known(self, aggregate: Aggregate) -> bool:
         """Return True if the sum can be checked: its members' seeds are the scenario's, or were revealed."""
-        if not self.session.wires.admission.own_entropy or not self.runtime.setup.kind.offline:
+        if not self.session.wires.admission.own_entropy or not self.runtime.setup.protocol.offline:
             return True
         for task, _ in aggregate.involved:
             revealed = self.session.rounding.get((task.user, number_of(task)))
@@ -100,4 +101,4 @@ def _retrain(runtime: Runtime, task: UserRound, what: str) -> None:
     task.steps = runtime.trainer.steps(task.user) if done is None else done.steps
     seed = seed_of(runtime, task)
     task.train(runtime.ops, runtime.trainer, seed, None if done is None else done.steps)
-    task.prepare_update(*how_submitted(runtime, task))
+    prepared_update(runtime, task)

@@ -19,8 +19,8 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
 from simfl.engine.links import Transmission
 from simfl.engine.setup import ModelDownload, ProtocolSetup, RunConfig
-from simfl.engine.user_side import UserRound, UserSide
-from simfl.engine.user_state import State
+from simfl.engine.user_round import State, UserRound
+from simfl.engine.user_side import UserSide
 from simfl.errors import BadInput, cut
 from simfl.live.clocks import Offset
 from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, WireConfig
@@ -153,7 +153,7 @@ class LiveUser:
 
     def get_ready(self, connection: Connection) -> None:
         """Say that the user is there, or is offline."""
-        if not self.presence.online(self.user):
+        if not self.presence.is_online(self.user):
             connection.send_control(Away())
             return
         connection.send_control(Ready())
@@ -162,13 +162,13 @@ class LiveUser:
         connection.shape(Link(self.env, rate), rate)
 
     # -- what the users' side says to the server
-    def lost(self, task: UserRound, phase: str, row: int) -> None:
+    def on_lost(self, task: UserRound, phase: str, row: int) -> None:
         self._dial_again()
 
-    def offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
+    def on_offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
         """Its links have noticed."""
 
-    def online(self, user: int, row: int) -> None:
+    def on_online(self, user: int, row: int) -> None:
         """Its links have noticed."""
 
     def _dial_again(self) -> None:
@@ -225,7 +225,7 @@ class LiveUser:
                 self._begin(index, cycle, PlannedLoss(point, when, delay_ns) if point and when else None)
             case Over():
                 if (task := self.tasks.get(index)) is not None:
-                    self.users.over(self.user, task)
+                    self.users.end_task(self.user, task)
                 self.asked.add(index)
                 self._tell_free()
             case Bye() if self.offset is None or not self.origin:
@@ -252,7 +252,7 @@ class LiveUser:
         server: Any = None  # its machine is elsewhere
         number, update = (index, None) if cycle is None else (cycle, UpdateId(self.user, cycle))
         model = Handle(1, self.runtime.trainer.d, F32)  # before it has come
-        task = UserRound.of(self.runtime.setup, self.user, index, server, model, plan, update)
+        task = UserRound.begin(self.runtime.setup, self.user, index, server, model, plan, update)
         self.users.begin(task)
         if self.wires.admission.reveals:
             self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
@@ -265,7 +265,7 @@ class LiveUser:
     def take(self, envelope: Envelope) -> None:
         """Take a message of the protocol."""
         task = self.tasks.get(envelope.round)
-        if task is not None and not task.lost:
+        if task is not None and not task.is_lost:
             task.inbound += 1
             self._later(partial(self._arrived, task, envelope))
 
@@ -283,14 +283,14 @@ class LiveUser:
 
     def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
         """A message is there, a latency later."""
-        if not self.presence.online(self.user):
+        if not self.presence.is_online(self.user):
             return
         message = envelope.message
         if isinstance(message, ModelDownload) and task is not None:
             task.weights = message.weights
         where = SERVER, self.user, envelope.round, envelope.step, task
         t = Transmission(self.runtime, message, *where, self.users)
-        t.at = min(t.at, envelope.at)
+        t.sent_ns = min(t.sent_ns, envelope.at)
         t.on_arrived()
 
     def _tell_free(self) -> None:

@@ -202,11 +202,11 @@ def test_a_transfer_stands_still_at_cap_0_and_goes_on() -> None:
     env.run()
     assert env.peek() == float("inf")  # nothing waits for what stands still
     assert ends == []
-    assert link.busy
+    assert link.is_busy
     env.call_at(5_300_000, lambda: link.change(flow, 16 * MBPS))
     env.run()
     assert ends == [5_300_000 + 350_000]
-    assert not link.busy
+    assert not link.is_busy
 
 
 def test_others_take_over_what_a_standing_transfer_leaves() -> None:

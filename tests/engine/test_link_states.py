@@ -92,7 +92,7 @@ def test_a_user_without_a_rate_for_ever_leaves_nothing_to_happen() -> None:
     world.send(0, "a", 1)
     assert world.run().events == []
     assert world.env.peek() == float("inf")
-    assert world.network.busy(0)
+    assert world.network.is_busy(0)
 
 
 def test_a_steady_link_is_looked_at_once_and_adds_no_event() -> None:

@@ -178,7 +178,7 @@ def test_bad_frames_are_refused_and_nothing_else(protocol: str) -> None:
             if wires[user].closed or wires[user].connection.parser.amid:
                 wires[user].hangs_up()
                 wires[user] = joined(session, user)
-            good = a_message(kinds[rng.integers(0, len(kinds))], session.runtime.setup.kind.offline, rng)
+            good = a_message(kinds[rng.integers(0, len(kinds))], session.runtime.setup.protocol.offline, rng)
             frame = wires[user].connection.codec.encode(good, session.side.round, -1, 0)
             wires[user].connection.data_received(spoilt(frame, rng))
             assert wires[user].closed == wires[user].connection.closing

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from simfl.engine.user_side import UserRound
+from simfl.engine.user_round import UserRound
 from simfl.errors import ScenarioError
 from simfl.live import peer as peers
 from simfl.live import play as playing
