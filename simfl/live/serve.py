@@ -1,7 +1,7 @@
-"""The server of a live run across machines: users join it over TLS, and nobody else comes in.
+"""The server of a live run across machines: users with a token join it over TLS.
 
-Users' secrets are their own (`entropy: os`): with the scenario's seed everybody could derive every mask. The
-data are the scenario's, and so are no secrets here.
+Users draw their secrets from their own systems (`entropy: os`): with the scenario's seed, each of them could
+derive every mask. The data are the scenario's, and so are not secret here.
 """
 
 import hashlib
@@ -30,11 +30,11 @@ from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 
 OWN = {"entropy": "os"}
-"""The override that every side of a run across machines has."""
+"""The override that each side of a run across machines has."""
 
 
 def portable(scenario: Scenario) -> Scenario:
-    """Return a scenario without what each machine has at a place of its own: the folder of data sets."""
+    """Return a scenario without the folder of data sets, which differs between machines."""
     data = scenario.learning.data.model_copy(update={"root": None})
     learning = scenario.learning.model_copy(update={"data": data})
     return scenario.model_copy(update={"learning": learning})
@@ -51,7 +51,9 @@ class Listening:
     """A server's listening socket, with its credentials."""
 
     socket: socket.socket
+    """Listens, without blocking."""
     context: ssl.SSLContext | None
+    """TLS; None without."""
     certificate: str
     """SHA-256 of the certificate, hexadecimal; empty without TLS."""
     tokens: Mapping[int, str]
@@ -59,6 +61,7 @@ class Listening:
 
     @property
     def address(self) -> Address:
+        """Host and port of the socket."""
         host, port, *_ = self.socket.getsockname()
         return host, port
 
@@ -66,15 +69,19 @@ class Listening:
 def listening(
     at: Address, context: ssl.SSLContext | None, certificate: str, tokens: Mapping[int, str]
 ) -> Listening:
-    """Listen at an address, from now on: users wait in the backlog until a protocol begins."""
+    """Begin to listen at an address; users wait in the backlog until a protocol begins.
+
+    Raises:
+        BadInput: The address cannot be used, or is beyond the loopback without TLS.
+    """
     refuse_open(at[0], context is not None)
     try:
         family, _, _, _, where = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        own = socket.create_server(where[:2], family=family, backlog=1024)
+        server_socket = socket.create_server(where[:2], family=family, backlog=1024)
     except OSError as error:
         raise BadInput(f"{at[0]}:{at[1]}: cannot listen there ({reason(error)})") from None
-    own.setblocking(False)
-    return Listening(own, context, certificate, tokens)
+    server_socket.setblocking(False)
+    return Listening(server_socket, context, certificate, tokens)
 
 
 def serve(
@@ -83,19 +90,25 @@ def serve(
     out: Path | None = None,
     shaped: bool = True,
     join_s: float = 120.0,
-    tell: Callable[[str, LiveStats], None] = lambda name, stats: None,
+    on_protocol: Callable[[str, LiveStats], None] = lambda name, stats: None,
     resume: bool = False,
 ) -> tuple[Result, dict[str, LiveStats]]:
-    """Play a scenario's protocols with the users who join.
+    """Run a scenario's protocols with the users that join.
 
     Args:
-        study: what `live_protocol.prepared` returned, of a scenario with `OWN`.
-        at: where it listens.
-        out: a folder for the run's files; none are written unless given.
-        shaped: links are as the scenario says, in user space.
-        join_s: until when all users must have joined a protocol.
-        tell: called after each protocol.
-        resume: go on with the unfinished run in `out`.
+        study: The result of `live_protocol.prepared`, for a scenario with `OWN`.
+        at: The listening socket.
+        out: Folder for the run's files; none are written unless given.
+        shaped: Links have the scenario's rates, in user space.
+        join_s: Seconds within which all users must join a protocol.
+        on_protocol: Called after each protocol.
+        resume: Continue the unfinished run in `out`.
+
+    Returns:
+        The result, and the stats of each protocol.
+
+    Raises:
+        RunFailed: Too few users joined.
     """
     s = study.scenario
     facts = {"links": "user" if shaped else "none", "listens": "TLS" if at.context else "loopback"}
@@ -117,12 +130,12 @@ def serve(
             )
             protocol.warm()
             began = time.monotonic()
-            server = run(_played(protocol, at, runs))
-            tell(name, runs.add(name, protocol.outcome(server, time.monotonic() - began)))
+            server = run(_served(protocol, at, runs))
+            on_protocol(name, runs.add(name, protocol.outcome(server, time.monotonic() - began)))
     return runs.result, runs.stats
 
 
-async def _played(protocol: LiveProtocol, at: Listening, runs: LiveRun) -> LiveServer:
+async def _served(protocol: LiveProtocol, at: Listening, runs: LiveRun) -> LiveServer:
     server = protocol.server()
     runs.follow(protocol.name, server)
     await entrance.run(server.session, at.socket, at.context)

@@ -1,8 +1,8 @@
 """The server of a live run: the engine's server side, whose users are at the other ends of sockets.
 
-It selects, opens rounds, runs the machine and closes rounds as in virtual time; it is the same code. The
-aggregates are checked after the run, as the server has no plain updates: the users are trained again, from
-the models that they were sent.
+It selects users, opens rounds, runs the machine and closes rounds as in virtual time, with the same code. The
+aggregates are checked after the run, since the server has no plain updates: it trains the users again, from
+the models that it sent to them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from simfl.trace.codes import StepsDone
 
 
 class RevealedRounding:
-    """A user's entropy, of which it revealed how it rounded, and nothing else."""
+    """A user's entropy, of which it revealed the rounding seed, 32 bytes, and nothing else."""
 
     def __init__(self, rounding: bytes) -> None:
         self.rounding = rounding
@@ -38,7 +38,14 @@ class RevealedRounding:
 
 
 class LiveServer:
-    """The server's part of a live run."""
+    """The server's side of a live run.
+
+    Args:
+        wires: Settings of the connections.
+        config: The world.
+        setup: The protocol.
+        given: Operations, clock, trainer, streams and the server's rule, as a `Session` has them.
+    """
 
     on_round: Callable[[ClosedRound], None] = staticmethod(lambda closed: None)
     """Called with each round as it finishes."""
@@ -58,15 +65,16 @@ class LiveServer:
         self.side.on_round = self._closed
 
     def _closed(self, closed: ClosedRound) -> None:
-        if self.side.done and isinstance(self.side, Buffer):  # what comes later is of no round
+        if self.side.done and isinstance(self.side, Buffer):  # later messages belong to no aggregation
             self.side.device.switch(False)
         self.on_round(closed)
         self.session.changed.set()
 
     def audited(self, trace: rows.Trace) -> Iterator[ClosedRound]:
-        """Yield the closed rounds with their audits and evaluations, all of it done now.
+        """Yield the closed rounds with their audits and evaluations, which are computed now.
 
-        trace: of all parties, which says how much users trained.
+        Args:
+            trace: Rows of all parties, with the minibatches that users trained.
         """
         ops, setup = self.runtime.ops, self.runtime.setup
         trainings = (row for row in trace if isinstance(row, rows.Step) and row.call == rows.TRAIN)
@@ -84,7 +92,7 @@ class LiveServer:
                 yield self.side.audited(closed)
 
     def _rounding_is_known(self, aggregate: Aggregate) -> bool:
-        """Return True if the sum can be checked: its members' seeds are the scenario's, or were revealed."""
+        """Return True if members' rounding seeds are known: from the scenario, or as they revealed them."""
         if not self.session.wires.admission.own_entropy or not self.runtime.setup.protocol.offline:
             return True
         for task, _ in aggregate.involved:
@@ -96,7 +104,7 @@ class LiveServer:
 
 
 def _retrain(runtime: Runtime, task: UserRound, what: str) -> None:
-    """Train once more for an audit: as many minibatches as `what` of the training's row says."""
+    """Train once more for an audit, with as many minibatches as `what` of the training's row has."""
     done = StepsDone.read(what)
     task.steps = runtime.trainer.steps(task.user) if done is None else done.steps
     seed = seed_of(runtime, task)

@@ -168,8 +168,8 @@ def test_a_round_counts_the_cut_updates_in_its_aggregate(
         }
         for r, entry in zip(result.rounds[name], result.summarised().protocols[name].rounds, strict=True):
             shares = [done[about or r.index, user] for user, about, _ in r.members]
-            assert entry.partial == sum(each.steps < each.whole for each in shares)
-            expected = sum(each.steps / each.whole for each in shares) / len(shares) if shares else 1
+            assert entry.partial == sum(each.steps < each.total for each in shares)
+            expected = sum(each.steps / each.total for each in shares) / len(shares) if shares else 1
             assert entry.steps_share == pytest.approx(expected)
 
 

@@ -15,7 +15,7 @@ from simfl.engine.user_round import UserRound
 from simfl.live.user import LiveUser
 from simfl.trace import rows
 from tests.live.test_buffers import BUFFER, missed
-from tests.live.test_play import played
+from tests.live.test_run_live import played
 
 TRAINING, SHARED, UPLOAD, RECOVERY = 1, 2, 3, 4
 """The user that dies amid its training, once its shares have left, before its upload, when it is asked to

@@ -1,7 +1,7 @@
-"""A live run on one machine: users in processes of their own, real sockets, real time.
+"""A live run on one machine: users in separate processes, real sockets, real time.
 
-The processes are forked when data, models and code are there and warm. A user's process answers for nothing
-but its users: it trains, masks and waits as they would, and reports its rows at the end.
+The processes are forked once data and models are loaded and code is warm. A user's process trains, masks and
+waits as its users would, and reports its rows at the end; it has no other task.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from simfl.errors import BadInput
 from simfl.learning.trainer import one_thread
 from simfl.live import entrance
 from simfl.live.connection import Sockets
-from simfl.live.live_protocol import LiveProtocol, LiveStats, Played
+from simfl.live.live_protocol import LiveOutcome, LiveProtocol, LiveStats
 from simfl.live.live_run import LiveRun, open_live_run
 from simfl.live.processes import cores, exit_codes, forked
 from simfl.live.real_time import run
@@ -26,83 +26,90 @@ from simfl.live.server import LiveServer
 from simfl.runs.build import Experiment
 from simfl.runs.folder.result import Result
 
-WARN_OVERRUN = 0.02
-WARN_HELD_S = 0.05
-"""Above these, a run's figures are those of this machine."""
-
-
+WARN_OVERRUN, WARN_HELD_S = 0.02, 0.05
+"""Overrun and longest step beyond which a run's figures depend on this machine."""
 REAP_S = 2.0
-"""Seconds that users' processes have to end after the run."""
+"""Time within which users' processes have to end after the run."""
+PORT_BYTES = 16
+"""Length of the server's port in the pipe to a process."""
 
 
-def play(
+def run_live(
     study: Experiment,
     out: Path | None = None,
     links: Literal["user", "none"] = "user",
     processes: int | None = None,
-    tell: Callable[[str, LiveStats], None] = lambda name, stats: None,
+    on_protocol: Callable[[str, LiveStats], None] = lambda name, stats: None,
     resume: bool = False,
     sockets: Sockets | None = None,
 ) -> tuple[Result, dict[str, LiveStats]]:
-    """Play a scenario's protocols one after the other, in real time.
+    """Run a scenario's protocols one after the other, in real time.
 
     Args:
-        study: what `prepared` returned.
-        out: a folder for the run's files; none are written unless given.
-        links: shaped in user space, or not at all.
-        processes: among which the users are dealt; one for each core unless given.
-        tell: called after each protocol.
-        resume: go on with the unfinished run in `out`: the protocols that were played to their end are kept.
-        sockets: in place of this machine's loopback, as `links` says; with processes of one user each, which
-            `Sockets.enter_user` takes to where it is.
+        study: The result of `prepared`.
+        out: Folder for the run's files; none are written unless given.
+        links: Shaped in user space, or not at all.
+        processes: Number of processes that share the users; one for each core unless given.
+        on_protocol: Called after each protocol.
+        resume: Continue the unfinished run in `out`, whose complete protocols are not repeated.
+        sockets: Place of the sockets, instead of this machine's loopback. Each process then has one user,
+            and enters that user's network namespace.
+
+    Returns:
+        The result, and the stats of each protocol.
+
+    Raises:
+        BadInput: An argument is impossible.
     """
     users = study.scenario.population.users
     if processes is not None and not 1 <= processes <= users:
-        raise BadInput(f"processes: {processes} must be from 1 to the number of users, {users}")
+        raise BadInput(f"processes: must be from 1 to the number of users, {users}, not {processes}")
     processes = users if sockets is not None else processes or min(users, cores())
     sockets = sockets or Sockets(has_links=links == "user")
-    dealt = [range(k, users, processes) for k in range(processes)]
+    parts = [range(k, users, processes) for k in range(processes)]
     facts = {"links": links, "scheduler": scheduler(), "processes": processes}
     with open_live_run(study, out, resume, facts) as runs, one_thread(study.by_torch):
         for name in runs.todo:
-            tell(name, runs.add(name, _one(study, name, sockets, dealt, runs)))
+            on_protocol(name, runs.add(name, _run_protocol(study, name, sockets, parts, runs)))
     return runs.result, runs.stats
 
 
 def scheduler() -> str:
-    """Return how this process is scheduled: in real time, if whoever started it said so."""
+    """Return how this process is scheduled: in real time, if it was started so."""
     real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
     return "real time" if real_time else "usual"
 
 
-def _one(study: Experiment, name: str, sockets: Sockets, dealt: Sequence[range], runs: LiveRun) -> Played:
+def _run_protocol(
+    study: Experiment, name: str, sockets: Sockets, parts: Sequence[range], runs: LiveRun
+) -> LiveOutcome:
     protocol = LiveProtocol(study, name, sockets)
     protocol.warm()
-    # For each process the server's port; the pipe's end shows that the process which forked them is gone.
+    # The pipe carries the server's port to each process; its end shows that their parent has ended.
     out, into = os.pipe()
 
-    async def be(mine: Sequence[int]) -> bool:
+    async def run_users(numbers: Sequence[int]) -> bool:
         os.close(into)
         port = os.read(out, PORT_BYTES)
         if not port:
             return True
         with _watched(out):
-            worker = await protocol.worker(mine)
-            sockets.enter_user(mine[0])
-            return await protocol.be_users(mine, (sockets.address, int(port)), worker)
+            worker = await protocol.worker(numbers)
+            sockets.enter_user(numbers[0])
+            return await protocol.run_users(numbers, (sockets.address, int(port)), worker)
 
     async def serve() -> LiveServer:
         server = protocol.server()
         runs.follow(name, server)
         with socket.create_server((sockets.address, 0), backlog=1024) as listening:
             listening.setblocking(False)
-            _send_port(into, listening.getsockname()[1], len(dealt))
+            _send_port(into, listening.getsockname()[1], len(parts))
             await entrance.run(server.session, listening, None)
         return server
 
     began = time.monotonic()
     try:
-        with forked(be, dealt) as pids, sockets.at_server():
+        with forked(run_users, parts) as pids, sockets.at_server():
             server = run(serve())
             exit_codes(pids, REAP_S)
     finally:
@@ -111,21 +118,18 @@ def _one(study: Experiment, name: str, sockets: Sockets, dealt: Sequence[range],
     return protocol.outcome(server, time.monotonic() - began)
 
 
-PORT_BYTES = 16
-
-
 def _send_port(into: int, port: int, times: int) -> None:
     os.write(into, b"%-*d" % (PORT_BYTES, port) * times)
 
 
 @contextmanager
 def _watched(out: int) -> Iterator[None]:
-    """End this process once the one is gone that forked it, of which no link may say anything more."""
-    ends = select.poll()
-    ends.register(out, 0)  # hung up, once no process can write to it
+    """End this process once its parent has ended; over a slow link, the connection's end may arrive late."""
+    poll = select.poll()
+    poll.register(out, 0)  # hangs up once no process can write to it
 
     async def watch() -> None:
-        while not ends.poll(0):
+        while not poll.poll(0):
             await asyncio.sleep(1)
         os._exit(1)
 
