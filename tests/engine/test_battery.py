@@ -229,7 +229,7 @@ def test_levels_and_charging_are_each_users_own() -> None:
     assert len({start for start, *_ in drawn(3)}) == 3
 
 
-def test_charging_has_draws_of_its_own() -> None:
+def test_charging_has_separate_draws() -> None:
     changes = {"population.availability": SESSIONS, "population.energy": battery(charging=SESSIONS)}
     study = build(load(SYNC, changes))
     assert study.scenario.population.energy is not None

@@ -37,7 +37,7 @@ def user_round(plan: PlannedLoss | None = None, **fields: Any) -> UserRound:
     return UserRound(user=0, round=0, id=None, weights=EMPTY, plan=plan, **given)
 
 
-def test_states_only_move_forward_and_say_the_phase_of_a_loss() -> None:
+def test_states_only_advance_and_give_the_phase_of_a_loss() -> None:
     task = user_round()
     assert task.phase == "offline"
     phases = []
@@ -220,7 +220,7 @@ def drive(w: World, plans: dict[int, PlannedLoss]) -> tuple[Result | None, Serve
 
 
 @pytest.mark.parametrize("protocol", ["fedavg", "secagg", "lightsecagg"])
-def test_a_second_driver_comes_to_the_same_sum(protocol: str) -> None:
+def test_a_second_driver_computes_the_same_sum(protocol: str) -> None:
     given = {"T": 1, "D": 3, "U": 3, "t": 2}
     plans = {1: PlannedLoss("upload", "mid_send"), 3: PlannedLoss("upload", "after_send")}
     fates = {(1, "upload"): "lose", (3, "upload"): "leave"}

@@ -255,7 +255,7 @@ def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.ci
-def test_who_looks_has_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observers_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(*sent: Any) -> list[str]:
         session = a_server("fedavg")
         wire = Wire(session.connection())
@@ -305,7 +305,7 @@ def test_a_fresh_process_is_late_for_a_run_that_has_begun() -> None:
 
 
 @pytest.mark.parametrize("what", ["half", "unread", "good"])
-def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_and_unread_connections_are_closed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connected_server, "WATCH_S", 0.01)
     monkeypatch.setattr(peers, "STALL_S", 0.03)
 
@@ -331,7 +331,7 @@ def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.M
     assert asyncio.run(watched()) == said[what]
 
 
-def test_reasons_that_strangers_make_up_are_bounded() -> None:
+def test_reasons_of_unauthenticated_peers_are_bounded() -> None:
     async def many() -> ConnectedServer:
         session = a_server("fedavg")
         for k in range(connected_server.REASONS + 50):

@@ -69,7 +69,7 @@ def test_an_inexact_aggregate_changes_the_exit_code(
         (("--set", "network.peers=direct"), "users of a live run are not connected to each other"),
     ],
 )
-def test_what_cannot_be_played_is_one_message(
+def test_unsupported_scenarios_are_one_message(
     more: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))

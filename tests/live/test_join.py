@@ -83,7 +83,7 @@ codes = list[int]()
 
 @pytest.mark.ci
 @pytest.mark.parametrize("reveals", [True, False])
-def test_a_round_of_users_who_join(reveals: bool, place: Place, study: Experiment) -> None:
+def test_a_round_of_joining_users(reveals: bool, place: Place, study: Experiment) -> None:
     """Exact where users tell how they rounded; else nobody knows, and the run says so."""
     good = replace(place.good, reveals=reveals)
     scenario = None if reveals else SCENARIO
@@ -163,7 +163,7 @@ SAID = {
 @pytest.mark.ci(but=["token"])
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("what", WRONG)
-def test_what_does_not_fit_is_told_at_both_ends(
+def test_mismatches_are_reported_at_both_ends(
     what: str, looks: bool, place: Place, study: Experiment
 ) -> None:
     if what == "protocol" and looks:

@@ -37,7 +37,7 @@ def killed(name: str, *_: Any) -> None:
 
 
 @pytest.mark.ci
-def test_an_interrupted_run_goes_on_with_the_next_protocol(tmp_path: Path) -> None:
+def test_an_interrupted_run_continues_with_the_next_protocol(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         run_live(study(), tmp_path, "none", 1, interrupted)
     summary = read(tmp_path / "summary.json")
@@ -55,7 +55,7 @@ def test_an_interrupted_run_goes_on_with_the_next_protocol(tmp_path: Path) -> No
 
 
 @pytest.mark.ci
-def test_a_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_its_complete_protocols(tmp_path: Path) -> None:
     pid = os.fork()
     if pid == 0:
         try:

@@ -35,7 +35,7 @@ def message(content: bytes) -> Any:
     )
 
 
-def test_what_was_not_taken_is_sent_again_in_order() -> None:
+def test_unacknowledged_messages_are_sent_again_in_order() -> None:
     box, line = mailbox()
     for content in (b"a", b"b", b"c"):
         box.send(message(content))

@@ -98,7 +98,7 @@ STRANGERS = [
 
 @pytest.mark.ci(but=["[secagg"])
 @pytest.mark.parametrize("name", ["fedavg", "secagg", "lightsecagg"])
-def test_a_round_is_exact_whoever_else_knocks(
+def test_a_round_is_exact_beside_unauthenticated_connections(
     name: str, forked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The users join when the last stranger is cut off."""
@@ -135,7 +135,7 @@ def test_a_round_is_exact_whoever_else_knocks(
 
 
 @pytest.mark.ci
-def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_user_is_disconnected_and_the_round_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     took = LiveUser._arrived
 
     def attacks(self: LiveUser, task: Any, envelope: Any) -> None:
@@ -152,7 +152,7 @@ def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.Mon
 
 
 @pytest.mark.ci
-def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_receive_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -> None:
     """User 0's training takes 2 s in real time; the others' come before it or behind it."""
     train = UserRound.train
 
@@ -272,13 +272,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_what_cannot_be_played_is_refused_by_key(key: str) -> None:
+def test_unsupported_settings_are_refused_by_key(key: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         prepared(load(SMALL, REFUSED[key]))
     assert [problem.path for problem in refused.value.problems] == [key]
 
 
-def test_all_that_cannot_be_played_is_said_at_once() -> None:
+def test_all_unsupported_settings_are_reported_at_once() -> None:
     with pytest.raises(ScenarioError) as refused:
         prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.tcp_start"]))
     assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.tcp_start"]

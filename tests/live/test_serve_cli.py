@@ -58,7 +58,7 @@ def test_bad_usage_is_one_message(
     assert said in " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().err).split())
 
 
-def test_secrets_are_made_for_nobody_else(tmp_path: Path, scenario: str) -> None:
+def test_secret_files_are_readable_by_their_owner_alone(tmp_path: Path, scenario: str) -> None:
     made = tls.make(tmp_path / "keys", 3)
     assert [oct(path.stat().st_mode & 0o777) for path in (made.key, made.tokens)] == ["0o600", "0o600"]
     tokens = tls.tokens(made.tokens, range(3))
