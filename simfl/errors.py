@@ -99,8 +99,8 @@ class Problem:
 
     def __str__(self) -> str:
         file = self.file if len(self.file) <= MAX_SHOWN else f"...{self.file[3 - MAX_SHOWN :]}"
-        place = file if self.line is None else f"{file}:{self.line}"
-        return ": ".join(part for part in (place, cut(self.path), self.message) if part)
+        location = file if self.line is None else f"{file}:{self.line}"
+        return ": ".join(part for part in (location, cut(self.path), self.message) if part)
 
 
 class ScenarioError(BadInput):
@@ -117,8 +117,9 @@ class ScenarioError(BadInput):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
-        more = len(self.problems) - len(lines)
-        super().__init__("\n".join(lines + ([f"... and {counted(more, 'problem')} more"] if more else [])))
+        if hidden := len(self.problems) - len(lines):
+            lines.append(f"... and {counted(hidden, 'problem')} more")
+        super().__init__("\n".join(lines))
 
 
 def refusal(file: str, line: int | None, message: str, path: str = "") -> ScenarioError:
@@ -191,8 +192,8 @@ def raised(error: BaseException, path: Path) -> str:
         return f"{path}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
-    place = f"{path}:{lines[-1]}" if lines else str(path)
-    return f"{place} raised {type(error).__name__}: {error}"
+    location = f"{path}:{lines[-1]}" if lines else str(path)
+    return f"{location} raised {type(error).__name__}: {error}"
 
 
 def blame(error: BaseException) -> str | None:
@@ -215,10 +216,10 @@ def step_failed(where: tuple[object, ...], operation: str, error: BaseException)
     """
     if isinstance(error, Diverged):  # it names its user and round, and no operation is at fault
         return DataPlaneError(": ".join([*map(str, where[:1]), str(error)]))
-    place = "the simulator's own work"
+    step = "the simulator's own work"
     if where:
         name, index, party, call, what = where
         worker = "the server" if party == -1 else f"user {party}"
-        place = f"{name}, round {index}, {worker}, {call} {what}".rstrip()
+        step = f"{name}, round {index}, {worker}, {call} {what}".rstrip()
     kind = ClusterFailed if isinstance(error, ClusterFailed) else DataPlaneError
-    return kind(": ".join(part for part in (place, operation, blame(error) or str(error)) if part))
+    return kind(": ".join(part for part in (step, operation, blame(error) or str(error)) if part))

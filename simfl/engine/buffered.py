@@ -106,7 +106,7 @@ class Buffer(ServerSide):
             for user in everyone:
                 if user not in offline:
                     self.idle.add(user)
-        else:
+        else:  # the usual case, without a call for each of many users
             self.idle = IdleUsers(len(everyone), full=True)
         self.picking, picked_by = True, cause
         while True:
@@ -142,6 +142,8 @@ class Buffer(ServerSide):
             cause: Row that made it possible; None where it is the picked user's return.
         """
         asleep, now = self.asleep, self.env.now
+        # Users whose state may have changed are in the pool before the first draw, so that all are equally
+        # likely.
         while asleep and asleep[0][0] <= now:
             self.rest(heappop(asleep)[1])
         while self._has_free_flight and self.machine.open and not self.done:

@@ -52,6 +52,7 @@ class Checkpoints:
         ops, host, past = self.server.runtime.ops, self.server.host, self.past
         if not ops.executes:
             return
+        # A new dict, as checkpoints that are not written yet have the former one.
         self.models = {**self.models, host.version: host.weights}
         if ops.deferring:
             ops.replace(host.weights, past.models.get(host.version))
@@ -65,7 +66,7 @@ class Checkpoints:
         if ops.executes:
             used = {id(task.weights) for task in server.using_model()} | set(map(id, host.models))
             self.models = {version: model for version, model in self.models.items() if id(model) in used}
-        if server.round == self.past.rounds:
+        if server.round == self.past.rounds:  # the replay ends here
             ops.deferring = False
         running = tuple(self._running()) if runtime.clock.measures else ()
         models, moments = (self.models, host.moments) if ops.executes else ({}, None)

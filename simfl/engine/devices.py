@@ -122,45 +122,40 @@ class Side(Protocol):
         """Apply the effects of a finished job, whose row is `step`."""
 
 
+@dataclass(eq=False)
 class Runtime:
-    """Environment, trace and clock of the sides of one process, and the execution of their steps.
+    """Environment, trace and clock of the sides of one process, and the execution of their steps."""
 
-    Args:
-        env: Virtual or real time.
-        config: The world.
-        setup: The protocol.
-        ops: Operations of machines; of trainings too, unless `training_ops` is replaced.
-        clock: Source of durations.
-        trainer: Trains users.
-        streams: Named random draws.
-    """
-
+    env: Environment
+    """Virtual or real time."""
+    config: RunConfig
+    """The world."""
+    setup: ProtocolSetup
+    """The protocol."""
+    ops: Ops
+    """Operations of machines."""
+    clock: Clock
+    """Source of durations."""
+    trainer: Trainer
+    """Trains users."""
+    streams: Streams
+    """Named random draws."""
     meter: Meter | None = None
     """Books energy, where the scenario counts it."""
+    training_ops: Ops = field(init=False)
+    """Operations of trainings: the same, unless another thread trains."""
+    trace: Trace = field(init=False, default_factory=Trace)
+    """Rows of the run."""
+    progress: StallDetector = field(init=False)
+    """Detects a run that no longer advances."""
 
-    def __init__(
-        self,
-        env: Environment,
-        config: RunConfig,
-        setup: ProtocolSetup,
-        ops: Ops,
-        clock: Clock,
-        trainer: Trainer,
-        streams: Streams,
-    ) -> None:
-        self.env = env
-        self.config = config
-        self.setup = setup
-        self.ops = self.training_ops = ops
-        self.clock = clock
-        ops.timed = clock.measures
-        if clock.measures:
-            ops.now_ns = trainer.timer.now_ns
-        self.trainer = trainer
-        self.streams = streams
-        self.trace = Trace()
-        self.trace.timed_by = clock.timed_by
-        self.progress = StallDetector(config.users, self.trace)
+    def __post_init__(self) -> None:
+        self.training_ops = self.ops
+        self.ops.timed = self.clock.measures
+        if self.clock.measures:
+            self.ops.now_ns = self.trainer.timer.now_ns
+        self.trace.timed_by = self.clock.timed_by
+        self.progress = StallDetector(self.config.users, self.trace)
 
     def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
         """Do a job's real work, and set its `outcome` and `spans`.
@@ -264,7 +259,7 @@ class Device:
 
     def release(self) -> None:
         """Hand the core over to the lane that waits longest."""
-        if self._queue:
+        if self._queue:  # at most two lanes wait
             self._queue.pop(0).succeed()
         else:
             self.free_cores += 1
@@ -310,6 +305,7 @@ class Lane:
 
     def wake(self) -> None:
         """Begin to work, unless it works already or has nothing to do."""
+        # Not `at_once`: the other effects of the present event take place before the step starts.
         if self.life is None and self.jobs:
             self.life = Life(self.device.runtime.env, self.work())
 
@@ -341,12 +337,12 @@ class Lane:
             else:
                 yield device.core()
                 blocker = device.last_row
-                if device.is_off:
+                if device.is_off:  # its battery ran empty while the lane waited
                     device.release()
                     continue
             job = jobs.popleft()
             task = job.task
-            if task is not None and task.is_lost:
+            if task is not None and task.is_lost:  # the loss left its queued jobs in place
                 device.release()
                 continue
             job.start = start = env.now

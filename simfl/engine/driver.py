@@ -54,6 +54,7 @@ async def drive(
         outcomes = session.server.outcomes
         while len(outcomes) > (0 if session.done else ops.rounds_ahead):
             await publish(outcomes.popleft())
+    # The rows of steps in progress need no content, so they do not wait for the data plane.
     session.close()
     await ops.drain()
     ops.raise_if_failed()

@@ -213,6 +213,7 @@ class Meter:
             overlap: Report users in a cycle later, when the cycle ends.
         """
         now = self.env.now
+        # By party, so that the order of rows does not depend on which party acted first.
         for party, account in sorted(self._open.items()):
             if overlap and account.is_active and not account.is_due:
                 continue

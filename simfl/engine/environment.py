@@ -27,19 +27,20 @@ class Environment(simpy.Environment):
         self._soon: deque[Callable[[], None]] = deque()
         self._calls: list[tuple[int, int, int, Callable[[], None]]] = []
 
-    def call_at(self, when_ns: int, then: Callable[[], None]) -> None:
-        """Call `then` at a time.
+    def call_at(self, when_ns: int, callback: Callable[[], None]) -> None:
+        """Call `callback` at a time.
 
         Raises:
             ValueError: The time has passed.
         """
         if when_ns < self.now:
             raise ValueError(f"{when_ns} ns is before now, {self.now} ns")
-        heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
+        # With SimPy's priority and counter, so that the two heaps compare entry by entry.
+        heappush(self._calls, (when_ns, NORMAL, next(self._eid), callback))
 
-    def call_soon(self, then: Callable[[], None]) -> None:
-        """Call `then` after the present event and before all others, as SimPy's urgent events do."""
-        self._soon.append(then)
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after the present event and before all others, as SimPy's urgent events do."""
+        self._soon.append(callback)
 
     def step(self) -> None:
         """Execute the next event.
@@ -65,14 +66,15 @@ class Environment(simpy.Environment):
         self.ends_slice = False
         soon, calls, queue = self._soon, self._calls, self._queue
         for done in range(max_events):
+            # First steps and interrupts of lives belong to the present event, so they come before all others.
             if soon:
                 soon.popleft()()
             elif calls and (not queue or calls[0][:3] < queue[0][:3]):  # (time, priority, number)
                 if calls[0][0] > until:
                     return done > 0
-                self.now, _, _, then = heappop(calls)
+                self.now, _, _, callback = heappop(calls)
                 self._now = self.now
-                then()
+                callback()
             elif queue and queue[0][0] <= until:
                 self.now = int(queue[0][0])
                 super().step()

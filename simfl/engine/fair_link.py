@@ -45,7 +45,7 @@ class Flow:
     """The group's counter at its first bit."""
     mark: int
     """The group's counter at its last bit."""
-    done: Callable[[], None]
+    on_done: Callable[[], None]
     """Called as its last bit has moved."""
     entry: int = 0
     """Its valid entry in the group's heap; 0 once it has left."""
@@ -104,13 +104,14 @@ class FairLink:
         """True while the link has transfers, moving or standing still."""
         return self._empty < len(self._caps)
 
-    def start(self, size_bytes: int, cap_bps: int, done: Callable[[], None]) -> Flow:
-        """Begin a transfer; `done` is called when its last bit has moved."""
+    def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
+        """Begin a transfer; `on_done` is called when its last bit has moved."""
         self._advance()
         cap = cap_bps * SCALE
         group = self._groups.get(cap) or self._open(cap)
+        # Its marks count from the present value of the group's counter, so later changes of pace shift none.
         moved = self._counter(group) + group.offset
-        flow = Flow(group, moved, moved + size_bytes * BYTE, done)
+        flow = Flow(group, moved, moved + size_bytes * BYTE, on_done)
         first = self._join(flow)
         if self._firing:  # `_fire` computes the level once, for the transfers that end and those that follow
             return flow
@@ -125,9 +126,7 @@ class FairLink:
     def change(self, flow: Flow, cap_bps: int) -> None:
         """Continue a transfer at another cap."""
         cap, before = cap_bps * SCALE, flow.group
-        if (
-            cap == before.cap or not flow.entry
-        ):  # without an entry, it has ended and `done` is about to be called
+        if cap == before.cap or not flow.entry:  # without an entry, `on_done` is about to be called
             return
         self._advance()
         size, moved = flow.mark - flow.start, self._moved_by(flow)
@@ -215,6 +214,7 @@ class FairLink:
         group.entry = 0
         group.heap.clear()
         self._empty += 1
+        # Pruning takes O(n). Once the empty groups are a majority it is O(1) for each of them.
         if self._empty > 64 + len(self._caps) // 2:
             self._prune()
 
@@ -257,9 +257,9 @@ class FairLink:
             self._empty -= 1
             return False
         moved = self._counter(group) + group.offset
-        more = group.live if group.capped else -group.live
-        self._uncapped_flows += more
-        self._spare += more * group.cap
+        uncapped = group.live if group.capped else -group.live
+        self._uncapped_flows += uncapped
+        self._spare += uncapped * group.cap
         group.capped = not group.capped
         # The group changes counters, but the amount that each of its transfers has moved must not change: the
         # offset absorbs the difference.
@@ -271,6 +271,7 @@ class FairLink:
     def _soonest(self) -> tuple[int, Group | None]:
         """Return the end of the next transfer if nothing changes, and its group."""
         ends, marks = self._ends, self._marks
+        # A heap cannot lose an entry in its middle, so invalid entries are dropped when they surface.
         while ends and ends[0][2].entry != ends[0][1]:
             heappop(ends)
         while marks and marks[0][2].entry != marks[0][1]:
@@ -288,7 +289,7 @@ class FairLink:
             self.env.call_at(at, partial(self._fire, at))
 
     def _fire(self, at: int) -> None:
-        if at != self._armed:
+        if at != self._armed:  # a call for an earlier end has replaced this one
             return
         self._armed = FOR_EVER
         self._advance()
@@ -298,10 +299,10 @@ class FairLink:
             finished.append(group.heap[0][2])
             self._leave(finished[-1])
             end, group = self._soonest()
-        # `done` begins the next transfers of the same users, which often leaves the level as it is.
+        # `on_done` begins the next transfers of the same users, which often leaves the level as it is.
         self._firing = True
         for flow in finished:
-            flow.done()
+            flow.on_done()
         self._firing = False
         self._rebalance()
         self._arm(self._soonest()[0])
@@ -311,6 +312,7 @@ def duration_ns(amount: int, rate: int) -> int:
     """Return amount / rate in nanoseconds, halves up; FOR_EVER at rate 0."""
     if amount <= 0:
         return 0
+    # Integers round halves up exactly, where floats would lose bits of amounts beyond 2^53.
     return (2 * amount + rate) // (2 * rate) if rate else FOR_EVER
 
 

@@ -114,7 +114,7 @@ class Life(simpy.Process):
         if event._ok:
             self._run(self._generator.send, event._value)
         else:
-            event._defused = True
+            event._defused = True  # the error is thrown into this life, so SimPy must not raise it
             self._run(self._generator.throw, event._value)
 
     def _run(self, resume: Callable[[Any], Any], value: Any) -> None:
@@ -145,6 +145,7 @@ class Life(simpy.Process):
 
     def _end(self, value: Any) -> None:
         self._ok, self._value = True, value
+        # An end for which no process waits needs no entry on the heap; most lives end so.
         if self.callbacks:
             self.env.call_at(self.env.now, self._over)
         else:

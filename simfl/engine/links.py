@@ -167,6 +167,7 @@ class UserLink:
         if self.jitter_s is None:
             transfer.latency_ns = self.latency_ns
         else:
+            # The sum is rounded, so that a latency has one rounding with jitter or without.
             transfer.latency_ns = nanoseconds(self.latency_s + next(self.jitter_s))
         self.queue.append(transfer)
         self._wake()
@@ -236,6 +237,7 @@ class UserLink:
         if self.connection is not None:
             self.connection.sent(self.env.now)
         self.propagating.append(transfer)
+        # A shorter latency, by jitter or a new state, lets no message overtake (tests/engine/test_jitter.py).
         self._last = max(self._last, self.env.now + transfer.latency_ns)
         self.env.call_at(self._last, partial(self._arrive, self._epoch))
         transfer.on_sent()
@@ -324,6 +326,7 @@ class UserLink:
         if self.active is None:
             return []
         assert self._life is not None
+        # The life first: the end of its transfer must not wake it.
         self._life.stop()
         transfer, flow = self.active, self._flow
         self.active = self._flow = self._life = None
@@ -354,10 +357,10 @@ class ServerLink(FairLink):
         self.rates = rates
         self.until = 0
 
-    def start(self, size_bytes: int, cap_bps: int, done: Callable[[], None]) -> Flow:
+    def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
         if self.env.now >= self.until:
             self._refresh_state()
-        return super().start(size_bytes, cap_bps, done)
+        return super().start(size_bytes, cap_bps, on_done)
 
     def _refresh_state(self) -> None:
         rate_bps, self.until = self.rates(self.env.now)
@@ -370,55 +373,43 @@ class ServerLink(FairLink):
             self._refresh_state()
 
 
+@dataclass(eq=False)
 class Network:
-    """All links: those of users, whose states are functions of time, and the server's in each direction.
+    """All links: those of users, whose states are functions of time, and the server's in each direction."""
 
-    Args:
-        env: Virtual time.
-        links: State of a user's link at a time.
-        server: Returns the server's up and down rates at a time, bit/s, and the time until which they are
-            guaranteed to stay.
-        jitter: Returns, for a (user, up), by how many seconds the latency of each message is longer.
-        direct: Relayed transfers pass the two users' own links only, not the server's.
-        tcp: Model of users' connections, where TCP's windows are simulated.
-
-    Attributes:
-        on_moving: Called with (user, up, transfer, None) as a transfer begins to move on a user's link, and
-            with the moved bytes in place of None as its last bit has left or it is aborted.
-    """
-
+    env: Environment
+    states: Links
+    """State of a user's link at a time."""
+    server: Callable[[int], tuple[int, int, int]]
+    """Returns the server's up and down rates at a time, bit/s, and the time until which they stay."""
+    jitter: Callable[[int, bool], Iterator[float] | None] | None = None
+    """Returns, for a (user, up), by how many seconds the latency of each message is longer."""
+    direct: bool = False
+    """Relayed transfers pass the two users' links only, not the server's."""
+    tcp: Callable[[int], Tcp | None] = lambda user: None
+    """Model of a user's connections, where TCP's windows are simulated."""
     on_moving: Callable[[int, bool, Transmission, int | None], None] | None = None
+    """Called with (user, up, transfer, None) as a transfer begins to move on a user's link; as its last bit has
+    left, or as it is aborted, the bytes that it moved replace None."""
+    _links: dict[tuple[int, bool], UserLink] = field(default_factory=dict)
+    _paused: set[int] = field(default_factory=set)
 
-    def __init__(
-        self,
-        env: Environment,
-        links: Links,
-        server: Callable[[int], tuple[int, int, int]],
-        jitter: Callable[[int, bool], Iterator[float] | None] | None = None,
-        direct: bool = False,
-        tcp: Callable[[int], Tcp | None] = lambda user: None,
-    ) -> None:
-        self._states = links
-        self._jitter = jitter
-        self._tcp = tcp
+    def __post_init__(self) -> None:
+        self._shared = {up: ServerLink(self.env, partial(self._rates, up)) for up in (True, False)}
+        self._peers = {up: FairLink(self.env, UNBOUNDED) if self.direct else None for up in (True, False)}
 
-        def rates(up: bool, now: int) -> tuple[int, int]:
-            up_bps, down_bps, until = server(now)
-            # Users' uploads pass the server's downlink.
-            return down_bps if up else up_bps, until
-
-        self._shared = {up: ServerLink(env, partial(rates, up)) for up in (True, False)}
-        self._peers = {up: FairLink(env, UNBOUNDED) if direct else None for up in (True, False)}
-        self._links: dict[tuple[int, bool], UserLink] = {}
-        self._paused: set[int] = set()
+    def _rates(self, up: bool, now: int) -> tuple[int, int]:
+        up_bps, down_bps, until = self.server(now)
+        # Users' uploads pass the server's downlink.
+        return down_bps if up else up_bps, until
 
     def link(self, user: int, up: bool) -> UserLink:
         """Return a user's link in one direction, made when it is first used."""
         user_link = self._links.get((user, up))
         if user_link is None:
-            jitter_s = None if self._jitter is None else self._jitter(user, up)
+            jitter_s = None if self.jitter is None else self.jitter(user, up)
             shared, peers = self._shared[up], self._peers[up]
-            user_link = UserLink(user, up, self._states, shared, jitter_s, peers, self._tcp(user))
+            user_link = UserLink(user, up, self.states, shared, jitter_s, peers, self.tcp(user))
             user_link.is_paused = user in self._paused
             user_link.on_moving = None if self.on_moving is None else partial(self.on_moving, user, up)
             self._links[user, up] = user_link

@@ -169,6 +169,7 @@ class Disconnections:
     def notify(self, user: int, *notices: Callable[[], None]) -> None:
         """Notify the server of these broken connections of a user, or of all, once each."""
         for notice in notices or tuple(self._pending.get(user, ())):
+            # The other way may have been faster.
             if notice in self._pending.get(user, ()):
                 self._pending[user].remove(notice)
                 notice()

@@ -74,6 +74,7 @@ class Rounds(ServerSide):
         server = round_server(setup.server(chosen, setup.in_round(index), self.runtime.ops, entropy))
         server.quorum = self.config.quorum
         plans = setup.losses.in_round(index, chosen)
+        # A task stays while one of its messages is on its way, which has to find it.
         for key, task in tuple(self.tasks.items()):
             if not users.in_flight(task):
                 users.forget(self.tasks.pop(key))

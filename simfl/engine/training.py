@@ -53,7 +53,7 @@ def _train(runtime: Runtime, task: UserRound, device: Device, job: Job, seed: Ha
 
     lane_key = (job.round, task.user, "training")
     steps = runtime.clock.steps(lane_key, minibatches, counted, slowdown, within_ns)
-    cutoff = Cutoff(within_ns / slowdown)
+    cutoff = Cutoff(within_ns / slowdown)  # a measured training is bounded in this machine's time
     effects = task.train(ops, trainer, seed, cutoff if steps is None else steps)
     task.steps = cutoff.steps if steps is None else steps
     job.what = "" if task.steps == minibatches else str(StepsDone(task.steps, minibatches))

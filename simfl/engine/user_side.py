@@ -333,6 +333,8 @@ class UserSide:
     def _on_offline(self, user: int, why: str, row: int) -> None:
         """Lose a user that goes offline in each task that still needs it."""
         buffered, was_lost = self.runtime.setup.protocol.asynchronous, False
+        # Over a buffer, a user is lost while its own work is not done. In a round, it is also lost after
+        # that, until the round is over: the recovery may need it.
         for task in tuple(self.tasks.get(user, ())):
             may_work = task.state < self.done_at
             if may_work if buffered else not task.is_over or (may_work and self.in_flight(task)):

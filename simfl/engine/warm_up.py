@@ -96,6 +96,7 @@ def rehearse(
 
 def _affordable(protocol: Protocol, params: Params, users: int) -> Params:
     """Return the parameters of a rehearsal, with an update short enough for `WORK`."""
+    # A round in shadow counts the work in advance, and takes none of the time.
     p, ops = replace(params, session=b"warm"), ShadowOps(params.q)
     ops.timed = False
     ops.begin_step(("rehearsal",), "offline")

@@ -125,6 +125,7 @@ class ConnectedServer:
 
     async def _run_rounds(self) -> None:
         await self._wait_for_users()
+        # In the near future, so that the message arrives before the run begins.
         origin = self.origin = time.monotonic_ns() + START_NS
         for peer in self.all_peers().values():
             peer.send_control(Start(origin))
@@ -206,6 +207,7 @@ class ConnectedServer:
             return
         observes = connection.is_observer
         quota = OBSERVER_QUOTA if observes else self.wires.quota_bytes + self.is_over * REPORT_BYTES
+        # Before the message is processed, so that a flood costs no more than its quota.
         self.received_bytes[user, observes] += max(MIN_CHARGE, envelope.size)
         if self.received_bytes[user, observes] > quota:
             raise Malformed(f"more than {quota} bytes of a user")
@@ -245,9 +247,9 @@ class ConnectedServer:
     def _enter(self, connection: Peer, hello: Any) -> None:
         if not isinstance(hello, Hello):
             raise Malformed("no hello at first")
-        if why := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
-            self.count(why)
-            connection.send_control(Rejected(why))
+        if reason := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
+            self.count(reason)
+            connection.send_control(Rejected(reason))
             connection.leave()
             self.on_broken(connection)
             return
@@ -305,13 +307,13 @@ class ConnectedServer:
         while True:
             await asyncio.sleep(WATCH_S)
             for connection in (*self.unauthenticated, *self.all_peers().values()):
-                if why := connection.flaw():
-                    self.env.call_external(partial(self.on_malformed, connection, Malformed(why)))
+                if flaw := connection.flaw():
+                    self.env.call_external(partial(self.on_malformed, connection, Malformed(flaw)))
 
-    def count(self, why: str) -> None:
+    def count(self, reason: str) -> None:
         """Count a refusal; unauthenticated peers could make up reasons without bound, so `REASONS` does."""
-        has_room = why in self.refused or len(self.refused) < REASONS
-        self.refused[why if has_room else "for other reasons"] += 1
+        has_room = reason in self.refused or len(self.refused) < REASONS
+        self.refused[reason if has_room else "for other reasons"] += 1
 
     def on_malformed(self, connection: Connection, fault: Malformed) -> None:
         self.count(str(fault))

@@ -187,16 +187,17 @@ class Latencies:
         links = self.wires.links
         return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
 
-    def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
-        """Call `then`, the arrival of a message, after the link's latency; none overtakes an earlier one."""
+    def later(self, user: int, up: bool, on_arrived: Callable[[], None]) -> None:
+        """Call `on_arrived` after the latency of a user's link; no message overtakes an earlier one."""
         due = self.env.now + (self.of(user) if self.wires.sockets.adds_latency else 0)
         if self.wires.links is not None and self.wires.jitter is not None:
             if user not in self._jitter:
                 self._jitter[user] = self.wires.jitter(user, up)
             draws = self._jitter[user]
             due += 0 if draws is None else nanoseconds(next(draws))
+        # As on the engine's links, no message overtakes an earlier one.
         due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
-        self.env.call_at(due, then)
+        self.env.call_at(due, on_arrived)
 
 
 class LiveLink:
@@ -324,9 +325,9 @@ class Connection(asyncio.Protocol):
         if not self.transport.is_closing():
             self.transport.write(bytes(data))
 
-    def put(self, frame: bytes, then: Callable[[], object] = lambda: None) -> None:
-        """Send a frame; `then` is called when its last byte has left."""
-        self.outflow.put(frame, then)
+    def put(self, frame: bytes, on_sent: Callable[[], object] = lambda: None) -> None:
+        """Send a frame; `on_sent` is called when its last byte has left."""
+        self.outflow.put(frame, on_sent)
 
     def send_control(self, message: Any, index: int = 0) -> None:
         """Send a control message, behind the frames that wait."""
@@ -340,7 +341,9 @@ class Connection(asyncio.Protocol):
     def _received(self, data: bytes) -> None:
         if self.inflow is None:
             self._parse(memoryview(data))
-        elif self.inflow.left > QUEUE * self.parser.max_bytes:
+        elif (
+            self.inflow.left > QUEUE * self.parser.max_bytes
+        ):  # checked before it is queued: it bounds memory
             self.owner.on_malformed(self, Malformed(f"more than {QUEUE} messages wait"))
         else:
             self.inflow.put(data)

@@ -120,6 +120,7 @@ class Entrance:
                 self._served[task] = host, time.monotonic()
                 task.add_done_callback(self._has_left)
             else:
+                # The oldest connection of the largest address gives up its place once its turn is over.
                 largest = max(places, key=lambda host: places[host])
                 task, since_s = next((t, s) for t, (host, s) in self._served.items() if host == largest)
                 left_s = since_s + TURN_S - time.monotonic()
@@ -146,11 +147,11 @@ class Entrance:
             self.session.count("no TLS 1.3 within a few seconds")
             end.close()
         except asyncio.CancelledError:
-            why = f"no hello within {TURN_S:g} s, and others waited"
+            reason = f"no hello within {TURN_S:g} s, and others waited"
             if peer is None:
-                self.session.count(why)
+                self.session.count(reason)
             elif not peer.is_closing:
-                self.session.on_malformed(peer, Malformed(why))
+                self.session.on_malformed(peer, Malformed(reason))
             raise
 
 

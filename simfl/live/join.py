@@ -76,20 +76,20 @@ def join(
     admission = replace(admission, code=code_version(), own_entropy=True)
     admission = replace(admission, scenario="" if scenario is None else digest(scenario))
     welcome = welcome_of(address, admission, users[0], wait_s)
-    study = prepared(scenario or received(welcome.scenario))
-    admission = replace(admission, scenario=digest(study.scenario))
-    if not all(user < study.scenario.population.users for user in users):
-        last = study.scenario.population.users - 1
+    experiment = prepared(scenario or received(welcome.scenario))
+    admission = replace(admission, scenario=digest(experiment.scenario))
+    if not all(user < experiment.scenario.population.users for user in users):
+        last = experiment.scenario.population.users - 1
         raise BadInput(f"users: must be from 0 to {last}, not {max(users)}")
     processes = min(processes or cores(), len(users))
     parts = [users[k::processes] for k in range(processes)]
-    with one_thread(study.by_torch):
+    with one_thread(experiment.by_torch):
         for name in welcome.protocols.split(","):
-            if name not in study.scenario.protocols:
+            if name not in experiment.scenario.protocols:
                 raise BadInput(f"the server runs {name!r:.80}, which the scenario does not have")
             on_protocol(name)
             sockets = Sockets(has_links=welcome.links == "user")
-            protocol = LiveProtocol(study, name, sockets, replace(admission, protocol=name), wait_s)
+            protocol = LiveProtocol(experiment, name, sockets, replace(admission, protocol=name), wait_s)
             _protocol(protocol, address, parts)
 
 

@@ -71,17 +71,17 @@ def prepared(scenario: Scenario) -> Experiment:
     Raises:
         ScenarioError: With a problem for each key that a live run does not support.
     """
-    study = build(scenario)
-    if refused := [problem(scenario, path, message) for path, message in problems(study)]:
+    experiment = build(scenario)
+    if refused := [problem(scenario, path, message) for path, message in problems(experiment)]:
         raise ScenarioError(refused)
-    return study
+    return experiment
 
 
 class LiveProtocol:
     """One entry of a scenario's protocols, to be run live.
 
     Args:
-        study: The experiment.
+        experiment: The experiment.
         name: The entry.
         sockets: Place of its sockets.
         admission: This side's credentials; unless given, those of users that this process forks.
@@ -91,15 +91,15 @@ class LiveProtocol:
 
     def __init__(
         self,
-        study: Experiment,
+        experiment: Experiment,
         name: str,
         sockets: Sockets,
         admission: Admission | None = None,
         join_s: float = 120,
         begins_without: bool = False,
     ) -> None:
-        self.study, self.name = study, name
-        self.scenario, self.trainer = study.scenario.of(name), study.trainers[name]
+        self.experiment, self.name = experiment, name
+        self.scenario, self.trainer = experiment.scenario.of(name), experiment.trainers[name]
         self.protocol = self.scenario.protocols[name]
         self.params = self.scenario.params(name, self.trainer.d)
         self.users = self.scenario.population.users
@@ -113,9 +113,9 @@ class LiveProtocol:
             down=Codec([*down, *DOWN], *codec),
             max_frame_bytes=max_frame_bytes,
             admission=admission or local_admission(self.scenario),
-            links=study.people.links if sockets.has_links else None,
-            server_link=study.people.server_link if sockets.has_links else None,
-            jitter=study.people.jitter(),
+            links=experiment.people.links if sockets.has_links else None,
+            server_link=experiment.people.server_link if sockets.has_links else None,
+            jitter=experiment.people.jitter(),
             quota_bytes=(self.scenario.rounds + 1) * len(up) * max_frame_bytes,
             join_s=join_s,
             begins_without=begins_without,
@@ -129,8 +129,8 @@ class LiveProtocol:
         train(self.trainer, self.trainer.shapes())
 
     def _side(self, make: Callable[..., Any]) -> Any:
-        clock, ops = make_clocks(self.study)(self.name), EagerOps(self.params.q)
-        return self.study.made(partial(make, self.wires), self.name, clock, ops)
+        clock, ops = make_clocks(self.experiment)(self.name), EagerOps(self.params.q)
+        return self.experiment.made(partial(make, self.wires), self.name, clock, ops)
 
     def server(self) -> LiveServer:
         """Make the server's side."""
@@ -165,8 +165,8 @@ class LiveProtocol:
         """Return the merged trace of all parties, the checked aggregates, and the facts."""
         session, runtime = server.session, server.runtime
         parts: dict[int, list[Row]] = {SERVER: list(runtime.trace)}
-        done, until_ns = session.reports.done, time.monotonic_ns() - session.origin
-        for user in done:
+        reports, until_ns = session.reports.done, time.monotonic_ns() - session.origin
+        for user in reports:
             try:
                 reported = rows_of("".join(session.reports.lines.get(user, ())), self.users)
             except (TraceError, RecursionError) as fault:
@@ -177,23 +177,23 @@ class LiveProtocol:
             if len(parts[user]) < len(reported):
                 session.count(f"user {user}: rows that cannot be its own, or not in this run")
         # Where a clock has drifted by more than its pings may err, half the drift minimises the mean error.
-        moved = {user: one.ahead_ns // 2 for user, one in done.items() if abs(one.ahead_ns) > one.off_ns}
-        trace = merged(parts, server.users.broken_connections, moved)
+        late = {user: r.ahead_ns // 2 for user, r in reports.items() if abs(r.ahead_ns) > r.off_ns}
+        trace = merged(parts, server.users.broken_connections, late)
         trace.timed_by = runtime.trace.timed_by
         measured = [asyncio.run(measurement(runtime.ops, closed, None)) for closed in server.audited(trace)]
-        late_ns = runtime.late_ns + sum(one.late_ns for one in done.values())
-        steps_ns = runtime.steps_ns + sum(one.steps_ns for one in done.values())
-        silent = tuple(sorted(set(range(self.users)) - done.keys()))
-        held_s = max([runtime.held_ns, *(one.held_ns for one in done.values())]) / NS
+        late_ns = runtime.late_ns + sum(report.late_ns for report in reports.values())
+        steps_ns = runtime.steps_ns + sum(report.steps_ns for report in reports.values())
+        silent = tuple(sorted(set(range(self.users)) - reports.keys()))
+        held_s = max([runtime.held_ns, *(report.held_ns for report in reports.values())]) / NS
         overrun = late_ns / max(1, steps_ns)
         clocks = {
-            user: (one.offset_ns / NS, one.ahead_ns / NS, one.off_ns / NS)
-            for user, one in sorted(done.items())
-            if one.off_ns
+            user: (report.offset_ns / NS, report.ahead_ns / NS, report.off_ns / NS)
+            for user, report in sorted(reports.items())
+            if report.off_ns
         }
         claims = {
-            user: (one.steps_ns / NS, one.late_ns / NS, one.held_ns / NS)
-            for user, one in sorted(done.items())
+            user: (report.steps_ns / NS, report.late_ns / NS, report.held_ns / NS)
+            for user, report in sorted(reports.items())
         }
         aggregates = (closed.round for closed in server.side.outcomes if closed.unaudited is not None)
         unchecked = sum(measured[index].aggregate_exact is None for index in aggregates)

@@ -10,6 +10,8 @@ protocol replaces it. Writing waits for the disk, so a separate thread does it.
 
 import asyncio
 import json
+import socket
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -21,7 +23,8 @@ import numpy as np
 
 from simfl.engine.setup import ClosedRound
 from simfl.errors import BadInput
-from simfl.live.live_protocol import LiveOutcome, LiveStats
+from simfl.live import entrance
+from simfl.live.live_protocol import LiveOutcome, LiveProtocol, LiveStats
 from simfl.live.processes import step_back
 from simfl.live.server import LiveServer
 from simfl.runs.assumptions import assumed
@@ -58,7 +61,7 @@ class RoundSaver:
     def __init__(self, saver: Saver, name: str, on_error: Callable[[BaseException], None]) -> None:
         self.saver, self.on_error = saver, on_error
         self.rows = Trace()
-        self._thread = ThreadPoolExecutor(1, "saving", step_back)
+        self._thread = ThreadPoolExecutor(1, "saving", step_back)  # one, so that rounds are written in order
         saver.start(name, self.rows, None, anew=True)
 
     def add(self, closed: ClosedRound, trace: Trace, model: Any) -> None:
@@ -106,14 +109,14 @@ class LiveRun:
     """
 
     def __init__(
-        self, study: Experiment, saver: Saver | None, resume: bool, facts: Mapping[str, Any]
+        self, experiment: Experiment, saver: Saver | None, resume: bool, facts: Mapping[str, Any]
     ) -> None:
-        self.study, self.saver, self.facts = study, saver, dict(facts)
+        self.experiment, self.saver, self.facts = experiment, saver, dict(facts)
         self.stats: dict[str, LiveStats] = {}
         self._before: dict[str, Any] = {}
-        self.result = Result(study.scenario, assumed=assumed(study))
+        self.result = Result(experiment.scenario, assumed=assumed(experiment))
         if saver is not None:
-            s = study.scenario
+            s = experiment.scenario
             self.result = saver.resume(s) if resume else saver.begin(s, self.result.assumed)
             text = self.result.beside.get(NAME)
             self._before = {} if text is None else json.loads(text)["protocols"]
@@ -123,13 +126,21 @@ class LiveRun:
     @property
     def todo(self) -> list[str]:
         """The protocols that are not complete."""
-        saver, names = self.saver, list(self.study.scenario.protocols)
+        saver, names = self.saver, list(self.experiment.scenario.protocols)
         return [name for name in names if saver is None or not saver.is_done(name)]
 
-    def follow(self, name: str, server: LiveServer) -> None:
+    async def serve(
+        self, protocol: LiveProtocol, listening: socket.socket, context: ssl.SSLContext | None
+    ) -> LiveServer:
+        """Run the server of a protocol on a listening socket; without a context there is no TLS."""
+        server = protocol.server()
+        if self.saver is not None:
+            self._save_rounds(self.saver, protocol.name, server)
+        await entrance.run(server.session, listening, context)
+        return server
+
+    def _save_rounds(self, saver: Saver, name: str, server: LiveServer) -> None:
         """Save the rounds of a protocol as they finish. A write that fails ends the run."""
-        if self.saver is None:
-            return
         loop, failed = asyncio.get_running_loop(), server.env.failed
 
         def fail(error: BaseException) -> None:
@@ -139,7 +150,7 @@ class LiveRun:
         def on_error(error: BaseException) -> None:
             loop.call_soon_threadsafe(fail, error)
 
-        rounds = self.rounds = RoundSaver(self.saver, name, on_error)
+        rounds = self.rounds = RoundSaver(saver, name, on_error)
         trace, host = server.runtime.trace, server.side.host
         server.on_round = lambda closed: rounds.add(closed, trace, host.weights.content)
 
@@ -172,7 +183,7 @@ class LiveRun:
             return
         if self.rounds is not None:
             self.rounds.close()
-        saved = self.saver.own.read(self.study.scenario)
+        saved = self.saver.own.read(self.experiment.scenario)
         self.result.traces, self.result.measured = saved.traces, saved.measured
         self.put_stats()
         self.saver.leave(self.result)
@@ -180,12 +191,12 @@ class LiveRun:
 
 @contextmanager
 def open_live_run(
-    study: Experiment, out: Path | None, resume: bool = False, facts: Mapping[str, Any] = {}
+    experiment: Experiment, out: Path | None, resume: bool = False, facts: Mapping[str, Any] = {}
 ) -> Iterator[LiveRun]:
     """Open the folder of a live run; an error or an interruption leaves a run there that can be resumed.
 
     Args:
-        study: The experiment.
+        experiment: The experiment.
         out: The folder; no file is written unless given.
         resume: Continue the unfinished live run in `out`, which must be of this scenario, code and facts.
         facts: Of the run, by the keys of `FACTS`.
@@ -204,8 +215,8 @@ def open_live_run(
             own.played = ", ".join(("live", *(f"{key} {value}" for key, value in facts.items())))
             saver = Saver(own, 0)
             if resume:
-                own.check(study.scenario)
-        runs = LiveRun(study, saver, resume, facts)
+                own.check(experiment.scenario)
+        runs = LiveRun(experiment, saver, resume, facts)
         try:
             yield runs
         except BaseException:

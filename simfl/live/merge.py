@@ -62,7 +62,7 @@ def merged(
             row = row._replace(cause=numbered(party, row.cause))
         numbers[party, k] = trace.add(row)
         if isinstance(row, rows.Lost):
-            losses[row.user] = numbers[party, k]
+            losses[row.user] = numbers[party, k]  # before the server's step that it causes, by its time
     return trace
 
 

@@ -55,15 +55,15 @@ class Observer:
             BadInput: The server refuses the user, or the last try failed.
         """
         refuse_open(address[0], admission.context is not None)
-        where, ends, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
+        place, ends, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
         while True:
             try:
                 return await cls._welcomed(address, admission, user, max(ANSWER_S, ends - time.monotonic()))
             except Unreached as error:
                 if time.monotonic() + pause_s > ends:
-                    raise BadInput(f"{where}: {error}") from None
+                    raise BadInput(f"{place}: {error}") from None
             except BadInput as error:
-                raise BadInput(f"{where}: {error}") from None
+                raise BadInput(f"{place}: {error}") from None
             await asyncio.sleep(pause_s)
             pause_s = min(SELDOM_S, 1.5 * pause_s)
 
@@ -79,8 +79,8 @@ class Observer:
         except OSError as error:  # TLS errors are such, too
             raise BadInput(f"no connection ({reason(error)})") from None
         try:
-            if why := admission.pin_mismatch(observer.writer.transport):
-                raise BadInput(why)
+            if mismatch := admission.pin_mismatch(observer.writer.transport):
+                raise BadInput(mismatch)
             challenge = await observer.expect(Challenge, within_s)
             observer.send_control(admission.hello(user, challenge.nonce, LOOK))
             observer.welcome = await observer.expect(Welcome)

@@ -101,11 +101,11 @@ async def measure(observer: Observer) -> LinkMeasurement:
     return LinkMeasurement(overhead_s, max(0.0, small_s / 2 - overhead_s), rates[0], rates[1])
 
 
-def loopback(study: Experiment) -> LinkMeasurement:
+def loopback(experiment: Experiment) -> LinkMeasurement:
     """Measure this machine's loopback, between two processes like those of a live run."""
-    name = next(iter(study.scenario.protocols))
+    name = next(iter(experiment.scenario.protocols))
     admission = Admission({0: os.urandom(16).hex()}, code=code_version())
-    protocol = LiveProtocol(study, name, Sockets(has_links=False), admission)
+    protocol = LiveProtocol(experiment, name, Sockets(has_links=False), admission)
     at = listening((LOOPBACK, 0), None, "", admission.tokens)
     try:
         with forked(lambda users: _answering(protocol, at), [[0]]):

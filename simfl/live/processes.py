@@ -38,6 +38,7 @@ def forked(run_users: RunUsers, parts: Sequence[Sequence[int]]) -> Iterator[list
     At the end, the processes that are still in this list are killed.
     """
     pids: list[int] = []
+    # A child would write the buffered output again.
     sys.stdout.flush()
     sys.stderr.flush()
     gc.collect()
@@ -84,7 +85,7 @@ def _run(run_users: RunUsers, users: Sequence[int]) -> NoReturn:
         message = f"simfl: users {list(users)}: {type(problem).__name__}: {problem}"
         print(message, file=sys.stderr, flush=True)
     finally:
-        os._exit(code)
+        os._exit(code)  # without the exit handlers and the buffers of the parent
 
 
 def cores() -> int:

@@ -83,15 +83,15 @@ class RealTime(Environment):
         self.origin = origin
         self.run_due()
 
-    def call_at(self, when_ns: int, then: Callable[[], None]) -> None:
+    def call_at(self, when_ns: int, callback: Callable[[], None]) -> None:
         # A time in the past is allowed, unlike in virtual time: the call is then due at once.
-        heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
+        heappush(self._calls, (when_ns, NORMAL, next(self._eid), callback))
 
-    def call_external(self, then: Callable[[], None]) -> None:
-        """Call `then` now, as an event from outside of the session."""
+    def call_external(self, callback: Callable[[], None]) -> None:
+        """Call `callback` now, as an event from outside of the session."""
         if self.origin is not None:
             self._look(self.origin)
-        self._guarded(then)
+        self._guarded(callback)
         self.run_due()
 
     def run_due(self) -> None:
@@ -111,9 +111,9 @@ class RealTime(Environment):
         self._now = self.now = max(self.now, since)  # SimPy counts a process's timeouts from `_now`
         return since
 
-    def _guarded(self, then: Callable[[], None]) -> None:
+    def _guarded(self, callback: Callable[[], None]) -> None:
         try:
-            then()
+            callback()
         except Exception as error:
             if not self.failed.done():
                 self.failed.set_exception(error)

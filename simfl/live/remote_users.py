@@ -58,18 +58,17 @@ class RemoteUsers(ABC):
         self.session, self.runtime, self.config = session, session.runtime, session.config
         self.env, self.trace = session.env, session.runtime.trace
         self.network = LiveNetwork(session, session.wires, up=False, link=self.link)
-        calls = self._on_offline, self._on_online
-        self.presence = PresenceTracker(self.env, self.trace, self.network, *calls)
+        self.presence = PresenceTracker(
+            self.env,
+            self.trace,
+            self.network,
+            lambda user, why, row: self.side.on_offline(user, why, row, was_lost=True),
+            lambda user, row: self.side.on_online(user, row),
+        )
         self.busy: set[tuple[int, int]] = set()
         """(user, number) of tasks that users may still work for."""
         self.broken_connections: list[tuple[int, int, str, str, int]] = []
         """(round, user, update, phase, time) of connections that ended during a task."""
-
-    def _on_offline(self, user: int, why: str, row: int) -> None:
-        self.side.on_offline(user, why, row, was_lost=True)
-
-    def _on_online(self, user: int, row: int) -> None:
-        self.side.on_online(user, row)
 
     # -- calls of the server's side
     def follow_all(self) -> None:

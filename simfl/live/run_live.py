@@ -16,7 +16,6 @@ from typing import Literal
 
 from simfl.errors import BadInput
 from simfl.learning.trainer import one_thread
-from simfl.live import entrance
 from simfl.live.connection import Sockets
 from simfl.live.live_protocol import LiveOutcome, LiveProtocol, LiveStats
 from simfl.live.live_run import LiveRun, open_live_run
@@ -35,7 +34,7 @@ PORT_BYTES = 16
 
 
 def run_live(
-    study: Experiment,
+    experiment: Experiment,
     out: Path | None = None,
     links: Literal["user", "none"] = "user",
     processes: int | None = None,
@@ -46,7 +45,7 @@ def run_live(
     """Run a scenario's protocols one after the other, in real time.
 
     Args:
-        study: The result of `prepared`.
+        experiment: The result of `prepared`.
         out: Folder for the run's files; none are written unless given.
         links: Shaped in user space, or not at all.
         processes: Number of processes that share the users; one for each core unless given.
@@ -61,16 +60,16 @@ def run_live(
     Raises:
         BadInput: An argument is impossible.
     """
-    users = study.scenario.population.users
+    users = experiment.scenario.population.users
     if processes is not None and not 1 <= processes <= users:
         raise BadInput(f"processes: must be from 1 to the number of users, {users}, not {processes}")
     processes = users if sockets is not None else processes or min(users, cores())
     sockets = sockets or Sockets(has_links=links == "user")
     parts = [range(k, users, processes) for k in range(processes)]
     facts = {"links": links, "scheduler": scheduler(), "processes": processes}
-    with open_live_run(study, out, resume, facts) as runs, one_thread(study.by_torch):
+    with open_live_run(experiment, out, resume, facts) as runs, one_thread(experiment.by_torch):
         for name in runs.todo:
-            on_protocol(name, runs.add(name, _run_protocol(study, name, sockets, parts, runs)))
+            on_protocol(name, runs.add(name, _run_protocol(experiment, name, sockets, parts, runs)))
     return runs.result, runs.stats
 
 
@@ -81,17 +80,17 @@ def scheduler() -> str:
 
 
 def _run_protocol(
-    study: Experiment, name: str, sockets: Sockets, parts: Sequence[range], runs: LiveRun
+    experiment: Experiment, name: str, sockets: Sockets, parts: Sequence[range], runs: LiveRun
 ) -> LiveOutcome:
-    protocol = LiveProtocol(study, name, sockets)
+    protocol = LiveProtocol(experiment, name, sockets)
     protocol.warm()
     # The pipe carries the server's port to each process; its end shows that their parent has ended.
     out, into = os.pipe()
 
     async def run_users(numbers: Sequence[int]) -> bool:
-        os.close(into)
+        os.close(into)  # so that the pipe ends with the parent
         port = os.read(out, PORT_BYTES)
-        if not port:
+        if not port:  # the parent has ended before it served
             return True
         with _watched(out):
             worker = await protocol.worker(numbers)
@@ -99,13 +98,10 @@ def _run_protocol(
             return await protocol.run_users(numbers, (sockets.address, int(port)), worker)
 
     async def serve() -> LiveServer:
-        server = protocol.server()
-        runs.follow(name, server)
         with socket.create_server((sockets.address, 0), backlog=1024) as listening:
             listening.setblocking(False)
             _send_port(into, listening.getsockname()[1], len(parts))
-            await entrance.run(server.session, listening, None)
-        return server
+            return await runs.serve(protocol, listening, None)
 
     began = time.monotonic()
     try:

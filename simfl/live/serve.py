@@ -15,13 +15,11 @@ from pathlib import Path
 
 from simfl.errors import BadInput, reason
 from simfl.learning.trainer import one_thread
-from simfl.live import entrance
 from simfl.live.connection import Sockets
 from simfl.live.hello import Admission, Welcome
 from simfl.live.live_protocol import LiveProtocol, LiveStats
-from simfl.live.live_run import LiveRun, open_live_run
+from simfl.live.live_run import open_live_run
 from simfl.live.real_time import run
-from simfl.live.server import LiveServer
 from simfl.live.tls import Address, refuse_open
 from simfl.runs.build import Experiment
 from simfl.runs.folder.identity import code_version, identified
@@ -76,8 +74,10 @@ def listening(
     """
     refuse_open(at[0], context is not None)
     try:
-        family, _, _, _, where = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        server_socket = socket.create_server(where[:2], family=family, backlog=1024)
+        family, _, _, _, address = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
+        server_socket = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise BadInput(f"{at[0]}:{at[1]}: cannot listen there ({reason(error)})") from None
     server_socket.setblocking(False)
@@ -85,7 +85,7 @@ def listening(
 
 
 def serve(
-    study: Experiment,
+    experiment: Experiment,
     at: Listening,
     out: Path | None = None,
     shaped: bool = True,
@@ -96,7 +96,7 @@ def serve(
     """Run a scenario's protocols with the users that join.
 
     Args:
-        study: The result of `live_protocol.prepared`, for a scenario with `OWN`.
+        experiment: The result of `live_protocol.prepared`, for a scenario with `OWN`.
         at: The listening socket.
         out: Folder for the run's files; none are written unless given.
         shaped: Links have the scenario's rates, in user space.
@@ -110,9 +110,9 @@ def serve(
     Raises:
         RunFailed: Too few users joined.
     """
-    s = study.scenario
+    s = experiment.scenario
     facts = {"links": "user" if shaped else "none", "listens": "TLS" if at.context else "loopback"}
-    with open_live_run(study, out, resume, facts) as runs, one_thread(study.by_torch):
+    with open_live_run(experiment, out, resume, facts) as runs, one_thread(experiment.by_torch):
         todo = runs.todo
         for k, name in enumerate(todo):
             admission = Admission(
@@ -126,17 +126,10 @@ def serve(
             )
             is_first = name == next(iter(s.protocols))
             protocol = LiveProtocol(
-                study, name, Sockets(has_links=shaped), admission, join_s, begins_without=not is_first
+                experiment, name, Sockets(has_links=shaped), admission, join_s, begins_without=not is_first
             )
             protocol.warm()
             began = time.monotonic()
-            server = run(_served(protocol, at, runs))
+            server = run(runs.serve(protocol, at.socket, at.context))
             on_protocol(name, runs.add(name, protocol.outcome(server, time.monotonic() - began)))
     return runs.result, runs.stats
-
-
-async def _served(protocol: LiveProtocol, at: Listening, runs: LiveRun) -> LiveServer:
-    server = protocol.server()
-    runs.follow(protocol.name, server)
-    await entrance.run(server.session, at.socket, at.context)
-    return server

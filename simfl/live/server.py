@@ -53,8 +53,9 @@ class LiveServer:
     def __init__(self, wires: WireConfig, config: RunConfig, setup: ProtocolSetup, *given: Any) -> None:
         *steps, rule = given
         self.env = RealTime()
-        here = replace(config, schedule=None, audits=False)
-        self.runtime = LiveRuntime(self.env, here, setup, *steps)
+        # Users follow their schedules in their processes, and their updates stay with them.
+        own_config = replace(config, schedule=None, audits=False)
+        self.runtime = LiveRuntime(self.env, own_config, setup, *steps)
         self.session = ConnectedServer(self.runtime, wires)
         users = (BufferUsers if setup.protocol.asynchronous else RoundUsers)(self.session)
         kind = Buffer if setup.protocol.asynchronous else Rounds
@@ -78,7 +79,7 @@ class LiveServer:
         """
         ops, setup = self.runtime.ops, self.runtime.setup
         trainings = (row for row in trace if isinstance(row, rows.Step) and row.call == rows.TRAIN)
-        what = {(row.party, row.round, row.about): row.what for row in trainings}
+        steps_done = {(row.party, row.round, row.about): row.what for row in trainings}
         for closed in self.side.outcomes:
             if closed.unaudited is None:
                 yield closed
@@ -87,7 +88,9 @@ class LiveServer:
             else:
                 ops.begin_step((setup.name, closed.round, SERVER, "audit", ""), "recovery")
                 for task, _ in closed.unaudited.involved:
-                    _retrain(self.runtime, task, what.get((task.user, task.round, name_of(task.id)), ""))
+                    _retrain(
+                        self.runtime, task, steps_done.get((task.user, task.round, name_of(task.id)), "")
+                    )
                 ops.end_step()
                 yield self.side.audited(closed)
 

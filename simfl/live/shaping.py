@@ -64,6 +64,8 @@ class Link:
         """Return the bytes a nanosecond of each flow, by progressive filling."""
         now = self.env.now
         shares, left = dict[Flow, float](), self.rate(now)
+        # The number decides between equal caps, as flows have no order. From the lowest cap on, each flow
+        # gets at most an equal part of the rate that remains.
         capped = sorted((flow.cap(now), k, flow) for k, flow in enumerate(self.active))
         for k, (cap, _, flow) in enumerate(capped):
             share = min(cap, left / (len(capped) - k))
@@ -77,7 +79,7 @@ class Piece(NamedTuple):
 
     data: memoryview
     """The bytes that have not passed."""
-    then: Callable[[], object] | None
+    on_sent: Callable[[], object] | None
     """Called when the last of them has passed, if given."""
 
 
@@ -103,17 +105,17 @@ class Flow:
 
     @property
     def awaited(self) -> float:
-        """Bytes until the next end of a piece with a `then`, or until the end of all."""
+        """Bytes until the next end of a piece with a `on_sent`, or until the end of all."""
         awaited = -self._through
         for piece in self.waiting:
             awaited += len(piece.data)
-            if piece.then is not None:
+            if piece.on_sent is not None:
                 break
         return awaited
 
-    def put(self, data: bytes, then: Callable[[], object] | None = None) -> None:
-        """Queue bytes; `then` is called when the last of them has passed."""
-        self.waiting.append(Piece(memoryview(data), then))
+    def put(self, data: bytes, on_sent: Callable[[], object] | None = None) -> None:
+        """Queue bytes; `on_sent` is called when the last of them has passed."""
+        self.waiting.append(Piece(memoryview(data), on_sent))
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
         elif len(self.waiting) == 1:
@@ -123,21 +125,21 @@ class Flow:
         """Let the first waiting bytes pass."""
         self._through += size_bytes
         while self.waiting:
-            data, then = self.waiting[0]
+            data, on_sent = self.waiting[0]
             count = min(len(data), int(self._through))
             self._through -= count
             if count:
                 self.sink(data[:count])
             if count < len(data):
-                self.waiting[0] = Piece(data[count:], then)
+                self.waiting[0] = Piece(data[count:], on_sent)
                 return
             self.waiting.popleft()
-            if then is not None:
-                then()  # it may cut the flow, or put more bytes
+            if on_sent is not None:
+                on_sent()  # it may cut the flow, or put more bytes
         self._through = 0.0
 
     def flush(self) -> None:
-        """Let all waiting bytes pass at once; no `then` is called."""
+        """Let all waiting bytes pass at once; no `on_sent` is called."""
         for piece in self.waiting:
             self.sink(piece.data)
         self.cut()

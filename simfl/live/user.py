@@ -137,6 +137,7 @@ class LiveUser:
                 self.finished.set()
                 return
             if self._tries:  # the last dial did not lead to a welcome
+                # The exponent is bounded, since the power of many tries would be too large for a float.
                 await asyncio.sleep(min(SELDOM_S, AGAIN_S * 1.5 ** min(self._tries, 20)))
             self._tries += 1
             try:
@@ -149,10 +150,10 @@ class LiveUser:
                 if is_gone or not isinstance(error, PASSING):
                     self.finished.set()
 
-    def fail(self, why: str) -> None:
+    def fail(self, reason: str) -> None:
         """Fail the session: the server is another one, or refused the user."""
         if not self.env.failed.done():
-            self.env.failed.set_exception(BadInput(cut(why, 500)))
+            self.env.failed.set_exception(BadInput(cut(reason, 500)))
 
     def _compare_clocks(self, connection: Connection) -> None:
         """Send pings until the server's clock is estimated, and then announce the user, or report."""
@@ -284,7 +285,7 @@ class LiveUser:
             task.inbound += 1
             self._delay(partial(self._arrived, task, envelope))
 
-    def _delay(self, then: Callable[[], None]) -> None:
+    def _delay(self, on_arrived: Callable[[], None]) -> None:
         """Let a message arrive a latency later.
 
         Raises:
@@ -294,11 +295,11 @@ class LiveUser:
         if self.propagating + len(self.users.device(self.user).protocol.jobs or ()) >= limit:
             raise Malformed(f"more than {limit} messages wait")
         self.propagating += 1
-        self.latencies.later(self.user, False, partial(self._after_latency, then))
+        self.latencies.later(self.user, False, partial(self._after_latency, on_arrived))
 
-    def _after_latency(self, then: Callable[[], None]) -> None:
+    def _after_latency(self, on_arrived: Callable[[], None]) -> None:
         self.propagating -= 1
-        then()
+        on_arrived()
 
     def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
         """Hand a message to the users' side, a latency later."""
@@ -307,8 +308,8 @@ class LiveUser:
         message = envelope.message
         if isinstance(message, ModelDownload) and task is not None:
             task.weights = message.weights
-        where = SERVER, self.user, envelope.round, envelope.step, task
-        t = Transmission(self.runtime, message, *where, self.users)
+        args = SERVER, self.user, envelope.round, envelope.step, task
+        t = Transmission(self.runtime, message, *args, self.users)
         t.sent_ns = min(t.sent_ns, envelope.at)
         t.on_arrived()
 
@@ -350,7 +351,7 @@ class _ToServer(Connection):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if why := self.owner.wires.admission.pin_mismatch(transport):
+        if mismatch := self.owner.wires.admission.pin_mismatch(transport):
             self.is_closing = True
-            self.owner.fail(why)
+            self.owner.fail(mismatch)
             transport.close()

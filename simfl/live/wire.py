@@ -225,8 +225,8 @@ class Codec:
         """By kind of message, the decoder of its fields and a conversion of each."""
         types = {kind: field_types(message, self.users) for kind, message in self.kinds.items()}
         return {
-            kind: (json.Decoder(tuple[tuple(t.wire for t in own)]), [t.convert for t in own])  # type: ignore[misc]
-            for kind, own in types.items()
+            kind: (json.Decoder(tuple[tuple(t.wire for t in ts)]), [t.convert for t in ts])  # type: ignore[misc]
+            for kind, ts in types.items()
         }
 
     def decode(self, frame: memoryview) -> Envelope:
@@ -316,6 +316,8 @@ class Parser:
         self._held += data
         while len(self._held) >= 4:
             (size,) = struct.unpack_from(">I", self._held)
+            # Checked before the frame is complete, so a peer cannot make this side hold more than
+            # `max_bytes`.
             if not LENGTHS.size <= size <= self.max_bytes:
                 raise Malformed(f"a frame of {size} bytes, at most {self.max_bytes} are allowed")
             if len(self._held) < 4 + size:
