@@ -116,10 +116,10 @@ class Batteries:
 
     Args:
         users: The users' side.
-        account: Returns the account of a user, up to now, if it has one.
+        account: Returns the account of a user, booked up to now.
     """
 
-    def __init__(self, users: UserSide, account: Callable[[int], Account | None]) -> None:
+    def __init__(self, users: UserSide, account: Callable[[int], Account]) -> None:
         self.users = users
         self.env = users.env
         self._account = account
@@ -129,7 +129,7 @@ class Batteries:
     def state_of(self, user: int) -> State:
         """Return True while a user's battery is not empty, and the time up to which that is certain."""
         account = self._account(user)
-        if account is None or account.battery is None:
+        if account.battery is None:
             return True, FOR_EVER
         battery = account.battery
         return battery.is_on, battery.earliest_turn(self.env.now, account.power())
@@ -138,15 +138,13 @@ class Batteries:
         """Return float64 [users]: levels as fractions of capacity, 1 without a battery."""
         levels = np.ones(self.users.config.users)
         for user in range(levels.size):
-            account = self._account(user)
-            if account is not None and (battery := account.battery) is not None:
+            if (battery := self._account(user).battery) is not None:
                 levels[user] = battery.level / battery.store.capacity
         return levels
 
     def turn_off(self, user: int) -> None:
         """Turn off a device that ran empty while it was not followed, and follow it until it is back."""
         account = self._account(user)
-        assert account is not None
         self._switch(user, account, on=False)
         self.follow(user, account)
 

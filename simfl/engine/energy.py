@@ -121,55 +121,48 @@ class Account:
             self.tail_until, self.tail_phase = self.booked_ns + self.powers.tail_ns, phase
 
 
+NOT_COUNTED = Powers(cpu=0)
+"""Powers of a party whose energy is not counted: with amounts of 0, it never has a row."""
+
+
 class Meter:
     """The accounts of a session's parties; the session, its devices and its links call it."""
 
     def __init__(self, users: UserSide, network: Network) -> None:
         self.runtime, self.config, self.env = users.runtime, users.config, users.env
-        self._accounts: dict[int, Account | None] = {}
+        self._accounts: dict[int, Account] = {}
         self._open: dict[int, Account] = {}
         """Accounts that have an amount to report, or may have one later."""
-        self._with_task: dict[int, Account] = {}
         self.batteries = Batteries(users, self.account) if self.config.batteries else None
         if self.batteries is not None:
             users.presence.powered = self.batteries.state_of
         network.on_moving = self.on_moving
 
-    def account(self, party: int) -> Account | None:
-        """Return the account of a party, booked up to now; None if its energy is not counted."""
-        if party not in self._accounts:
-            config = self.config
-            if party == SERVER:
-                powers = config.server_powers
-            else:
-                powers = None if config.energy_of is None else config.energy_of(party)
-            account = None if powers is None else Account(powers, 0, self.runtime.setup.first_phase)
-            if account is not None and account.powers.store is not None:
+    def account(self, party: int) -> Account:
+        """Return the account of a party, booked up to now; it is made when it is first used."""
+        account = self._accounts.get(party)
+        if account is None:
+            energy_of = self.config.energy_of
+            powers = self.config.server_powers if party == SERVER else energy_of and energy_of(party)
+            account = Account(powers or NOT_COUNTED, 0, self.runtime.setup.first_phase)
+            if account.powers.store is not None:
                 account.battery = Battery(account.powers.store, party)
             self._accounts[party] = account
-        account = self._accounts[party]
-        if account is not None:
-            account.advance(self.env.now)
-        return account
-
-    def _opened(self, party: int) -> Account | None:
-        """Return an account that is going to change."""
-        account = self.account(party)
-        if account is not None:
-            self._open[party] = account
+        account.advance(self.env.now)
         return account
 
     def _changed(self, party: int, account: Account) -> None:
-        """Follow the battery of a device whose power has changed."""
+        """Act on a change of the power of a party's device."""
+        self._open[party] = account
         if self.batteries is not None:
             self.batteries.follow(party, account)
 
     # -- changes of power
     def on_step_begun(self, party: int, job: Job) -> None:
         """Book the power of a step that takes time."""
-        if (account := self._opened(party)) is not None:
-            account.jobs.append(job)
-            self._changed(party, account)
+        account = self.account(party)
+        account.jobs.append(job)
+        self._changed(party, account)
 
     def on_step_ended(self, party: int, job: Job) -> None:
         """Book the end of a step, which may be an interruption."""
@@ -181,9 +174,7 @@ class Meter:
 
     def on_moving(self, user: int, up: bool, transfer: Transmission, moved_bytes: int | None) -> None:
         """Book the radio of a transfer that begins to move (None), or that stops after `moved_bytes`."""
-        if (account := self._opened(user)) is None:
-            return
-        phase = transfer.message.phase
+        account, phase = self.account(user), transfer.message.phase
         if moved_bytes is None:
             account.begin_transfer(phase)
         else:
@@ -192,14 +183,14 @@ class Meter:
 
     def join(self, user: int) -> None:
         """Begin a user's task in a round or a cycle."""
-        if (account := self._opened(user)) is not None:
-            account.has_task, account.phase = True, self.runtime.setup.first_phase
-            self._with_task[user] = account
-            self._changed(user, account)
+        account = self.account(user)
+        account.has_task, account.phase = True, self.runtime.setup.first_phase
+        self._changed(user, account)
 
     def leave(self, user: int) -> None:
         """End a user's task, if it has one."""
-        if (account := self._with_task.pop(user, None)) is not None:
+        account = self._accounts.get(user)
+        if account is not None and account.has_task:
             account.advance(self.env.now)
             account.has_task, account.is_due = False, True
             self._changed(user, account)

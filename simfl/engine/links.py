@@ -389,8 +389,8 @@ class Network:
     tcp: Callable[[int], Tcp | None] = lambda user: None
     """Model of a user's connections, where TCP's windows are simulated."""
     on_moving: Callable[[int, bool, Transmission, int | None], None] | None = None
-    """Called with (user, up, transfer, None) as a transfer begins to move on a user's link; as its last bit has
-    left, or as it is aborted, the bytes that it moved replace None."""
+    """Called with (user, up, transfer, None) as a transfer begins to move on a user's link; as its last bit
+    has left, or as it is aborted, the bytes that it moved replace None."""
     _links: dict[tuple[int, bool], UserLink] = field(default_factory=dict)
     _paused: set[int] = field(default_factory=set)
 

@@ -199,12 +199,9 @@ class UserSide:
         args = (task.client, "submit", (), task.phase, step, self.env.now, task.round)
         self.device(task.user).protocol.put(Job(*args, subject=task.id, task=task, run=run))
 
-    def _on_model(self, task: UserRound, step: int) -> None:
-        task.has_model = True
-        self._train_if_ready(task, step)
-
-    def _train_if_ready(self, task: UserRound, step: int) -> None:
-        """Let a user train if this step was the last for which its training waited."""
+    def _train_if_ready(self, task: UserRound, step: int, has_model: bool = False) -> None:
+        """Let a user train if this step, perhaps of the model, was the last for which it waited."""
+        task.has_model |= has_model
         if task.may_train(self.config.overlap):
             task.life.wake(step)
 
@@ -267,7 +264,7 @@ class UserSide:
             assert task is not None
             task.version = m.version
             # The model is the engine's message, so the step calls no machine.
-            job.run, job.on_done = list, partial(self._on_model, task)
+            job.run, job.on_done = list, partial(self._train_if_ready, task, has_model=True)
         self.device(t.to).protocol.put(job)
 
     def complete(self, effects: Effects) -> None:
