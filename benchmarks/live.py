@@ -32,7 +32,7 @@ from benchmarks.live_grid import (
 )
 from simfl.errors import RunFailed, ScenarioError
 from simfl.live.live_protocol import LiveStats, prepared
-from simfl.live.play import WARN_OVERRUN, play, scheduler
+from simfl.live.run_live import WARN_OVERRUN, run_live, scheduler
 from simfl.runs.folder.result import Result
 from simfl.scenario.schema import Scenario
 
@@ -103,7 +103,7 @@ def _played(s: Scenario, links: str) -> tuple[Result, LiveStats]:
     (name,) = s.protocols
     (delay, _), study = LINKS[links], prepared(s)
     with nullcontext() if delay is None else opened(study, delay) as sockets:
-        result, stats = play(study, sockets=sockets)
+        result, stats = run_live(study, sockets=sockets)
     return result, stats[name]
 
 

@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Any
 
 executed_files: set[Path] = set()
-"""A user's Python files that were executed (`config.python_files`): an error of theirs is theirs."""
+"""A user's Python files that were executed (`config.python_files`); their errors are located in them."""
+MAX_SHOWN = 200
+"""Maximum characters of a user's text in a message."""
+MAX_PROBLEMS = 40
+"""Maximum lines of a message; `ScenarioError.problems` has them all."""
 
-MAX_SHOWN = 200  # characters of a user's own text in a message
-MAX_PROBLEMS = 40  # lines of a message; `ScenarioError.problems` has them all
 
-
-def cut(text: str, most: int = MAX_SHOWN) -> str:
-    """Return a user's own text for a message: shortened, without characters that act on a terminal."""
+def cut(text: str, max_length: int = MAX_SHOWN) -> str:
+    """Return a user's text for a message: shortened, without characters that act on a terminal."""
     if not text.isprintable():
-        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:most])
-    return text if len(text) <= most else f"{text[: most - 3]}..."
+        text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:max_length])
+    return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
 
 def counted(number: int, noun: str) -> str:
-    """Return a number of things: 1 user, 2 users."""
+    """Return a number with its noun: 1 user, 2 users."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
@@ -42,18 +43,18 @@ def show(value: Any) -> str:
 
 
 def reason(error: BaseException) -> str:
-    """Return an error in a few words, of the system's own without its number and file."""
+    """Return an error in a few words; errors of the system lose their number and file."""
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 def closest(word: object, known: Iterable[str]) -> list[str]:
-    """Return the name most like a word, if one is like it at all."""
+    """Return the name most similar to a word, if one is similar at all."""
     names = {name.lower(): name for name in known}
     return [names[n] for n in get_close_matches(word.lower(), names, n=1)] if isinstance(word, str) else []
 
 
 def did_you_mean(word: object, known: Iterable[str]) -> str:
-    """Return the end of a message: the name that may have been meant.
+    """Return the end of a message: the name that was perhaps intended.
 
     >>> did_you_mean("fedavgg", ["secagg", "fedavg"])
     "; did you mean 'fedavg'?"
@@ -66,7 +67,16 @@ class BadInput(ValueError):
 
 
 def need(option: str, module: str, extra: str = "") -> None:
-    """Raise BadInput, which names the extra to install, unless the library behind an option is there."""
+    """Check that the library behind an option is installed.
+
+    Args:
+        option: The option, for the message.
+        module: A module of the library.
+        extra: Extra of simfl that installs it; unless given, of the option's name.
+
+    Raises:
+        BadInput: It is not installed; the text names the extra.
+    """
     try:
         import_module(module)
     except ImportError:
@@ -76,21 +86,25 @@ def need(option: str, module: str, extra: str = "") -> None:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A message and its place: `path` is the dotted path of keys, `line` counts from 1."""
+    """A message and its place."""
 
     file: str
+    """Name of the file."""
     line: int | None
+    """From 1; None where it is not known."""
     path: str
+    """Dotted path of keys."""
     message: str
+    """Value, bound and remedy."""
 
     def __str__(self) -> str:
         file = self.file if len(self.file) <= MAX_SHOWN else f"...{self.file[3 - MAX_SHOWN :]}"
-        place = file if self.line is None else f"{file}:{self.line}"
-        return ": ".join(part for part in (place, cut(self.path), self.message) if part)
+        location = file if self.line is None else f"{file}:{self.line}"
+        return ": ".join(part for part in (location, cut(self.path), self.message) if part)
 
 
 class ScenarioError(BadInput):
-    """A scenario that cannot be run; its text has one line a problem.
+    """A scenario that cannot be run; its text has a line for each problem.
 
     >>> import simfl
     >>> try:
@@ -103,43 +117,57 @@ class ScenarioError(BadInput):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
-        more = len(self.problems) - len(lines)
-        super().__init__("\n".join(lines + ([f"... and {counted(more, 'problem')} more"] if more else [])))
+        if hidden := len(self.problems) - len(lines):
+            lines.append(f"... and {counted(hidden, 'problem')} more")
+        super().__init__("\n".join(lines))
 
 
 def refusal(file: str, line: int | None, message: str, path: str = "") -> ScenarioError:
-    """The error of a single problem."""
+    """Return the error of a single problem."""
     return ScenarioError([Problem(file, line, path, message)])
 
 
-MOST_BYTES = 2**30
-"""Of a file that is read whole, unless its reader says otherwise."""
+MAX_BYTES = 2**30
+"""Maximum size of a file that is read at once, unless its reader has another bound."""
 
 
-def bytes_of(path: Path, file: str, key: str = "", most: int = MOST_BYTES) -> bytes:
-    """Return the bytes of a file, which the scenario names at `key`. ScenarioError if it cannot be read, or
-    has more than `most`, of which no more is read, so that an endless pipe ends too."""
+def bytes_of(path: Path, file: str, key: str = "", max_bytes: int = MAX_BYTES) -> bytes:
+    """Return the bytes of a file.
+
+    Args:
+        path: The file.
+        file: Its name in messages.
+        key: Key of the scenario that names it.
+        max_bytes: Bound of its size. No further bytes are read, so that an endless pipe is refused too.
+
+    Raises:
+        ScenarioError: It cannot be read, or has more than `max_bytes` bytes.
+    """
     try:
         with path.open("rb") as stream:
-            content = stream.read(most + 1)
+            content = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         raise refusal(file, None, f"cannot be read: {reason(error)}", key) from None
-    if len(content) > most:
-        raise refusal(file, None, f"has more than {most} bytes, too many to be read", key)
+    if len(content) > max_bytes:
+        raise refusal(file, None, f"has more than {max_bytes} bytes, too many to be read", key)
     return content
 
 
-def text_of(path: Path, file: str, key: str = "", most: int = MOST_BYTES) -> str:
-    """Return the text of a file, which the scenario names at `key`. ScenarioError if it cannot be read."""
+def text_of(path: Path, file: str, key: str = "", max_bytes: int = MAX_BYTES) -> str:
+    """Return the text of a file, as `bytes_of` reads it.
+
+    Raises:
+        ScenarioError: It cannot be read, is too long, or is not UTF-8.
+    """
     try:
-        return bytes_of(path, file, key, most).decode("utf-8-sig")
+        return bytes_of(path, file, key, max_bytes).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise refusal(file, line, "not UTF-8 text", key) from None
 
 
 class RunFailed(RuntimeError):
-    """A run that cannot go on; its text says where and why."""
+    """A run that cannot continue; its text has the place and the reason."""
 
 
 class DataPlaneError(RunFailed):
@@ -147,42 +175,51 @@ class DataPlaneError(RunFailed):
 
 
 class ClusterFailed(DataPlaneError):
-    """A cluster failed, and not the work: the run can go on later, there or elsewhere."""
+    """A cluster failed, and not the work: the run can continue later, there or elsewhere."""
 
 
 class Diverged(ValueError):
+    """A user's training whose update is not finite."""
+
     def __init__(self, user: int, index: int) -> None:
         remedy = "its update is not finite: use a smaller learning.lr, or learning.clip"
         super().__init__(f"training diverged: user {user}, round {index}: {remedy}")
 
 
 def raised(error: BaseException, path: Path) -> str:
+    """Return the message of an error that a file of a user's raised, with the line."""
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{path}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
-    place = f"{path}:{lines[-1]}" if lines else str(path)
-    return f"{place} raised {type(error).__name__}: {error}"
+    location = f"{path}:{lines[-1]}" if lines else str(path)
+    return f"{location} raised {type(error).__name__}: {error}"
 
 
 def blame(error: BaseException) -> str | None:
-    """Return the executed file that raised an error, with the line; None if it is none of theirs."""
+    """Return the message of an error that an executed file of a user's raised; None for other errors."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).resolve() in executed_files:
             return raised(error, Path(frame.filename))
-    # SimPy raises what a process raised once more, as the cause of its like.
+    # SimPy raises a process's error once more, with the original one as its cause.
     cause = error.__cause__
     return blame(cause) if type(cause) is type(error) and cause.args == error.args else None
 
 
 def step_failed(where: tuple[object, ...], operation: str, error: BaseException) -> DataPlaneError:
-    """Name the step (protocol, round, party, call, what), the operation if it is known, and the reason."""
-    if isinstance(error, Diverged):  # it knows its user and round, and no operation is at fault
+    """Return the error of a step.
+
+    Args:
+        where: The step: protocol, round, party, call, what; empty outside of steps.
+        operation: Name of the operation; empty if it is not known.
+        error: The reason.
+    """
+    if isinstance(error, Diverged):  # it names its user and round, and no operation is at fault
         return DataPlaneError(": ".join([*map(str, where[:1]), str(error)]))
-    place = "the simulator's own work"
+    step = "the simulator's own work"
     if where:
         name, index, party, call, what = where
         worker = "the server" if party == -1 else f"user {party}"
-        place = f"{name}, round {index}, {worker}, {call} {what}".rstrip()
+        step = f"{name}, round {index}, {worker}, {call} {what}".rstrip()
     kind = ClusterFailed if isinstance(error, ClusterFailed) else DataPlaneError
-    return kind(": ".join(part for part in (place, operation, blame(error) or str(error)) if part))
+    return kind(": ".join(part for part in (step, operation, blame(error) or str(error)) if part))

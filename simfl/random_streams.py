@@ -18,14 +18,19 @@ from typing import SupportsIndex
 import numpy as np
 
 Name = str | SupportsIndex
+"""One part of a stream's name: a purpose, a user, a round."""
 
 _BYTES = 32
 
 
 def derive(seed: int, *names: Name) -> bytes:
-    """Return the 32 bytes of the stream `names` under `seed`, 0 <= seed < 2^256 (otherwise ValueError).
+    """Return the 32 bytes of the stream `names` under `seed`.
 
-    1 and "1" are different names, ("a", "b") and ("ab",) too. TypeError for other kinds of names.
+    1 and "1" are different names, and so are ("a", "b") and ("ab",).
+
+    Raises:
+        ValueError: Not 0 <= seed < 2^256.
+        TypeError: A name is neither text nor an integer.
 
     >>> derive(0).hex()[:16], derive(0, "a") == derive(0, "a"), derive(0, 1) == derive(0, "1")
     ('9047059c8c4e1e2b', True, False)
@@ -41,21 +46,23 @@ def _hash(key: bytes, names: tuple[Name, ...]) -> bytes:
     return blake2b(f"[{', '.join(plain)}]".encode(), key=key, digest_size=_BYTES).digest()
 
 
-_quoted = lru_cache(maxsize=1024)(json.dumps)  # purposes recur; put together by hand, a list is faster
+# Purposes recur, and joining quoted names is faster than a JSON list.
+_quoted = lru_cache(maxsize=1024)(json.dumps)
 
 
 class Uniforms:
-    """Uniform draws of (0, 1): each user has a row of its own, whose places are drawn in any order.
+    """Uniform draws of (0, 1): each user has a separate row, whose places are drawn in any order.
 
-    Eight places are one keyed BLAKE2b of user and block, so nothing is kept: a user that is never drawn for
-    costs nothing, any other 2 us, where a generator costs 27 us and a kilobyte.
+    Eight places are one keyed BLAKE2b of user and block, so no state is held. A draw costs 2 us; a generator
+    for each user would cost 27 us and a kilobyte. A user without draws costs nothing.
     """
 
     _name, _words = Struct("<QQ"), Struct("<8Q")
 
     def __init__(self, key: bytes) -> None:
         self._key = key
-        self._last: tuple[int, int] | None = None  # its block is asked for again, as a slot often is
+        self._last: tuple[int, int] | None = None
+        """(user, block) of `_block`: the same slot is often read again."""
         self._block: tuple[int, ...] = ()
 
     def __call__(self, user: int, place: int) -> float:
@@ -67,14 +74,18 @@ class Uniforms:
         return ((self._block[place & 7] >> 12) + 0.5) * 2.0**-52
 
     def since(self, user: int, place: int) -> Iterator[float]:
+        """Return the draws from a place of a user's row on."""
         return (self(user, later) for later in count(place))
 
 
 class Streams:
+    """The random streams of one seed."""
+
     def __init__(self, seed: int) -> None:
         self.seed = seed
 
     def bytes(self, *names: Name) -> bytes:
+        """Return 32 bytes, as `derive` does."""
         return derive(self.seed, *names)
 
     def rng(self, *names: Name) -> np.random.Generator:
@@ -82,18 +93,27 @@ class Streams:
         return np.random.Generator(np.random.Philox(int.from_bytes(self.bytes(*names), "big")))
 
     def uniforms(self, *names: Name) -> Uniforms:
+        """Return uniform draws by user and place."""
         return Uniforms(self.bytes(*names))
 
 
 class ZeroEntropy:
-    """A machine's source of secrets, 32 bytes by a name that is drawn once; all zero in a shadow run."""
+    """A machine's source of secrets, 32 bytes by a name that is drawn once; all zero in a shadow run.
+
+    Args:
+        scope: Names of the machine, such as its user and round.
+    """
 
     def __init__(self, *scope: Name) -> None:
-        self.scope = scope  # the machine's own names, such as its user and round
+        self.scope = scope
         self._drawn: set[str] = set()
 
     def __call__(self, name: str) -> bytes:
-        """Return 32 bytes. ValueError if `name` was drawn before: a mask used twice hides nothing."""
+        """Return 32 bytes.
+
+        Raises:
+            ValueError: `name` was drawn before: a mask that is used twice hides nothing.
+        """
         if name in self._drawn:
             raise ValueError(f"{name!r} was drawn before from the entropy of {self.scope}")
         self._drawn.add(name)
@@ -105,11 +125,19 @@ class ZeroEntropy:
 
 
 class Entropy(ZeroEntropy):
-    """Secrets derived from a root of 32 bytes (otherwise ValueError). Scopes of one root differ."""
+    """Secrets derived from a root.
+
+    Args:
+        root: 32 bytes.
+        scope: Names of the machine; the machines of one root have different ones.
+
+    Raises:
+        ValueError: The root has another length.
+    """
 
     def __init__(self, root: bytes, *scope: Name) -> None:
         if len(root) != _BYTES:
-            raise ValueError(f"the root of an entropy has {len(root)} bytes, it must have {_BYTES}")
+            raise ValueError(f"the root of an entropy must have {_BYTES} bytes, not {len(root)}")
         super().__init__(*scope)
         self._root = root
 
@@ -118,14 +146,18 @@ class Entropy(ZeroEntropy):
 
 
 class OsEntropy(ZeroEntropy):
-    """Secrets from the operating system, which do not replay; kept as long as this object, for `peek`."""
+    """Secrets from the operating system, which cannot be replayed; held for `peek`."""
 
     def __init__(self, *scope: Name) -> None:
         super().__init__(*scope)
         self._secrets: dict[str, bytes] = {}
 
     def peek(self, name: str) -> bytes:
-        """Return the bytes of `name`. ValueError if it was not drawn yet: nobody can know them."""
+        """Return the bytes of `name`.
+
+        Raises:
+            ValueError: `name` was not drawn yet, so its bytes do not exist.
+        """
         if name not in self._drawn:
             raise ValueError(f"{name!r} was not drawn yet from the entropy of {self.scope}")
         return self._secrets.setdefault(name, os.urandom(_BYTES))

@@ -1,10 +1,11 @@
 """Virtual time: integer nanoseconds since the start of a run."""
 
 NS = 10**9
+"""Nanoseconds of a second."""
 
 
 def nanoseconds(seconds: float) -> int:
-    """Seconds as virtual time, rounded once.
+    """Return seconds as virtual time, rounded once.
 
     >>> nanoseconds(0.25)
     250000000
@@ -13,5 +14,5 @@ def nanoseconds(seconds: float) -> int:
 
 
 def lasting(seconds: float) -> int:
-    """`nanoseconds` of a state that lasts, at least 1: time moves on however short recurring states are."""
+    """Return the `nanoseconds` of a state, at least 1: otherwise recurring states could stop virtual time."""
     return max(1, nanoseconds(seconds))

@@ -86,7 +86,7 @@ def test_entropy_depends_on_scope_and_root() -> None:
     draws = {Entropy(ROOT, *scope)("a") for scope in [(), (0,), (1,), (0, 1), (1, 0)]}
     draws.add(Entropy(bytes(32), 0)("a"))
     assert len(draws) == 6
-    with pytest.raises(ValueError, match="has 31 bytes, it must have 32"):
+    with pytest.raises(ValueError, match="must have 32 bytes, not 31"):
         Entropy(ROOT[1:])
 
 

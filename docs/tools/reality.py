@@ -50,7 +50,7 @@ from docs.tools.reality_points import (
     three_of,
 )
 from docs.tools.which_links import table
-from simfl.live.play import WARN_OVERRUN
+from simfl.live.run_live import WARN_OVERRUN
 from simfl.reports.figures.catalogue import save
 from simfl.reports.figures.style import WIDE, panels, style
 from simfl.trace.rows import PHASES

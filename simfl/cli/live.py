@@ -42,12 +42,12 @@ def live_command(
 
     Example: simfl live tutorial
     """
-    from simfl.live.play import play
+    from simfl.live.run_live import run_live
 
     check_resumed(resume, out)
     study = playable(load_scenario(scenario, set_, protocols=protocols))
     with live_folder(out, study.scenario) as folder:
-        play(study, folder, links, processes, told, resume)
+        run_live(study, folder, links, processes, told, resume)
 
 
 def check_resumed(resume: bool, out: Path | None) -> None:
@@ -101,7 +101,7 @@ def _show(folder: Path, loaded: Scenario) -> None:
 
 
 def told(name: str, stats: LiveStats) -> None:
-    from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
+    from simfl.live.run_live import WARN_HELD_S, WARN_OVERRUN
 
     own = f"of the server's own steps {stats.server_overrun:.1%}, of users' by their word"
     tell(f"{name}: {stats.wall_s:.1f} s of real time, overrun {stats.overrun:.1%} ({own})")

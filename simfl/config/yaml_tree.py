@@ -121,7 +121,7 @@ for _name, _pattern, _first in _CORE_SCHEMA:
 
 def read(path: Path, file: str, what: str = "scenario") -> Node:
     """Return the mapping in a file, named for it unless it has a name. ScenarioError if there is none."""
-    tree = parse(text_of(path, file, most=MOST_BYTES), file)
+    tree = parse(text_of(path, file, max_bytes=MOST_BYTES), file)
     if tree.value is None:
         raise refusal(file, None, f"the file is empty; a {what} is a mapping of keys to values")
     if not isinstance(tree.value, dict):

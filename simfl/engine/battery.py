@@ -1,13 +1,14 @@
-"""Batteries: levels that follow from what is drawn and charged, and devices that run empty and come back.
+"""Batteries: levels that follow from energy drawn and charged, and devices that run empty and come back.
 
-Invariant: level = first level + charged - drawn - standby, for every user at any time, in whole femtojoules.
-A battery runs empty at the last whole nanosecond that its level lasts, so what is left is less than the next
-one needs. An amount for bytes that is more than the level is paid as far as the level goes. At capacity the
-charger gives what is drawn and no more. An empty device draws nothing, and is charged alone.
+Invariant: level = first level + charged - drawn - standby, for each user at any time, in whole femtojoules
+(tests/engine/test_battery.py). A battery runs empty at the last whole nanosecond for which its level
+suffices, so the remainder is less than the next nanosecond needs. An amount for bytes that exceeds the level
+is paid up to the level. At capacity, the charger gives the power that is drawn. An empty device draws
+nothing, and is only charged.
 
-Nobody follows the battery of a device that does nothing: it is gone through when somebody looks. While a
-device takes part, works or communicates, and from when it ran empty doing so until it is back, each turn of
-its battery is an event.
+A *turn* is the time at which a battery runs empty, or is charged enough to come back. The battery of an
+inactive device is not followed: its turns are computed when its state is read. While a device has a task,
+works or communicates, and while it is empty after that, each turn of its battery is an event.
 """
 
 from __future__ import annotations
@@ -38,68 +39,76 @@ class Battery:
     user: int
     level: int = field(init=False)
     """Femtojoules."""
-    on: bool = True
-    """False from when it runs empty until it is back."""
+    is_on: bool = True
+    """False from the time at which it runs empty until it is back."""
     charged: int = 0
     """Femtojoules charged so far."""
     standby: int = 0
     """Femtojoules drawn by the device's standby power so far."""
     life: Life | None = None
-    """While it is followed."""
-    turns_at: int | None = None
-    """The time of its next turn; None while its life does not wait for one."""
+    """Waits for its turns, while it is followed."""
+    turn_ns: int | None = None
+    """Time for which its life waits; None while it does not."""
 
     def __post_init__(self) -> None:
         self.level = self.store.start(self.user)
 
     def _flow(self, now: int, draws: int) -> tuple[int, int, int, int]:
-        """Return the power in, the power out and its part for standby, and the time up to which they stay."""
+        """Return the powers in, out, and of the latter for standby, and the time until they change."""
         (charger, base), until = self.store.flow(self.user, now)
-        return charger, (draws + base) * self.on, base * self.on, until
+        return charger, (draws + base) * self.is_on, base * self.is_on, until
 
-    def _lasts(self, gain: int, drain: int) -> int:
+    def _until_turn(self, gain: int, drain: int) -> int:
         """Return the nanoseconds until it runs empty, rounded down, or until it is back, rounded up."""
-        if self.on:
+        if self.is_on:
             return self.level // (drain - gain) if drain > gain else FOR_EVER
         return -(-max(1, self.store.back - self.level) // gain) if gain else FOR_EVER
 
-    def turns(self, now: int, draws: int) -> int:
+    def turn(self, now: int, draws: int) -> int:
         """Return the time up to which its state is certain, if the device draws the same power."""
         gain, drain, _, until = self._flow(now, draws)
-        return min(until, now + self._lasts(gain, drain))
+        return min(until, now + self._until_turn(gain, drain))
 
-    def wakes(self, now: int, draws: int) -> int:
-        """Return a time up to which it surely stays as it is, found without the charger if it is on and that
-        is far."""
-        if self.on:
-            lasts = self._lasts(0, draws + self.store.base)
-            return now + lasts if lasts > NS else self.turns(now, draws)
-        return max(now + self._lasts(self.store.charger, 0), self.turns(now, draws))  # never, without one
+    def earliest_turn(self, now: int, draws: int) -> int:
+        """Return a time up to which its state is certain.
 
-    def step(self, then: int, until: int, draws: int) -> int:
-        """Go on from `then`, up to `until` or to where the power or the state changes; return that time."""
-        gain, drain, standby, change = self._flow(then, draws)
-        until, turns = min(until, change), then + self._lasts(gain, drain)
-        # One that lasts until then has turned at the next look only, when what is drawn then is known.
-        over = turns < until if self.on else turns <= until
-        ns = (turns if over else until) - then
+        Where that is more than a second away, it is a bound without the charger's times, which are costly.
+        """
+        if self.is_on:
+            ns = self._until_turn(0, draws + self.store.base)
+            return now + ns if ns > NS else self.turn(now, draws)
+        # Without a charger it never comes back.
+        return max(now + self._until_turn(self.store.charger, 0), self.turn(now, draws))
+
+    def advance(self, begin: int, until: int, draws: int) -> int:
+        """Draw and charge from `begin` up to `until`, or to an earlier change of power or state.
+
+        Returns:
+            The time of the change, or `until`.
+        """
+        gain, drain, standby, change = self._flow(begin, draws)
+        until, turn = min(until, change), begin + self._until_turn(gain, drain)
+        # One that runs empty exactly at `until` turns in the next call only: the power drawn after `until`
+        # may be another, and less than the remainder.
+        turns = turn < until if self.is_on else turn <= until
+        ns = (turn if turns else until) - begin
         level = min(self.store.capacity, self.level + (gain - drain) * ns)
         self.charged += level - self.level + drain * ns
         self.standby += standby * ns
         self.level = level
-        self.on ^= over
-        return then + ns
+        self.is_on ^= turns
+        return begin + ns
 
     def pay(self, fj: int) -> int:
-        """Take an amount at once, or what is left of the level: then it is empty. Return what was paid."""
+        """Draw an amount at once, at most the level, after which it is empty; return the amount drawn."""
         paid = min(fj, self.level)
         self.level -= paid
-        self.on &= paid == fj
+        self.is_on &= paid == fj
         return paid
 
-    def starves(self, now: int, draws: int) -> bool:
-        """Return True for a level that does not last one more nanosecond."""
-        return self.on and self.turns(now, draws) == now
+    def is_empty(self, now: int, draws: int) -> bool:
+        """Return True for a level that does not suffice for another nanosecond."""
+        return self.is_on and self.turn(now, draws) == now
 
 
 class Batteries:
@@ -107,66 +116,66 @@ class Batteries:
 
     Args:
         users: The users' side.
-        account: Returns the account of a user, up to now, if it has one.
+        account: Returns the account of a user, booked up to now.
     """
 
-    def __init__(self, users: UserSide, account: Callable[[int], Account | None]) -> None:
+    def __init__(self, users: UserSide, account: Callable[[int], Account]) -> None:
         self.users = users
         self.env = users.env
         self._account = account
-        self._empty: set[int] = set()  # whose devices were turned off
+        self._empty: set[int] = set()
+        """Users whose devices were turned off."""
 
     def state_of(self, user: int) -> State:
         """Return True while a user's battery is not empty, and the time up to which that is certain."""
         account = self._account(user)
-        if account is None or account.battery is None:
+        if account.battery is None:
             return True, FOR_EVER
-        return account.battery.on, account.battery.wakes(self.env.now, account.power())
+        battery = account.battery
+        return battery.is_on, battery.earliest_turn(self.env.now, account.power())
 
     def levels(self) -> NDArray[np.float64]:
-        """Return each user's level as a fraction of its capacity, 1 where there is no battery."""
+        """Return float64 [users]: levels as fractions of capacity, 1 without a battery."""
         levels = np.ones(self.users.config.users)
         for user in range(levels.size):
-            account = self._account(user)
-            if account is not None and (battery := account.battery) is not None:
+            if (battery := self._account(user).battery) is not None:
                 levels[user] = battery.level / battery.store.capacity
         return levels
 
     def turn_off(self, user: int) -> None:
-        """Turn off a device that has run empty while it was not followed, and follow it until it is back."""
+        """Turn off a device that ran empty while it was not followed, and follow it until it is back."""
         account = self._account(user)
-        assert account is not None
         self._switch(user, account, on=False)
         self.follow(user, account)
 
     def follow(self, user: int, account: Account) -> None:
-        """Set the next event of a battery, after a change of what its device draws."""
+        """Set the next event of a battery, after a change of the power that its device draws."""
         battery, now = account.battery, self.env.now
-        if battery is None or not (account.at_work or user in self._empty):
+        if battery is None or not (account.is_active or user in self._empty):
             return
-        at = now
-        if battery.on != (user in self._empty):  # otherwise it has turned before somebody followed it
-            at = battery.wakes(now, account.power())
-        if at >= FOR_EVER or (battery.turns_at is not None and battery.turns_at <= at):
-            return
-        sleeps, battery.turns_at = battery.turns_at is not None, at
+        turn_ns = now
+        if battery.is_on != (user in self._empty):  # otherwise it turned before it was followed: act now
+            turn_ns = battery.earliest_turn(now, account.power())
+        if turn_ns >= FOR_EVER or (battery.turn_ns is not None and battery.turn_ns <= turn_ns):
+            return  # a wait that is too short is repeated, so only one that is too long has to end
+        sleeps, battery.turn_ns = battery.turn_ns is not None, turn_ns
         if battery.life is None:
             battery.life = Life(self.env, self._live(user, account, battery), at_once=True)
         elif sleeps:
-            battery.life.wake(True)  # to sleep for less
+            battery.life.wake(True)  # to wait for the new time
 
     def _live(self, user: int, account: Account, battery: Battery) -> Waits:
-        """Turn a device off and on as its battery runs empty and is charged, as long as it is followed."""
-        while battery.turns_at is not None:
-            if (yield battery.turns_at - self.env.now):
-                continue
-            battery.turns_at = None
+        """Turn a device off and on as its battery runs empty and is charged, while it is followed."""
+        while battery.turn_ns is not None:
+            if (yield battery.turn_ns - self.env.now):
+                continue  # `follow` has set an earlier time
+            battery.turn_ns = None
             account.advance(self.env.now)
-            if account.at_work or user in self._empty:
-                if battery.starves(self.env.now, account.power()):
-                    battery.on = False
-                if battery.on == (user in self._empty):
-                    self._switch(user, account, battery.on)
+            if account.is_active or user in self._empty:
+                if battery.is_empty(self.env.now, account.power()):
+                    battery.is_on = False
+                if battery.is_on == (user in self._empty):
+                    self._switch(user, account, battery.is_on)
                 self.follow(user, account)
         battery.life = None
 
@@ -174,10 +183,11 @@ class Batteries:
         presence, device = self.users.presence, self.users.device(user)
         if on:
             self._empty.discard(user)
-            device.power(on)
+            device.switch(on)
             presence.on_recharged(user)
         else:
             self._empty.add(user)
-            account.tail_until = account.then
-            presence.add_reason(user, BATTERY)  # first, as the loss names the training that it breaks off
-            device.power(on)
+            account.tail_until = account.booked_ns
+            # Before the device is off: the row of the loss names the training that it interrupts.
+            presence.add_reason(user, BATTERY)
+            device.switch(on)

@@ -1,15 +1,17 @@
-"""Buffered asynchronous runs: each user cycles on its own; arrivals and staleness are what comes of it.
+"""Buffered asynchronous runs: each user cycles on its own; buffered arrivals and staleness result from that.
 
-    idle (online) --picked--> in flight: downloads, trains, uploads --the server has it--> idle again,
+    idle (online) --picked--> in flight: downloads, trains, uploads --delivered--> idle again,
     once its update has left the buffer
 
-The server picks at random among the idle users that its machine admits, up to the scenario's
-concurrency; nobody knows in advance when an update will come. A lost user is offline for a while; what
-is sent to an offline user waits in its mailbox (its paused link), first in first out.
+The server picks at random among the idle users that its machine admits, up to the scenario's concurrency.
+When an update arrives is not known in advance. A lost user is offline for a while; messages to an offline
+user wait in its mailbox (its paused link), first in first out.
 
-Where idle users are not connected, nobody follows their coming and going: they are picked from all who are
-not known to be away, and one that is found to be offline is out of the pool until its days may have changed.
-So each of those who are online is picked with the same probability, as if everybody were followed.
+Where idle users are not connected, their churn is not followed: the server picks from all users that are not
+known to be offline. One that turns out to be offline leaves the pool until its state may have changed.
+
+Invariant: each online user is picked with the same probability, as if all were followed
+(tests/engine/test_idle_users.py).
 """
 
 from array import array
@@ -22,7 +24,7 @@ import numpy as np
 from simfl.engine.life import Waits
 from simfl.engine.presence import LOST
 from simfl.engine.server_side import ServerSide
-from simfl.engine.user_side import UserRound
+from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import AnyServer, BufferServer, buffer_server
 from simfl.protocols.machine import SERVER, Effects, Result, Subject, UpdateId
 from simfl.trace import rows
@@ -31,18 +33,25 @@ from simfl.world.availability import FOR_EVER
 
 
 class IdleUsers:
-    """A set of user indices with O(1) add, discard and uniform draw; the user drawn leaves it."""
+    """A set of users with O(1) add, discard and uniform draw, 16 bytes each.
+
+    Attributes:
+        users: int64 array of its members, in any order.
+        index: int64 [all users]: place in `users`; -1 for a user that is not in the set.
+    """
 
     def __init__(self, users: int, full: bool = False) -> None:
         self.users = array("q", range(users) if full else ())
         self.index = array("q", range(users) if full else [-1] * users)
 
     def add(self, user: int) -> None:
+        """Add a user, unless it is in the set."""
         if self.index[user] < 0:
             self.index[user] = len(self.users)
             self.users.append(user)
 
     def discard(self, user: int) -> None:
+        """Remove a user, if it is in the set; the last member takes its place."""
         hole = self.index[user]
         if hole >= 0:
             self.index[user] = -1
@@ -52,19 +61,32 @@ class IdleUsers:
                 self.index[moved] = hole
 
     def draw(self, rng: np.random.Generator) -> int:
+        """Remove a user that is drawn uniformly, and return it."""
         user = self.users[rng.integers(len(self.users))]
         self.discard(user)
         return user
 
 
 class Buffer(ServerSide):
-    """One protocol's server over a buffer."""
+    """One protocol's server over a buffer.
+
+    Attributes:
+        machine: The server's machine, which lasts for the run.
+        tasks: Tasks by update: in flight, or in the buffer.
+        current: Tasks by user, in flight.
+        pending: Users that were picked and whose cycle the machine has not begun yet.
+        cycles: Cycles that each user has begun.
+        idle: The pool.
+        parked: Users that the machine does not admit now, in order.
+        asleep: Heap of (time, user): users that are offline at least until that time.
+        waking: Time at which the life looks for users that are no longer asleep; FOR_EVER if it does not.
+        picking: Picking has begun.
+    """
 
     machine: BufferServer
 
     def main(self) -> Waits:
-        """Begin the run, and then pick users for as long as it lasts: whenever a flight may be free, and
-        whenever a sleeping user may be awake."""
+        """Begin the run, and pick users: when a flight may be free, and when a sleeping user may be back."""
         setup, everyone = self.runtime.setup, range(self.config.users)
         self.tasks: dict[UpdateId, UserRound] = {}
         self.current: dict[int, UserRound] = {}
@@ -78,33 +100,33 @@ class Buffer(ServerSide):
         self.machine = buffer_server(server)
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
         self.users.follow_all()
-        yield 0  # who is offline from the start has left by now
+        yield 0  # first, users that are offline from the start leave
         self.call(self.machine, "start", None, cause, setup.first_phase)
-        if away := self.users.presence.away:
+        if offline := self.users.presence.reasons:
             for user in everyone:
-                if user not in away:
+                if user not in offline:
                     self.idle.add(user)
-        else:
+        else:  # the usual case, without a call for each of many users
             self.idle = IdleUsers(len(everyone), full=True)
         self.picking, picked_by = True, cause
         while True:
             self._fill(picked_by)
             picked_by = yield None if self.waking == FOR_EVER else self.waking - self.env.now
-            if picked_by is None:
+            if picked_by is None:  # its time has come
                 self.waking = FOR_EVER
 
     # -- picking
     def rest(self, user: int) -> None:
-        """Put a user into the pool if it has become free."""
+        """Put a user into the pool if it is free."""
         task = self.current.get(user)
         busy = task is not None and self.users.in_flight(task)
         awaited = user in self.pending or user in self.machine.flights
-        if user not in self.users.presence.away and not busy and not awaited:
+        if user not in self.users.presence.reasons and not busy and not awaited:
             self.idle.add(user)
 
     def pick(self, cause: int) -> None:
-        """Let the life of the run pick now; cause: the row that made it possible."""
-        # Most steps of the server change nothing here.
+        """Let the life of the run pick now; `cause` is the row that made it possible."""
+        # Most steps of the server free no flight, so the life is not woken in vain.
         if self.picking and (self.asleep or (self.idle.users and self._has_free_flight)):
             self.life.wake(cause)
 
@@ -114,20 +136,25 @@ class Buffer(ServerSide):
         return len(self.machine.flights) + len(self.pending) < limit
 
     def _fill(self, cause: int | None) -> None:
-        """Fill the flights. cause: what made it possible; None if it is that who is picked came online."""
+        """Fill the flights.
+
+        Args:
+            cause: Row that made it possible; None where it is the picked user's return.
+        """
         asleep, now = self.asleep, self.env.now
+        # Users whose state may have changed are in the pool before the first draw, so that all are equally
+        # likely.
         while asleep and asleep[0][0] <= now:
             self.rest(heappop(asleep)[1])
         while self._has_free_flight and self.machine.open and not self.done:
-            if not self.idle.users:  # look again when a sleeping user may be online
+            if not self.idle.users:  # pick again when a sleeping user may be online
                 self.waking = min([self.waking, *(until for until, _ in asleep[:1])])
                 return
             user = self.idle.draw(self.rng)
             online, until = self.users.presence.state_of(user)
             if not online:
-                if (
-                    self.runtime.setup.kind.connected
-                ):  # its battery is empty: of all else the server has heard
+                # A connected user that is offline has run empty: all other reasons were reported.
+                if self.runtime.setup.protocol.connected:
                     assert self.runtime.meter is not None
                     assert self.runtime.meter.batteries is not None
                     self.runtime.meter.batteries.turn_off(user)
@@ -135,21 +162,22 @@ class Buffer(ServerSide):
                     heappush(asleep, (until, user))
                     self.count_return(stays=True)
             elif self.machine.admits(user):
-                here = cause
-                if here is None:
-                    here = self.trace.add(rows.Presence(user, True, now))
+                picked_by = cause
+                if picked_by is None:
+                    picked_by = self.trace.add(rows.Presence(user, True, now))
                     self.count_return()
-                self._begin(user, here)
-            else:  # its update waits in the buffer, or it did not enrol: look again when that has changed
+                self._begin(user, picked_by)
+            else:  # its update waits in the buffer, or it did not enrol: pick it again once that has changed
                 self.parked[user] = None
 
     def _begin(self, user: int, cause: int) -> None:
+        """Begin a user's cycle."""
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
         model_lag = 0 if self.config.model_lag is None else self.config.model_lag(user, cycle)
         update, machine, setup = UpdateId(user, cycle), self.machine, self.runtime.setup
         plan = setup.losses.in_cycle(user, cycle)
         self.pending.add(user)
-        task = UserRound.of(setup, user, self.round, machine, self.host.weights, plan, update)
+        task = UserRound.begin(setup, user, self.round, machine, self.host.weights, plan, update)
         self.tasks[update] = self.current[user] = task
         self.users.begin(task)
 
@@ -159,7 +187,7 @@ class Buffer(ServerSide):
 
         self.call(machine, "begin", None, cause, setup.first_phase, subject=update, task=task, run=run)
 
-    # -- what the server's side asks
+    # -- the server's side
     def machine_of(self, task: UserRound | None) -> AnyServer:
         return self.machine
 
@@ -172,7 +200,7 @@ class Buffer(ServerSide):
 
     def using_model(self) -> Iterable[UserRound]:
         tasks = (*self.tasks.values(), *self.current.values())
-        return (task for task in tasks if task.delivered or not task.lost)
+        return (task for task in tasks if task.is_delivered or not task.is_lost)
 
     @property
     def awaited(self) -> str:
@@ -185,14 +213,14 @@ class Buffer(ServerSide):
             self.rest(user)
 
     def _on_processed(self, task: UserRound, step: int) -> None:
-        if task.id in self.tasks:  # the server took it
+        if task.id in self.tasks:  # the server accepted it
             self.runtime.progress.reset()
         if self.current.get(task.user) is task:
             del self.current[task.user]
             self.users.forget(task)
         self.rest(task.user)
 
-    def _on_heard(self, user: int, step: int) -> None:
+    def _on_message(self, user: int, step: int) -> None:
         if user in self.parked and self.machine.admits(user):  # it has enrolled
             del self.parked[user]
             self.rest(user)
@@ -200,9 +228,9 @@ class Buffer(ServerSide):
     def _on_given_up(self, users: Iterable[int], update: UpdateId | None) -> None:
         task = self.tasks.pop(update, None) if update is not None else None
         for user in users:
-            self.users.over(user, task)
+            self.users.end_task(user, task)
             self.rest(user)
-        if task is None or task.lost:  # whoever is lost comes back, which is counted
+        if task is None or task.is_lost:  # the return of a lost user is counted instead
             return
         progress = self.runtime.progress
         progress.late += 1
@@ -216,26 +244,26 @@ class Buffer(ServerSide):
     def _on_step(self, step: int) -> None:
         self.pick(step)
 
-    # -- coming and going
+    # -- churn
     def drop(self, task: UserRound) -> None:
-        """Expect nothing more of a user's cycle, unless its upload has left."""
+        """Remove a lost user's cycle; its upload may still arrive if it has left."""
         self.current.pop(task.user, None)
-        if task.user in self.pending:  # lost before it began: the server will never speak of it
+        if task.user in self.pending:  # lost before it began, so the machine will never give it up
             self.pending.discard(task.user)
             assert task.id is not None
             del self.tasks[task.id]
 
-    def lost(self, task: UserRound, phase: str, row: int) -> None:
+    def on_lost(self, task: UserRound, phase: str, row: int) -> None:
         self.runtime.progress.failed += 1
         self.drop(task)
-        super().lost(task, phase, row)
+        super().on_lost(task, phase, row)
 
-    def offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
+    def on_offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
         self.idle.discard(user)
-        if not was_lost and why != LOST:  # of a loss the transport is told already
+        if not was_lost and why != LOST:  # `on_lost` has reported a loss already
             self.disconnections.report(user, None, self.machine, "training", row)
 
-    def online(self, user: int, row: int) -> None:
+    def on_online(self, user: int, row: int) -> None:
         self.disconnections.notify(user)
         self.call(self.machine, "back", user, row, "recovery")
         self.rest(user)

@@ -1,9 +1,12 @@
-"""Resumable sessions: the notes at the end of each round, and the return of a resumed session to that state.
+"""Resumable sessions: a checkpoint at the end of each round, and the return of a session to that state.
 
-A resumed session goes over its finished rounds once more: all that the timeline holds follows from the
-scenario, and under the measured clock from the durations that were recorded. Content is not made on the way.
-Operations are deferred, and the global models that users still work with come from the checkpoint. A
-mask or a buffered update of a finished round is made when a later round asks for it.
+A resumed session replays its finished rounds. Their timeline follows from the scenario and, under the
+measured clock, from the recorded durations. Their content is not computed: operations are deferred, and the
+global models with which users still work come from the checkpoint. A mask or a buffered update of a finished
+round is computed when a later round needs it (tests/runs/folder/test_resume.py).
+
+The alternative, to save the machines, would write keys and shares to disk and bind a folder to one version of
+every protocol's classes.
 """
 
 from __future__ import annotations
@@ -25,33 +28,31 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Past:
-    """The finished rounds of a session that is resumed.
-
-    Attributes:
-        rounds: Number of finished rounds.
-        models: Version -> global model [1, d], as in `RoundCheckpoint`.
-        moments: Memory of an adaptive server [2, d], if it has one.
-    """
+class ResumeState:
+    """The finished rounds of a session that is resumed."""
 
     rounds: int = 0
+    """Number of finished rounds."""
     models: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
+    """Version -> global model [1, d], as in `RoundCheckpoint`."""
     moments: NDArray[np.float64] | None = None
+    """Memory of an adaptive server [2, d], if it has one."""
 
 
 class Checkpoints:
     """Follows the global model of a session; its server's side calls it."""
 
-    def __init__(self, server: ServerSide, users: UserSide, past: Past) -> None:
+    def __init__(self, server: ServerSide, users: UserSide, past: ResumeState) -> None:
         self.server, self.users, self.past = server, users, past
         self.models: dict[int, Handle] = {0: server.host.weights}
         server.runtime.ops.deferring = past.rounds > 0
 
-    def stepped(self) -> None:
+    def add_model(self) -> None:
         """Record a new global model."""
         ops, host, past = self.server.runtime.ops, self.server.host, self.past
         if not ops.executes:
             return
+        # A new dict, as checkpoints that are not written yet have the former one.
         self.models = {**self.models, host.version: host.weights}
         if ops.deferring:
             ops.replace(host.weights, past.models.get(host.version))
@@ -65,14 +66,14 @@ class Checkpoints:
         if ops.executes:
             used = {id(task.weights) for task in server.using_model()} | set(map(id, host.models))
             self.models = {version: model for version, model in self.models.items() if id(model) in used}
-        if server.round == self.past.rounds:
+        if server.round == self.past.rounds:  # the replay ends here
             ops.deferring = False
         running = tuple(self._running()) if runtime.clock.measures else ()
         models, moments = (self.models, host.moments) if ops.executes else ({}, None)
         return RoundCheckpoint(len(server.trace), models, moments, running)
 
     def _running(self) -> Iterator[tuple[Key, Spans]]:
-        """Yield the steps in progress, which the trace does not have yet."""
+        """Yield the steps in progress: their rows are written when they end."""
         for device in (self.server.device, *self.users.devices.values()):
             for lane in (device.protocol, device.training):
                 job = lane.current

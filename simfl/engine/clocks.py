@@ -3,10 +3,13 @@
     measured   time of the step's work on this machine (CPU time, a device's kernels) x slowdown / cores,
                with caches as the step before left them, or cold
     modelled   counted work x seconds per operation of a device profile x slowdown / cores
-    recorded   what an earlier run's trace says, by the kind of step, checked against what happens now
+    recorded   the duration in an earlier run's trace, found by the kind of step
 
-Each segment is rounded once, to integer nanoseconds. `cores` divides the server's work only; the
-per-message overhead is added by the caller and divided by nothing.
+Invariant: a segment is rounded once, to integer nanoseconds, so a trace adds up without a remainder. `cores`
+divides the server's work only; the per-message overhead is added to the first segment and divided by nothing.
+
+A run that is resumed under the measured clock has both: the steps of its finished rounds come from their
+trace, and those after it are measured. So any clock may have a recording, whose steps come first.
 """
 
 import time
@@ -27,17 +30,75 @@ Spans = tuple[tuple[str, int], ...]
 
 
 class ReplayError(RunFailed):
-    """The run is not the recorded one: names the step and both sides."""
+    """The run is not the recorded one; the text names the step and both sides."""
 
 
-COLD_BYTES, CACHE_LINE = 32 * 2**20, 64  # more than a core's share of the caches
-PAUSE_S = 0.02  # after 2 ms a step still takes less than in a process that waited for its message
-MAX_REMEMBERED = 64  # pieces of work of which a segment's sum is remembered
+COLD_BYTES, CACHE_LINE = 32 * 2**20, 64
+"""Bytes that are read before a cold step: more than a core's share of the caches."""
+PAUSE_S = 0.02
+"""Pause before a cold step. After 2 ms, a step still takes less time than where a process waited."""
+MAX_REMEMBERED = 64
+"""Pieces of work up to which the sum of a segment is remembered."""
 
 Key = tuple[int, int, str, str, str]
 """(round, party, lane, call, what) of a step."""
 LaneKey = tuple[int, int, str]
 """(round, party, lane) of a step."""
+
+
+class Recording:
+    """The steps of an earlier run, by round, party and lane.
+
+    Within a lane a step is found by its call and its `what`, first in, first out: in real time, two messages
+    may arrive in either order (tests/engine/test_recording.py).
+
+    Args:
+        trace: Rows of the earlier run.
+        running: Steps in progress as the recording ends, with their whole durations.
+        continued: Steps follow that are not recorded, as in a resumed run.
+    """
+
+    def __init__(
+        self, trace: Iterable[Row], running: Iterable[tuple[Key, Spans]] = (), continued: bool = False
+    ) -> None:
+        self.continued = continued
+        self._steps: dict[LaneKey, deque[tuple[tuple[str, str], Spans]]] = {}
+        for row in trace:
+            if isinstance(row, Step):
+                *first, (phase, ns) = row.segments
+                # The same loss interrupts the step again, so it gets its whole duration.
+                spans = (*first, (phase, ns + row.left))
+                self._add((row.round, row.party, row.lane, row.call, row.what), spans)
+        for key, spans in running:
+            self._add(key, spans)
+
+    def _add(self, key: Key, spans: Spans) -> None:
+        self._steps.setdefault(key[:3], deque()).append((key[3:], spans))
+
+    def what(self, lane_key: LaneKey) -> str | None:
+        """Return `what` of a lane's next step; None if it has to be timed."""
+        steps = self._steps.get(lane_key)
+        if steps:
+            return steps[0][0][1]
+        return None if self.continued else ""
+
+    def next(self, key: Key) -> Spans | None:
+        """Remove a lane's next step of this kind, and return its durations; None if it has to be timed.
+
+        Raises:
+            ReplayError: The lane's next steps are of other kinds, or the recording has none.
+        """
+        steps = self._steps.get(key[:3])
+        for k, (kind, spans) in enumerate(steps or ()):  # most often the first
+            if kind == key[3:]:
+                del steps[k]  # type: ignore[union-attr]
+                return spans
+        now = f"round {key[0]}, party {key[1]}: now {' '.join(key[3:]).rstrip()}"
+        if steps:
+            raise ReplayError(f"{now}, recorded {' '.join(steps[0][0])}")
+        if not self.continued:
+            raise ReplayError(f"{now}, which the recording does not have")
+        return None
 
 
 class Clock(ABC):
@@ -47,6 +108,11 @@ class Clock(ABC):
     """Durations are measured on this machine, so a step's work must run alone."""
     timed_by: str | None = None
     """Devices of the machine on which durations were measured, and the timer of each."""
+    recording: Recording | None = None
+    """Steps of an earlier run, which come before those that are timed."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Spans, Spans] = {}
 
     def prepare(self) -> None:
         """Make the machine ready for a step, before its time begins."""
@@ -66,13 +132,19 @@ class Clock(ABC):
             slowdown: slowdown / cores.
             overhead_ns: Of the message that the step receives; it belongs to the first segment.
             cut: Only the first half of the work is done.
+
+        Raises:
+            ReplayError: A recording has other steps.
         """
+        if self.recording is not None and (recorded := self.recording.next(key)) is not None:
+            return recorded
         part = 2 if cut else 1
         first = segments[0]
-        span = (first.phase, self.work_ns(first, slowdown) // part + overhead_ns)
-        if len(segments) == 1:
-            return (span,)
-        return (span, *[(s.phase, self.work_ns(s, slowdown) // part) for s in segments[1:]])
+        spans: Spans = ((first.phase, self.work_ns(first, slowdown) // part + overhead_ns),)
+        if len(segments) > 1:
+            spans = (*spans, *[(s.phase, self.work_ns(s, slowdown) // part) for s in segments[1:]])
+        # Counted work recurs, so its rows share their durations in memory; measured times do not.
+        return spans if self.measures else self._seen.setdefault(spans, spans)
 
     def steps(
         self,
@@ -94,6 +166,14 @@ class Clock(ABC):
         Returns:
             At least one; None where only the work itself can determine it.
         """
+        what = None if self.recording is None else self.recording.what(lane_key)
+        if what is not None:
+            done = StepsDone.read(what)
+            # Where that cannot be, the step gets another `what` than the recorded one, and `spans` refuses
+            # it.
+            return total_steps if done is None else min(done.steps, total_steps)
+        if self.measures:
+            return None
 
         def ns(steps: int) -> int:
             return self.work_ns(of(steps), slowdown)
@@ -115,6 +195,7 @@ class MeasuredClock(Clock):
     measures = True
 
     def __init__(self, timed_by: str, cold: bool = False) -> None:
+        super().__init__()
         self.timed_by = f"{timed_by} with cold caches" if cold else timed_by
         self._other_data = np.zeros(COLD_BYTES, np.uint8) if cold else None
 
@@ -122,16 +203,6 @@ class MeasuredClock(Clock):
         if self._other_data is not None:
             time.sleep(PAUSE_S)
             self._other_data[::CACHE_LINE].sum()
-
-    def steps(
-        self,
-        lane_key: LaneKey,
-        total_steps: int,
-        of: Callable[[int], Segment],
-        slowdown: float,
-        within_ns: int,
-    ) -> None:
-        return None
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
         return round(segment.taken_ns * slowdown)
@@ -145,110 +216,35 @@ class ConstantClock(Clock):
 
 
 class ModelledClock(Clock):
-    """Counted work by a device profile, in seconds per operation."""
+    """Counted work by a device profile.
+
+    Args:
+        seconds: Seconds of one operation, by its kind.
+    """
 
     def __init__(self, seconds: Mapping[str, float]) -> None:
+        super().__init__()
         self.ns = {kind: value * 1e9 for kind, value in seconds.items()}
-        self._seen: dict[Spans, Spans] = {}
-        self._weighed: dict[tuple[tuple[str, int], ...], float] = {}
-
-    def spans(
-        self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
-    ) -> Spans:
-        spans = super().spans(key, segments, slowdown, overhead_ns, cut)
-        return self._seen.setdefault(spans, spans)  # a device does the same again and again: kept once
+        self._sums: dict[tuple[tuple[str, int], ...], float] = {}
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
         counted = tuple(segment.counted)
-        ns = self._weighed.get(counted)
+        ns = self._sums.get(counted)
         if ns is None:
             work = segment.work
+            # In a fixed order, as a sum of floats depends on it.
             ns = sum([work[kind] * self.ns[kind] for kind in sorted(work)])
-            if len(counted) < MAX_REMEMBERED:  # users do the same again and again
-                self._weighed[counted] = ns
+            if len(counted) < MAX_REMEMBERED:  # most users do the same work
+                self._sums[counted] = ns
         return round(slowdown * ns)
 
 
-class Recording:
-    """The steps of an earlier run: by (round, party, lane), and there by call and what, first in, first out.
-    For in real time two messages come in either order.
+class RecordedClock(Clock):
+    """Durations of the steps of an earlier run's trace, and of no others."""
 
-    running: steps that were in progress when the recording ends, with their whole durations.
-    """
-
-    def __init__(self, trace: Iterable[Row], running: Iterable[tuple[Key, Spans]] = ()) -> None:
-        self._steps: dict[LaneKey, deque[tuple[tuple[str, str], Spans]]] = {}
-        for row in trace:
-            if isinstance(row, Step):
-                *first, (phase, ns) = row.segments
-                whole = (*first, (phase, ns + row.left))  # for the same loss to break it off again
-                self._note((row.round, row.party, row.lane, row.call, row.what), whole)
-        for key, spans in running:
-            self._note(key, spans)
-
-    def _note(self, key: Key, spans: Spans) -> None:
-        self._steps.setdefault(key[:3], deque()).append((key[3:], spans))
-
-    def what(self, lane_key: LaneKey) -> str | None:
-        """Return `what` of the next step there; None if there are no more."""
-        steps = self._steps.get(lane_key)
-        return steps[0][0][1] if steps else None
-
-    def next(self, key: Key) -> Spans | None:
-        """Take the durations of a lane's next step of this kind; None if no more steps of any are there.
-
-        Raises:
-            ReplayError: there are others.
-        """
-        steps = self._steps.get(key[:3])
-        if not steps:
-            return None
-        for k, (which, spans) in enumerate(steps):  # most often the first
-            if which == key[3:]:
-                del steps[k]
-                return spans
-        raise ReplayError(f"{_named(key)}, recorded {' '.join(steps[0][0])}")
-
-
-class Recorded(Clock):
-    """Durations of the steps of an earlier run's trace; after its end, those of `fallback`, if given."""
-
-    def __init__(self, recording: Recording, timed_by: str | None, fallback: Clock | None = None) -> None:
-        self._recording, self._fallback, self.timed_by = recording, fallback, timed_by
-        self.measures = fallback is not None and fallback.measures
-
-    def prepare(self) -> None:
-        if self._fallback is not None:
-            self._fallback.prepare()
+    def __init__(self, recording: Recording, timed_by: str | None) -> None:
+        super().__init__()
+        self.recording, self.timed_by = recording, timed_by
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
-        raise TypeError("a recording knows steps, not work")  # pragma: no cover
-
-    def spans(
-        self, key: Key, segments: Sequence[Segment], slowdown: float, overhead_ns: int, cut: bool
-    ) -> Spans:
-        spans = self._recording.next(key)
-        if spans is not None:
-            return spans
-        if self._fallback is None:
-            raise ReplayError(f"{_named(key)}, which the recording does not have")
-        return self._fallback.spans(key, segments, slowdown, overhead_ns, cut)
-
-    def steps(
-        self,
-        lane_key: LaneKey,
-        total_steps: int,
-        of: Callable[[int], Segment],
-        slowdown: float,
-        within_ns: int,
-    ) -> int | None:
-        what = self._recording.what(lane_key)
-        if what is None and self._fallback is not None:
-            return self._fallback.steps(lane_key, total_steps, of, slowdown, within_ns)
-        done = StepsDone.read(what or "")
-        # Where that cannot be, the step gets another `what` than the recorded one, and `spans` refuses it.
-        return total_steps if done is None else min(done.steps, total_steps)
-
-
-def _named(key: Key) -> str:
-    return f"round {key[0]}, party {key[1]}: now {' '.join(key[3:]).rstrip()}"
+        raise TypeError("a recording has steps, not work")  # pragma: no cover

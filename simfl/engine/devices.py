@@ -1,10 +1,15 @@
 """A party's device: lanes that work through jobs one at a time, and cores that the lanes share.
 
-A lane has an event pending only while it works, so users who wait cost nothing. A job's effects are released
-when its virtual duration is over; a job whose task was lost meanwhile releases nothing.
+Invariants:
 
-A `Runtime` executes the jobs: real work now, its duration by the clock. The server's side and the users' side
-of a simulation share one; in a live run each process has its own. It never looks at content.
+- A job's real work is done when it starts; its effects take place when its virtual duration is over. If its
+  task is lost before that, its row ends there and it has no effects (tests/engine/test_interrupts.py).
+- A step's row is written before the job's core is released, so that the next step can name it as the one for
+  which it waited (tests/engine/test_lanes.py).
+- A lane has an event pending only while it works, so users who wait cost nothing.
+
+A `Runtime` executes the jobs: real work at once, its duration by the clock. The server's side and the users'
+side of a simulation share one; in a live run each process has its own. It never looks at content.
 """
 
 from __future__ import annotations
@@ -34,15 +39,15 @@ from simfl.trace.rows import SERVER, Step, Trace
 
 if TYPE_CHECKING:
     from simfl.engine.energy import Meter
-    from simfl.engine.user_side import UserRound
+    from simfl.engine.user_round import UserRound
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A call of a machine (or the engine's own `run`), waiting for its lane.
+    """A call of a machine (or the engine's own `run`) that waits for its lane.
 
-    `start` and `blocker` are set when the job begins; `end`, `spans`, `outcome` when its real work is done.
-    Times are virtual nanoseconds; `cause` and `blocker` are rows of the trace.
+    The lane sets `start` and `blocker` when the job begins; `end`, `spans` and `outcome` when its real work
+    is done. Times are virtual nanoseconds; `cause` and `blocker` are rows of the trace.
     """
 
     machine: ClientMachine | AnyServer | None
@@ -56,24 +61,27 @@ class Job:
     ready: int
     """Time at which it was queued."""
     round: int
+    """Round of its row."""
     what: str = ""
-    """Kind of the message, name of the timer, or minibatches done: as in the trace."""
+    """Kind of the message, name of the timer, or minibatches done, as in the trace."""
     subject: Subject = None
     """Update that the step is about, if any."""
     task: UserRound | None = None
     """Task whose loss makes the job void."""
-    received: bool = False
-    """The step costs the overhead of a message."""
-    cut: bool = False
+    has_overhead: bool = False
+    """The step receives a message, and costs the overhead of one."""
+    is_half: bool = False
     """Only the first half of the work is done."""
     factor: float = 1.0
     """Noise of the training time."""
     run: Callable[[], Effects] | None = None
     """Called in place of the machine's method."""
-    then: Callable[[int], None] | None = None
-    """Called with the step's row once its effects were carried out."""
+    on_done: Callable[[int], None] | None = None
+    """Called with the step's row once its effects took place."""
     start: int = field(init=False)
+    """Time at which its real work began."""
     end: int = field(init=False)
+    """Time at which its virtual duration is over."""
     spans: Spans = field(default=(), init=False)
     """Duration of each segment."""
     blocker: int = field(init=False)
@@ -81,9 +89,9 @@ class Job:
     outcome: Effects = field(init=False)
     """Effects that the call returned."""
 
-    def until(self, now: int) -> tuple[Spans, int]:
-        """Return the segments as far as they have come, and the nanoseconds that are left."""
-        if not self.spans:  # in real time only: a thread is still at its work
+    def progress_at(self, now: int) -> tuple[Spans, int]:
+        """Return the segments up to a time, and the nanoseconds that remain."""
+        if not self.spans:  # in real time only: a thread still does the work
             return ((self.phase, now - self.start),), 0
         if now == self.end:
             return self.spans, 0
@@ -97,6 +105,7 @@ class Job:
         return tuple(done), self.end - now
 
     def run_call(self) -> Effects:
+        """Do the real work, and return the effects."""
         if self.run is not None:
             return self.run()
         effects: Effects = getattr(self.machine, self.call)(*self.arguments)
@@ -107,52 +116,65 @@ class Side(Protocol):
     """A side of a session, as its devices see it."""
 
     def complete(self, effects: Effects) -> None:
-        """Do what belongs to a step's real work beside the machine's call."""
+        """Do the real work of a step that follows the machine's call."""
 
     def finish(self, device: Device, job: Job, step: int) -> None:
-        """Carry out the effects of a finished job; step: its row."""
+        """Apply the effects of a finished job, whose row is `step`."""
 
 
+@dataclass(eq=False)
 class Runtime:
     """Environment, trace and clock of the sides of one process, and the execution of their steps."""
 
+    env: Environment
+    """Virtual or real time."""
+    config: RunConfig
+    """The world."""
+    setup: ProtocolSetup
+    """The protocol."""
+    ops: Ops
+    """Operations of machines."""
+    clock: Clock
+    """Source of durations."""
+    trainer: Trainer
+    """Trains users."""
+    streams: Streams
+    """Named random draws."""
     meter: Meter | None = None
     """Books energy, where the scenario counts it."""
+    training_ops: Ops = field(init=False)
+    """Operations of trainings: the same, unless another thread trains."""
+    trace: Trace = field(init=False, default_factory=Trace)
+    """Rows of the run."""
+    progress: StallDetector = field(init=False)
+    """Detects a run that no longer advances."""
 
-    def __init__(
-        self,
-        env: Environment,
-        config: RunConfig,
-        setup: ProtocolSetup,
-        ops: Ops,
-        clock: Clock,
-        trainer: Trainer,
-        streams: Streams,
-    ) -> None:
-        self.env = env
-        self.config = config
-        self.setup = setup
-        self.ops = self.training_ops = ops
-        self.clock = clock
-        ops.timed = clock.measures
-        if clock.measures:
-            ops.now_ns = trainer.timer.now_ns
-        self.trainer = trainer
-        self.streams = streams
-        self.trace = Trace()
-        self.trace.timed_by = clock.timed_by
-        self.progress = StallDetector(config.users, self.trace)
+    def __post_init__(self) -> None:
+        self.training_ops = self.ops
+        self.ops.timed = self.clock.measures
+        if self.clock.measures:
+            self.ops.now_ns = self.trainer.timer.now_ns
+        self.trace.timed_by = self.clock.timed_by
+        self.progress = StallDetector(self.config.users, self.trace)
 
     def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
-        """Do a job's real work, and set its `outcome` and, in `spans`, the time that it takes. Where another
-        thread does it, return the event that it is done."""
+        """Do a job's real work, and set its `outcome` and `spans`.
+
+        Returns:
+            The event that the work is done, if another thread does it; otherwise None.
+        """
         self.charge(device, lane, job, self.work(device, lane, job))
         return None
 
     def work(self, device: Device, lane: str, job: Job) -> list[Segment]:
-        """Do a job's real work; return what it was."""
+        """Do a job's real work; return it by phase.
+
+        Raises:
+            DataPlaneError: A kernel refused it, such as an update that is not finite.
+        """
         ops = self.training_ops if lane == "training" else self.ops
         measures, codec = self.clock.measures, self.config.codec
+        # A collection of garbage would be timed with the step in which it happens to fall.
         collecting = measures and gc.isenabled()
         if collecting:
             gc.disable()
@@ -161,31 +183,30 @@ class Runtime:
             self.prepare()
         try:
             ops.begin_step(where, job.phase)
-            if codec and job.received:
+            if codec and job.has_overhead:
                 ops.charge_codec(job.arguments[1].size_bytes)
             job.outcome = job.run_call()
-            if codec:  # a message for many is encoded once
-                for message in {
-                    id(e.message): e.message for e in job.outcome if isinstance(e, Send)
-                }.values():
+            if codec:  # a message to many users is encoded once
+                sends = [effect for effect in job.outcome if isinstance(effect, Send)]
+                for message in {id(send.message): send.message for send in sends}.values():
                     ops.charge_codec(message.size_bytes)
-            job.arguments = ()  # done with: what a message carried is not kept for as long as the step takes
+            job.arguments = ()  # so that a message's content is not held until the step's virtual end
             device.side.complete(job.outcome)
             return ops.end_step()
-        except ValueError as error:  # what a kernel refuses, such as an update that is not finite
+        except ValueError as error:
             raise step_failed(where, "", error) from error
         finally:
             if collecting:
                 gc.enable()
 
     def charge(self, device: Device, lane: str, job: Job, segments: list[Segment]) -> None:
-        """Set how long a job takes whose work is done."""
-        overhead_ns = self.config.overhead_ns if job.received else 0
+        """Set the duration of a job whose work is done."""
+        overhead_ns = self.config.overhead_ns if job.has_overhead else 0
         key = (job.round, device.party, lane, job.call, job.what)
-        job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.cut)
+        job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.is_half)
 
     def finish(self, device: Device, job: Job, step: int) -> None:
-        """Carry out the effects of a finished job; step: its row."""
+        """Apply the effects of a finished job, whose row is `step`."""
         device.side.finish(device, job, step)
 
     def prepare(self) -> None:
@@ -193,45 +214,43 @@ class Runtime:
         self.clock.prepare()
 
     def note(self, effect: Effect, party: int, index: int, step: int) -> None:
-        """Put a message that a party's machine did not take into the trace.
+        """Put into the trace that a party's machine ignored or refused a message.
 
         Raises:
-            RunFailed: It is another effect, which only servers have.
+            RunFailed: The effect is another one, which only servers have.
         """
         if not isinstance(effect, Ignore | Refuse):
             remedy = "which is for servers: return Send, Ready, Ignore or Refuse"
-            what = f"its machine returned {type(effect).__name__}"
-            raise RunFailed(f"{self.setup.name}: user {party}: {what}, {remedy}")
-        kind = rows.Ignored if isinstance(effect, Ignore) else rows.Refused
-        about = name_of(effect.subject)
-        self.trace.add(
-            kind(index, party, effect.sender, effect.message, about, effect.why, step, self.env.now)
-        )
+            cause = f"its machine returned {type(effect).__name__}"
+            raise RunFailed(f"{self.setup.name}: user {party}: {cause}, {remedy}")
+        row = rows.Ignored if isinstance(effect, Ignore) else rows.Refused
+        now, about = self.env.now, name_of(effect.subject)
+        self.trace.add(row(index, party, effect.sender, effect.message, about, effect.why, step, now))
 
 
+@dataclass(slots=True, eq=False)
 class Device:
-    """A device, the server's too: two lanes, and the cores they share.
+    """A device, the server's too: two lanes, and the cores that they share."""
 
-    Attributes:
-        slowdown: By how much it is slower than the machine of the clock; of a server, slowdown / cores.
-        side: To which its party belongs.
-    """
+    runtime: Runtime
+    party: int
+    """A user, or SERVER."""
+    slowdown: float
+    """Factor by which it is slower than the machine of the clock; of a server, slowdown / cores."""
+    free_cores: int
+    """Cores that no lane holds."""
+    side: Side
+    """Side of its party."""
+    is_off: bool = False
+    """Its battery is empty, or a live run is over."""
+    last_row: int = -1
+    """Its latest step."""
+    protocol: Lane = field(init=False)
+    training: Lane = field(init=False)
+    _queue: list[simpy.Event] = field(default_factory=list)
 
-    __slots__ = (
-        "_queue", "free", "last", "off", "party", "protocol", "runtime", "side", "slowdown", "training",
-    )  # fmt: skip
-
-    def __init__(self, runtime: Runtime, party: int, slowdown: float, cores: int, side: Side) -> None:
-        self.runtime = runtime
-        self.party = party
-        self.slowdown = slowdown
-        self.side = side
-        self.protocol = Lane(self, "protocol")
-        self.training = Lane(self, "training")
-        self.free = cores
-        self.off = False
-        self.last = -1
-        self._queue: list[simpy.Event] = []
+    def __post_init__(self) -> None:
+        self.protocol, self.training = Lane(self, "protocol"), Lane(self, "training")
 
     def core(self) -> simpy.Event:
         """Queue for a core, as none is free; return the event that one is handed over."""
@@ -240,41 +259,45 @@ class Device:
 
     def release(self) -> None:
         """Hand the core over to the lane that waits longest."""
-        if self._queue:
+        if self._queue:  # at most two lanes wait
             self._queue.pop(0).succeed()
         else:
-            self.free += 1
+            self.free_cores += 1
 
-    def power(self, on: bool) -> None:
+    def switch(self, on: bool) -> None:
         """Turn the device on, or off: its steps are then interrupted, and queued jobs stay."""
-        self.off = not on
+        self.is_off = not on
         for lane in (self.protocol, self.training):
             lane.wake() if on else lane.halt()
 
-    def has(self, task: UserRound) -> bool:
+    def has_task(self, task: UserRound) -> bool:
         """Return True if a lane works on a task, or will."""
-        return self.protocol.has(task) or self.training.has(task)
+        return self.protocol.has_task(task) or self.training.has_task(task)
 
     def close(self) -> None:
-        """Put the steps in progress into the trace, as far as they have come."""
+        """Put the steps in progress into the trace, up to now."""
         self.protocol.record()
         self.training.record()
 
 
+@dataclass(slots=True, eq=False)
 class Lane:
-    """Jobs in order of arrival, one at a time, each on a core: a life as long as there are any."""
+    """Jobs in order of arrival, one at a time, each on a core. It is a life while it has jobs."""
 
-    __slots__ = ("current", "device", "jobs", "last", "life", "name")
-
-    def __init__(self, device: Device, name: str) -> None:
-        self.device = device
-        self.name = name
-        self.jobs: deque[Job] | None = None
-        self.last = -1
-        self.life: Life | None = None
-        self.current: Job | None = None
+    device: Device
+    name: str
+    """As in the trace."""
+    jobs: deque[Job] | None = None
+    """Jobs that wait; None while it is idle, as an empty deque has 600 bytes, and most lanes are idle."""
+    last_row: int = -1
+    """Its latest step."""
+    life: Life | None = None
+    """Set while it has jobs and the device is on."""
+    current: Job | None = None
+    """Job in progress."""
 
     def put(self, job: Job) -> None:
+        """Queue a job."""
         if self.jobs is None:
             self.jobs = deque()
         self.jobs.append(job)
@@ -282,20 +305,21 @@ class Lane:
 
     def wake(self) -> None:
         """Begin to work, unless it works already or has nothing to do."""
+        # Not `at_once`: the other effects of the present event take place before the step starts.
         if self.life is None and self.jobs:
             self.life = Life(self.device.runtime.env, self.work())
 
-    def has(self, task: UserRound) -> bool:
+    def has_task(self, task: UserRound) -> bool:
         """Return True if the lane works on a task, or will."""
         running = self.current is not None and self.current.task is task
         return running or any(job.task is task for job in self.jobs or ())
 
     def interrupt(self, task: UserRound) -> int:
-        """Stop the job in progress if it is a lost task's; return the row of the broken step, or -1."""
+        """Stop the job in progress if it is a lost task's; return the row of its step, or -1."""
         return -1 if self.current is None or self.current.task is not task else self.halt()
 
     def halt(self) -> int:
-        """Stop the job in progress, if any; return the row of the broken step, or -1."""
+        """Stop the job in progress, if any; return the row of its step, or -1."""
         row = self.record()
         if row >= 0:
             assert self.life is not None
@@ -306,19 +330,19 @@ class Lane:
         """Do the jobs until none is left or the device is off."""
         device, runtime, jobs = self.device, self.device.runtime, self.jobs
         env, name = runtime.env, self.name
-        while jobs and not device.off:
-            blocker = self.last
-            if device.free:
-                device.free -= 1
+        while jobs and not device.is_off:
+            blocker = self.last_row
+            if device.free_cores:
+                device.free_cores -= 1
             else:
                 yield device.core()
-                blocker = device.last
-                if device.off:
+                blocker = device.last_row
+                if device.is_off:  # its battery ran empty while the lane waited
                     device.release()
                     continue
             job = jobs.popleft()
             task = job.task
-            if task is not None and task.lost:
+            if task is not None and task.is_lost:  # the loss left its queued jobs in place
                 device.release()
                 continue
             job.start = start = env.now
@@ -331,32 +355,32 @@ class Lane:
                 job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
                 if job.end > start:
                     if runtime.meter is not None:
-                        runtime.meter.began(device.party, job)
+                        runtime.meter.on_step_begun(device.party, job)
                     yield job.end - env.now
-            except simpy.Interrupt:  # its row is in the trace
+            except simpy.Interrupt:  # `halt` has put its row into the trace
                 device.release()
                 continue
             step = self.record()
             device.release()
-            # A message that the server's machine has taken counts, even if its user is lost meanwhile.
-            if task is None or not task.lost or device.party == SERVER:
+            # A message that the server's machine has taken counts, even if its user is lost during the step.
+            if task is None or not task.is_lost or device.party == SERVER:
                 runtime.finish(device, job, step)
         self.life = None
-        self.jobs = jobs or None  # most users' lanes are idle for most of a run
+        self.jobs = jobs or None
 
     def record(self) -> int:
-        """Put the step in progress, if any, into the trace, as far as it has come; returns the row."""
+        """Put the step in progress, if any, into the trace, up to now; return the row, or -1."""
         if self.current is None:
             return -1
         job, self.current = self.current, None
         device, runtime = self.device, self.device.runtime
         now = runtime.env.now
         if runtime.meter is not None:
-            runtime.meter.stopped(device.party, job)
-        segments, left = job.until(now)
+            runtime.meter.on_step_ended(device.party, job)
+        segments, remaining_ns = job.progress_at(now)
         step = Step._make((
             job.round, device.party, self.name, job.call, job.what, name_of(job.subject), job.cause,
-            job.blocker, job.ready, job.start, now, segments, left,
+            job.blocker, job.ready, job.start, now, segments, remaining_ns,
         ))  # fmt: skip
-        self.last = device.last = row = runtime.trace.add(step)
+        self.last_row = device.last_row = row = runtime.trace.add(step)
         return row

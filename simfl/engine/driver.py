@@ -1,7 +1,7 @@
 """asyncio carries the real work, SimPy the virtual time: a coroutine that steps an environment.
 
-Between slices it lets the event loop run (progress, Ctrl-C, other tasks), looks at kernel errors, and
-waits for content only where a round's outcome needs it or the budget is exceeded.
+Between slices the event loop runs (progress, Ctrl-C, other tasks), and errors of kernels are raised. Content
+is awaited only where a round's outcome needs it, or where pending results exceed the memory budget.
 """
 
 import asyncio
@@ -12,7 +12,8 @@ from simfl.engine.session import Session
 from simfl.engine.setup import ClosedRound
 from simfl.virtual_time import NS
 
-SLICE_S = 0.03  # wall-clock seconds between two looks at the event loop
+SLICE_S = 0.03
+"""Wall-clock seconds between two turns of the event loop."""
 
 
 async def drive(
@@ -21,11 +22,13 @@ async def drive(
     """Run a session to its end.
 
     Args:
-        publish: awaited with each finished round, in order.
-        tick: called at each look at the event loop.
+        session: The session.
+        publish: Awaited with each finished round, in order.
+        tick: Called at each turn of the event loop.
 
     Raises:
-        DataPlaneError: real work failed; asyncio.CancelledError: interrupted.
+        DataPlaneError: Real work failed.
+        asyncio.CancelledError: The caller cancelled it.
     """
     env, ops = session.env, session.ops
     horizon = float("inf") if session.config.horizon_ns is None else session.config.horizon_ns
@@ -34,7 +37,7 @@ async def drive(
         if not env.run_slice(ops.events_per_slice, horizon, pause_at):
             if env.peek() == float("inf"):
                 users = session.config.users
-                online = f"{sum(map(session.users.presence.online, range(users)))} of {users} users online"
+                online = f"{sum(map(session.users.is_online, range(users)))} of {users} users online"
                 session.server.stall(f"nothing left that could happen, {online}")
             else:
                 if env.now < horizon:
@@ -47,9 +50,11 @@ async def drive(
             tick()
             await asyncio.sleep(0)
             pause_at = time.monotonic() + SLICE_S
+        # A streaming data plane needs the next round's timeline before it computes this round's content.
         outcomes = session.server.outcomes
         while len(outcomes) > (0 if session.done else ops.rounds_ahead):
             await publish(outcomes.popleft())
+    # The rows of steps in progress need no content, so they do not wait for the data plane.
     session.close()
     await ops.drain()
     ops.raise_if_failed()

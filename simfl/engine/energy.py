@@ -1,16 +1,19 @@
 """Energy, booked as it is drawn: microwatts x nanoseconds, in whole femtojoules, so nothing is rounded away.
 
-    cpu      while a step holds a core, also one that is broken off; by the phases of its segments
-    up, down for each byte, when its transfer is over or breaks off; by the phase of the message
-    active   from the first bit of a transfer to its last one on the user's own link, either way: the latency
-             is not the radio's; of two at once by the phase of the one that began first
+    cpu      while a step holds a core, also one that is interrupted; by the phases of its segments
+    up, down for each byte, when its transfer has ended or is aborted; by the phase of the message
+    active   from the first bit of a transfer to its last one on the user's link, either way: the radio is not
+             active during the latency; of two at once, by the phase of the one that began first
     tail     after the last of them, for `tail_s` or until the next; by the phase of the last one
-    idle     in the rest of a user's part, by the phase of its last message: of a round from its begin to its
-             end, of a cycle until the server has dealt with its upload or gives it up; never once it is lost
+    idle     in the rest of a user's task, by the phase of its last message: in a round from its begin to its
+             end, in a cycle until the server has processed its upload or gives it up; not once it is lost
 
-Energy drawn until a round ends is of that round, whichever round the work is for: a late user's work is
-paid for while it is done. Aggregations overlap, so there a user's energy is of the one that is next when its
-cycle is over: a row a cycle, where a row for each aggregation that a cycle overlaps would be many.
+Energy drawn until a round ends is booked to that round, whichever round the work is for: a straggler's work
+is booked while it is done. Aggregations overlap, so a cycle's energy is booked to the aggregation that is
+next when the cycle ends. That makes one row a cycle; a row for each aggregation that it overlaps would be
+many.
+
+tests/engine/test_energy.py computes the same amounts from the trace alone.
 """
 
 from __future__ import annotations
@@ -30,153 +33,148 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True, eq=False)
 class Account:
-    """The energy of one party: `spent` since its last row, by (phase, source), up to the time `then`.
-
-    Attributes:
-        jobs: Steps that hold its cores.
-        moving: Phases of the transfers on its link, as they began.
-        phase: Phase of the latest message of its task.
-        taking_part: True in a round or a cycle.
-        due: True once it has left a round or a cycle whose energy no row reports yet.
-    """
+    """The energy of one party."""
 
     powers: Powers
-    then: int
+    booked_ns: int
+    """Time up to which its energy is booked."""
     phase: str
+    """Phase of the latest message of its task."""
     battery: Battery | None = None
+    """None where its device never runs empty."""
     jobs: list[Job] = field(default_factory=list)
+    """Steps that hold its cores."""
     moving: list[str] = field(default_factory=list)
-    taking_part: bool = False
-    due: bool = False
+    """Phases of the transfers on its link, in the order in which they began."""
+    has_task: bool = False
+    """It is in a round or a cycle."""
+    is_due: bool = False
+    """It has left a round or a cycle whose energy no row reports yet."""
     tail_until: int = 0
+    """Time at which the radio's tail ends, ns."""
     tail_phase: str = ""
+    """Phase to which the tail is booked."""
     spent: dict[tuple[str, str], int] = field(default_factory=dict)
+    """Femtojoules by (phase, source), since its last row."""
 
     @property
-    def at_work(self) -> bool:
-        """True while a part or a transfer or a step is in progress."""
-        return bool(self.taking_part or self.jobs or self.moving)
+    def is_active(self) -> bool:
+        """True while a task, a transfer or a step is in progress."""
+        return bool(self.has_task or self.jobs or self.moving)
 
     def radio(self) -> tuple[int, str, str]:
-        """Return the radio's power from `then` on, with its source and its phase."""
+        """Return the radio's power after `booked_ns` in microwatts, with its source and its phase."""
         if self.moving:
             return self.powers.active, "active", self.moving[0]
-        if self.then < self.tail_until:
+        if self.booked_ns < self.tail_until:
             return self.powers.tail, "tail", self.tail_phase
-        return self.powers.idle if self.taking_part else 0, "idle", self.phase
+        return self.powers.idle if self.has_task else 0, "idle", self.phase
 
     def power(self) -> int:
-        """Return the power that the device draws from `then` on."""
+        """Return the power that the device draws after `booked_ns`, microwatts."""
         return self.powers.cpu * len(self.jobs) + self.radio()[0]
 
     def advance(self, now: int) -> None:
-        """Book what was drawn up to now."""
-        while self.then < now:
-            until = min(now, self.tail_until) if self.then < self.tail_until else now
+        """Book the energy up to now, in stretches of constant power."""
+        while self.booked_ns < now:
+            until = min(now, self.tail_until) if self.booked_ns < self.tail_until else now
             if self.battery is None:
                 self._book(until)
                 continue
-            on, until = self.battery.on, self.battery.step(self.then, until, self.power())
-            if on:
+            was_on, until = self.battery.is_on, self.battery.advance(self.booked_ns, until, self.power())
+            if was_on:
                 self._book(until)
-                if not self.battery.on:
+                if not self.battery.is_on:
                     self.tail_until = until
-            self.then = until
+            self.booked_ns = until
 
     def _book(self, until: int) -> None:
         """Book a stretch in which the power is the same."""
         for job in self.jobs:
-            at = job.start
+            begin = job.start
             for phase, ns in job.spans:
-                self.add(phase, "cpu", self.powers.cpu * (min(until, at + ns) - max(self.then, at)))
-                at += ns
+                overlap_ns = min(until, begin + ns) - max(self.booked_ns, begin)
+                self.add(phase, "cpu", self.powers.cpu * overlap_ns)
+                begin += ns
         power, source, phase = self.radio()
-        self.add(phase, source, power * (until - self.then))
-        self.then = until
+        self.add(phase, source, power * (until - self.booked_ns))
+        self.booked_ns = until
 
     def add(self, phase: str, source: str, fj: int) -> None:
+        """Book an amount, unless it is not above 0: of a segment outside of the stretch it is negative."""
         if fj > 0:
             self.spent[phase, source] = self.spent.get((phase, source), 0) + fj
 
     def begin_transfer(self, phase: str) -> None:
+        """Turn the radio active for a message of this phase."""
         self.moving.append(phase)
         self.phase = phase
 
     def end_transfer(self, phase: str, up: bool, moved_bytes: int) -> None:
+        """Book a transfer's bytes, and begin the radio's tail if it was the last one."""
         self.moving.remove(phase)
         self.phase = phase
         rate, source = (self.powers.up, "up") if up else (self.powers.down, "down")
         fj = rate * moved_bytes
         self.add(phase, source, fj if self.battery is None else self.battery.pay(fj))
         if not self.moving:
-            self.tail_until, self.tail_phase = self.then + self.powers.tail_ns, phase
+            self.tail_until, self.tail_phase = self.booked_ns + self.powers.tail_ns, phase
+
+
+NOT_COUNTED = Powers(cpu=0)
+"""Powers of a party whose energy is not counted: with amounts of 0, it never has a row."""
 
 
 class Meter:
-    """The accounts of a session's parties; the session, its devices and links call it."""
+    """The accounts of a session's parties; the session, its devices and its links call it."""
 
     def __init__(self, users: UserSide, network: Network) -> None:
         self.runtime, self.config, self.env = users.runtime, users.config, users.env
-        self._accounts: dict[int, Account | None] = {}
-        self._open: dict[int, Account] = {}  # those that have something to book, or will
-        self._taking_part: dict[int, Account] = {}
+        self._accounts: dict[int, Account] = {}
+        self._open: dict[int, Account] = {}
+        """Accounts that have an amount to report, or may have one later."""
         self.batteries = Batteries(users, self.account) if self.config.batteries else None
         if self.batteries is not None:
             users.presence.powered = self.batteries.state_of
-        network.radio = self.radio
+        network.on_moving = self.on_moving
 
-    def account(self, party: int) -> Account | None:
-        """Return the account of a party, up to now; None if its energy is not counted."""
-        if party not in self._accounts:
-            powers = self._powers(party)
-            made = None if powers is None else Account(powers, 0, self.runtime.setup.first_phase)
-            if made is not None and made.powers.store is not None:
-                made.battery = Battery(made.powers.store, party)
-            self._accounts[party] = made
-        account = self._accounts[party]
-        if account is not None:
-            account.advance(self.env.now)
-        return account
-
-    def _opened(self, party: int) -> Account | None:
-        """Return an account that is going to change."""
-        account = self.account(party)
-        if account is not None:
-            self._open[party] = account
+    def account(self, party: int) -> Account:
+        """Return the account of a party, booked up to now; it is made when it is first used."""
+        account = self._accounts.get(party)
+        if account is None:
+            energy_of = self.config.energy_of
+            powers = self.config.server_powers if party == SERVER else energy_of and energy_of(party)
+            account = Account(powers or NOT_COUNTED, 0, self.runtime.setup.first_phase)
+            if account.powers.store is not None:
+                account.battery = Battery(account.powers.store, party)
+            self._accounts[party] = account
+        account.advance(self.env.now)
         return account
 
     def _changed(self, party: int, account: Account) -> None:
-        """Book a change of the power of a party's device."""
+        """Act on a change of the power of a party's device."""
+        self._open[party] = account
         if self.batteries is not None:
             self.batteries.follow(party, account)
 
-    def _powers(self, party: int) -> Powers | None:
-        config = self.config
-        if party == SERVER:
-            return config.server_powers
-        return None if config.energy_of is None else config.energy_of(party)
-
     # -- changes of power
-    def began(self, party: int, job: Job) -> None:
-        """A step begins that takes time."""
-        if (account := self._opened(party)) is not None:
-            account.jobs.append(job)
-            self._changed(party, account)
+    def on_step_begun(self, party: int, job: Job) -> None:
+        """Book the power of a step that takes time."""
+        account = self.account(party)
+        account.jobs.append(job)
+        self._changed(party, account)
 
-    def stopped(self, party: int, job: Job) -> None:
-        """A step is over, or broken off."""
+    def on_step_ended(self, party: int, job: Job) -> None:
+        """Book the end of a step, which may be an interruption."""
         account = self._accounts.get(party)
-        if account is not None and job in account.jobs:  # it is not if it took no time
+        if account is not None and job in account.jobs:  # a step that takes no time is not
             account.advance(self.env.now)
             account.jobs.remove(job)
             self._changed(party, account)
 
-    def radio(self, user: int, up: bool, transfer: object, moved_bytes: int | None) -> None:
-        """A transfer begins to move on a user's link (None), or moves no more and has moved so much."""
-        assert isinstance(transfer, Transmission)
-        if (account := self._opened(user)) is None:
-            return
-        phase = transfer.message.phase
+    def on_moving(self, user: int, up: bool, transfer: Transmission, moved_bytes: int | None) -> None:
+        """Book the radio of a transfer that begins to move (None), or that stops after `moved_bytes`."""
+        account, phase = self.account(user), transfer.message.phase
         if moved_bytes is None:
             account.begin_transfer(phase)
         else:
@@ -184,32 +182,37 @@ class Meter:
         self._changed(user, account)
 
     def join(self, user: int) -> None:
-        """Begin a user's part in a round or a cycle."""
-        if (account := self._opened(user)) is not None:
-            account.taking_part, account.phase = True, self.runtime.setup.first_phase
-            self._taking_part[user] = account
-            self._changed(user, account)
+        """Begin a user's task in a round or a cycle."""
+        account = self.account(user)
+        account.has_task, account.phase = True, self.runtime.setup.first_phase
+        self._changed(user, account)
 
     def leave(self, user: int) -> None:
-        """End a user's part, if it has one."""
-        if (account := self._taking_part.pop(user, None)) is not None:
+        """End a user's task, if it has one."""
+        account = self._accounts.get(user)
+        if account is not None and account.has_task:
             account.advance(self.env.now)
-            account.taking_part, account.due = False, True
+            account.has_task, account.is_due = False, True
             self._changed(user, account)
 
     # -- rows
     def report(self, index: int, overlap: bool = False) -> None:
-        """Put into the trace what was drawn since the last report, as of this round. overlap: later for those
-        whose part goes on."""
+        """Put the energy since the last report into the trace.
+
+        Args:
+            index: Round to which it is booked.
+            overlap: Report users in a cycle later, when the cycle ends.
+        """
         now = self.env.now
+        # By party, so that the order of rows does not depend on which party acted first.
         for party, account in sorted(self._open.items()):
-            if overlap and account.at_work and not account.due:
+            if overlap and account.is_active and not account.is_due:
                 continue
             account.advance(now)
             if account.spent:
                 amounts = tuple((*key, fj) for key, fj in sorted(account.spent.items()))
                 self.runtime.trace.add(Spent(index, party, now, amounts))
                 account.spent = {}
-            account.due = False
-            if not account.at_work and account.tail_until <= now:
+            account.is_due = False
+            if not account.is_active and account.tail_until <= now:
                 del self._open[party]

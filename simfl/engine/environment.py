@@ -10,10 +10,12 @@ from simpy.events import NORMAL
 
 
 class Environment(simpy.Environment):
-    """Time starts at 0 and only ever moves by integers; equal times keep the order of scheduling.
+    """Time starts at 0 and only moves by integers; equal times keep the order of scheduling.
 
-    A wait of a life for nanoseconds, an arrival and the next end on a shared link are plain calls at a time.
-    Such calls have a heap beside SimPy's, with its order and numbers: a call costs a fraction of an event.
+    A life's wait for nanoseconds, an arrival and the next end on a shared link are plain calls at a time.
+    Such calls have a heap beside SimPy's, and a call costs a fraction of an event. Invariant: both heaps take
+    their entries' numbers from one counter, so calls and events of equal time run in the order in which they
+    were requested (tests/engine/test_environment.py).
     """
 
     now: int = 0
@@ -21,21 +23,31 @@ class Environment(simpy.Environment):
 
     def __init__(self) -> None:
         super().__init__()
-        self.enough = False
+        self.ends_slice = False
         self._soon: deque[Callable[[], None]] = deque()
         self._calls: list[tuple[int, int, int, Callable[[], None]]] = []
 
-    def call_at(self, when_ns: int, then: Callable[[], None]) -> None:
+    def call_at(self, when_ns: int, callback: Callable[[], None]) -> None:
+        """Call `callback` at a time.
+
+        Raises:
+            ValueError: The time has passed.
+        """
         if when_ns < self.now:
             raise ValueError(f"{when_ns} ns is before now, {self.now} ns")
-        heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))
+        # With SimPy's priority and counter, so that the two heaps compare entry by entry.
+        heappush(self._calls, (when_ns, NORMAL, next(self._eid), callback))
 
-    def call_soon(self, then: Callable[[], None]) -> None:
-        """Call `then` after the present event and before all others, as SimPy's urgent events do."""
-        self._soon.append(then)
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after the present event and before all others, as SimPy's urgent events do."""
+        self._soon.append(callback)
 
     def step(self) -> None:
-        """Execute the next event; simpy.core.EmptySchedule if there is none."""
+        """Execute the next event.
+
+        Raises:
+            simpy.core.EmptySchedule: No event exists.
+        """
         if self.peek() == float("inf"):
             super().step()
         self.run_slice(1)
@@ -44,30 +56,31 @@ class Environment(simpy.Environment):
         """Execute the next events, in order.
 
         Args:
-            max_events: Bound of their number; an event that sets `enough` is the last one too.
+            max_events: Bound of their number; an event that sets `ends_slice` is the last one too.
             until: No event later than this virtual time, ns.
-            due_s: None after one that ends later than this, by the machine's monotonic clock.
+            due_s: No event after one that ends later than this, by the machine's monotonic clock.
 
         Returns:
-            False if there is no event to execute.
+            False if it executed no event.
         """
-        self.enough = False
+        self.ends_slice = False
         soon, calls, queue = self._soon, self._calls, self._queue
         for done in range(max_events):
+            # First steps and interrupts of lives belong to the present event, so they come before all others.
             if soon:
                 soon.popleft()()
-            elif calls and (not queue or calls[0][:3] < queue[0][:3]):
+            elif calls and (not queue or calls[0][:3] < queue[0][:3]):  # (time, priority, number)
                 if calls[0][0] > until:
                     return done > 0
-                self.now, _, _, then = heappop(calls)
+                self.now, _, _, callback = heappop(calls)
                 self._now = self.now
-                then()
+                callback()
             elif queue and queue[0][0] <= until:
                 self.now = int(queue[0][0])
                 super().step()
             else:
                 return done > 0
-            if self.enough or monotonic() > due_s:
+            if self.ends_slice or monotonic() > due_s:
                 break
         return True
 

@@ -1,15 +1,20 @@
-"""Fair-share link: one direction of the server's link, shared max-min fairly; O(log n) a start, end, stop or
-change of a cap.
+"""Fair-share link: one direction of the server's link, shared max-min fairly.
 
-Invariant: at any instant there is a level such that a transfer whose user is slower moves at its user's rate
-(its cap) and all others move at the level, which uses the link up (a fluid model; progressive filling,
-Bertsekas and Gallager, "Data Networks", section 6.5.2). A free link moves B bytes in 8 B / rate, rounded once
-to the nanosecond, halves up; rates and amounts are integers, so shares are exact to 2^-20 bit/s and nothing
-drifts. A cap and the link's own rate may change at any nanosecond; where they are 0, transfers stand still.
+A start, an end, a stop or a change of a cap takes O(log n).
 
-All transfers with the same cap move alike, so a group needs one counter (what each has moved) and a heap of
-finishing marks. Groups above the level all count alike too. So an event changes one group, and those that
-the level passes: where a group runs is kept as an offset to one of two counters, cap x time or the level's.
+Invariant: at any instant a *level* exists, the fair share. A transfer whose user is slower moves at its
+user's rate (its cap). All others move at the level, which uses up the link (a fluid model; progressive
+filling, Bertsekas and Gallager, "Data Networks", section 6.5.2). tests/engine/test_changing_rates.py compares
+it with exact fractions.
+
+A free link moves B bytes in 8 B / rate, rounded once to the nanosecond, halves up. Rates and amounts are
+integers, so shares are exact to 2^-20 bit/s, and no error accumulates. A cap and the link's rate may change
+at any nanosecond; at rate 0, transfers stand still.
+
+All transfers with the same cap move alike. So a group needs one counter (the amount that each has moved) and
+a heap of finishing marks. Groups above the level have the same pace too, and share one counter. So an event
+changes one group, and those that the level passes: a group has an offset to one of two counters, cap x time
+or the level's.
 """
 
 from __future__ import annotations
@@ -27,7 +32,8 @@ from simfl.virtual_time import NS
 from simfl.world.availability import FOR_EVER
 
 SCALE = 2**20
-BYTE = 8 * NS * SCALE  # a byte as counters count: 2^-20 bit/s x nanoseconds
+BYTE = 8 * NS * SCALE
+"""A byte in the counters' unit, 2^-20 bit/s x nanoseconds."""
 
 
 @dataclass(slots=True, eq=False)
@@ -39,7 +45,7 @@ class Flow:
     """The group's counter at its first bit."""
     mark: int
     """The group's counter at its last bit."""
-    done: Callable[[], None]
+    on_done: Callable[[], None]
     """Called as its last bit has moved."""
     entry: int = 0
     """Its valid entry in the group's heap; 0 once it has left."""
@@ -69,35 +75,45 @@ class FairLink:
     def __init__(self, env: Environment, rate_bps: int) -> None:
         self.env = env
         self._groups: dict[int, Group] = {}
-        self._caps: list[int] = []  # of the groups, in order: the first `_capped` of them move at their caps
+        self._caps: list[int] = []
+        """Caps of the groups, in order: the first `_capped` of them move at their caps."""
         self._capped = 0
-        self._empty = 0  # groups: they stay for the next transfer, as users' caps come again
+        self._empty = 0
+        """Number of empty groups, which stay for the next transfer of the same cap."""
         self._rate = rate_bps * SCALE
-        self._spare = self._rate  # what the capped ones leave of the rate,
-        self._uncapped_flows = 0  # and how many transfers share it
+        self._spare = self._rate
+        """Rate that the capped transfers leave to the `_uncapped_flows`."""
+        self._uncapped_flows = 0
         self._level = 0
-        self._moved = 0  # at the level, since ever
+        self._moved = 0
+        """The level's counter: the amount that a transfer at the level would have moved since the start."""
         self._updated_at = 0
-        self._ends: list[tuple[int, int, Group]] = []  # next ends of capped groups, nanoseconds
-        self._marks: list[tuple[int, int, Group]] = []  # and of the others, by the level's counter
+        """Time up to which the counter is advanced, ns."""
+        self._ends: list[tuple[int, int, Group]] = []
+        """Heap of (next end [ns], entry, capped group)."""
+        self._marks: list[tuple[int, int, Group]] = []
+        """Heap of (next mark of the level's counter, entry, other group)."""
         self._armed = FOR_EVER
+        """Time of the earliest pending call, ns."""
         self._firing = False
         self._next = count(1).__next__
+        """Numbers of heap entries; an entry whose number is not its group's or transfer's is invalid."""
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """True while the link has transfers, moving or standing still."""
         return self._empty < len(self._caps)
 
-    def start(self, size_bytes: int, cap_bps: int, done: Callable[[], None]) -> Flow:
-        """Begin a transfer; `done` is called when its last bit has moved."""
+    def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
+        """Begin a transfer; `on_done` is called when its last bit has moved."""
         self._advance()
         cap = cap_bps * SCALE
         group = self._groups.get(cap) or self._open(cap)
+        # Its marks count from the present value of the group's counter, so later changes of pace shift none.
         moved = self._counter(group) + group.offset
-        flow = Flow(group, moved, moved + size_bytes * BYTE, done)
+        flow = Flow(group, moved, moved + size_bytes * BYTE, on_done)
         first = self._join(flow)
-        if self._firing:  # the level is found once for what ends and what begins in its place
+        if self._firing:  # `_fire` computes the level once, for the transfers that end and those that follow
             return flow
         self._rebalance()
         # A new transfer never raises the level, so no other transfer ends earlier. Only the new one may end
@@ -110,7 +126,7 @@ class FairLink:
     def change(self, flow: Flow, cap_bps: int) -> None:
         """Continue a transfer at another cap."""
         cap, before = cap_bps * SCALE, flow.group
-        if cap == before.cap or not flow.entry:  # or `done` is about to be called
+        if cap == before.cap or not flow.entry:  # without an entry, `on_done` is about to be called
             return
         self._advance()
         size, moved = flow.mark - flow.start, self._moved_by(flow)
@@ -139,7 +155,7 @@ class FairLink:
         return moved // BYTE
 
     def _turn(self) -> None:
-        """Find level and next end after a rate changed; to and fro, rates leave more and more entries."""
+        """Compute level and next end after a change of a rate; drop the invalid entries that it leaves."""
         self._rebalance()
         tidy(self._ends, len(self._caps))
         tidy(self._marks, len(self._caps))
@@ -159,7 +175,8 @@ class FairLink:
 
     def _open(self, cap: int) -> Group:
         index = bisect_left(self._caps, cap)
-        all_capped = self._capped == len(self._caps)  # then it begins so too, and crosses over if it must
+        # If all groups are capped, it begins capped too, and `_rebalance` moves it if it must.
+        all_capped = self._capped == len(self._caps)
         group = self._groups[cap] = Group(cap, all_capped or index < self._capped)
         self._caps.insert(index, cap)
         self._capped += group.capped
@@ -167,7 +184,7 @@ class FairLink:
         return group
 
     def _join(self, flow: Flow) -> bool:
-        """Put a transfer into its group; returns True if it is the next of the group to end."""
+        """Put a transfer into its group; return True if it is the next of the group to end."""
         group = flow.group
         flow.entry = self._next()
         heappush(group.heap, (flow.mark, flow.entry, flow))
@@ -197,18 +214,19 @@ class FairLink:
         group.entry = 0
         group.heap.clear()
         self._empty += 1
+        # Pruning takes O(n). Once the empty groups are a majority it is O(1) for each of them.
         if self._empty > 64 + len(self._caps) // 2:
             self._prune()
 
     def _prune(self) -> None:
-        """Drop the empty groups: caps that never come again would become more and more."""
+        """Drop the empty groups: the number of caps that do not recur would grow without bound."""
         self._groups = {cap: group for cap, group in self._groups.items() if group.live}
         self._caps = sorted(self._groups)
         self._capped = sum(group.capped for group in self._groups.values())
         self._empty = 0
 
     def _announce(self, group: Group) -> None:
-        """Note the end of the group's next transfer, at its present pace."""
+        """Put the end of the group's next transfer, at its present pace, among the next ends."""
         heap = group.heap
         while heap[0][1] != heap[0][2].entry:
             heappop(heap)
@@ -222,7 +240,7 @@ class FairLink:
 
     # -- the level
     def _rebalance(self) -> None:
-        """Find the level, and move the groups that it passes to the other side of it."""
+        """Compute the level, and move the groups that it passes to its other side."""
         caps = self._caps
         while self._capped and caps[self._capped - 1] * self._uncapped_flows > self._spare:
             self._capped -= 1
@@ -239,12 +257,12 @@ class FairLink:
             self._empty -= 1
             return False
         moved = self._counter(group) + group.offset
-        more = group.live if group.capped else -group.live
-        self._uncapped_flows += more
-        self._spare += more * group.cap
+        uncapped = group.live if group.capped else -group.live
+        self._uncapped_flows += uncapped
+        self._spare += uncapped * group.cap
         group.capped = not group.capped
-        # The group changes counters, but what each of its transfers has moved must not change: the offset
-        # takes up the difference.
+        # The group changes counters, but the amount that each of its transfers has moved must not change: the
+        # offset absorbs the difference.
         group.offset = moved - self._counter(group)
         self._announce(group)
         return True
@@ -253,6 +271,7 @@ class FairLink:
     def _soonest(self) -> tuple[int, Group | None]:
         """Return the end of the next transfer if nothing changes, and its group."""
         ends, marks = self._ends, self._marks
+        # A heap cannot lose an entry in its middle, so invalid entries are dropped when they surface.
         while ends and ends[0][2].entry != ends[0][1]:
             heappop(ends)
         while marks and marks[0][2].entry != marks[0][1]:
@@ -264,13 +283,13 @@ class FairLink:
         return (ends[0][0], ends[0][2]) if ends else (FOR_EVER, None)
 
     def _arm(self, at: int) -> None:
-        """One pending event: the earliest end. If that moves back, the event fires in vain and arms anew."""
+        """Arm one call, for the earliest end; if that becomes later, the call fires in vain and arms anew."""
         if at < self._armed:
             self._armed = at
             self.env.call_at(at, partial(self._fire, at))
 
     def _fire(self, at: int) -> None:
-        if at != self._armed:
+        if at != self._armed:  # a call for an earlier end has replaced this one
             return
         self._armed = FOR_EVER
         self._advance()
@@ -280,23 +299,25 @@ class FairLink:
             finished.append(group.heap[0][2])
             self._leave(finished[-1])
             end, group = self._soonest()
-        self._firing = True  # the next transfers of the same users begin here: the level often stays
+        # `on_done` begins the next transfers of the same users, which often leaves the level as it is.
+        self._firing = True
         for flow in finished:
-            flow.done()
+            flow.on_done()
         self._firing = False
         self._rebalance()
         self._arm(self._soonest()[0])
 
 
 def duration_ns(amount: int, rate: int) -> int:
-    """Return amount / rate in nanoseconds, halves up; at rate 0 it lasts for ever."""
+    """Return amount / rate in nanoseconds, halves up; FOR_EVER at rate 0."""
     if amount <= 0:
         return 0
+    # Integers round halves up exactly, where floats would lose bits of amounts beyond 2^53.
     return (2 * amount + rate) // (2 * rate) if rate else FOR_EVER
 
 
 def tidy(heap: list[tuple[int, int, Any]], live: int) -> None:
-    """Drop a heap's invalid entries, once they are most of it."""
+    """Drop a heap's invalid entries, once they are the majority."""
     if len(heap) > 64 + 2 * live:
         heap[:] = [entry for entry in heap if entry[1] == entry[2].entry]
         heapify(heap)

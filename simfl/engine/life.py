@@ -1,8 +1,7 @@
 """Lives: SimPy processes that may also wait for a plain number of nanoseconds.
 
-What goes on over time is a life: a user's presence, a lane of its device, a direction of its link, a
-deadline, the picking of a buffered server. It is a generator that reads from top to bottom, and each wait is
-a `yield`:
+Whatever takes time is a life: a user's presence, a lane of its device, a direction of its link, a deadline,
+the picking of a buffered server. It is a generator that reads from top to bottom, and each wait is a `yield`:
 
     yield event        any event of SimPy's: a timeout, a resource's request, a | b, another life
     yield 1_000_000    this number of nanoseconds of virtual time
@@ -11,11 +10,12 @@ a `yield`:
 Invariants (tests/engine/test_life.py compares random programs with simpy.Process):
 
 - Lives run in the order in which a simpy.Process would: at equal times in the order in which the waits were
-  asked for; a first step and an interrupt come right after the present event, before all else at that time.
+  requested; a first step and an interrupt follow right after the present event, before all others.
 - An interrupt finds the life at its wait, which is withdrawn: neither the event nor the nap resumes it. An
   interrupt of a life that has ended does nothing. A life cannot interrupt itself.
-- Anyone may wait for a life, and goes on in the order after its last step, as with SimPy's; if none waits,
-  its end is no event. An exception that ends it is thrown into those who wait, or else ends the run.
+- Any process may wait for a life, and continues in the order after its last step, as with SimPy's; without a
+  waiting process, its end is no event. An exception that ends it is thrown into the processes that wait, or
+  else ends the run.
 
 Why not simpy.Process alone: a timeout is an event with a list of callbacks, scheduled and popped. A nap is
 one entry on the environment's heap of calls. benchmarks/lives.py has the cost of both, and of bare callbacks.
@@ -31,7 +31,7 @@ from simpy.events import PENDING
 from simfl.engine.environment import Environment
 
 Waits = Generator["simpy.Event | int | None", Any, Any]
-"""The generator of a life: it yields what it waits for."""
+"""The generator of a life: it yields each wait."""
 
 
 class Life(simpy.Process):
@@ -53,24 +53,31 @@ class Life(simpy.Process):
         # As simpy.Process, but for the event that begins it: a call costs less.
         self.env, self.callbacks, self._generator = env, [], waits
         self._target = None
-        self._nap = 0  # its number: of an older one, the call on the heap wakes nothing
+        self._nap = 0
+        """Number of the latest nap. A call of an older one wakes nothing, so no call has to be withdrawn."""
         if at_once:
             self.wake()
         else:
             env.call_soon(self.wake)
 
     def wake(self, value: Any = None) -> None:
-        """End a passive wait or a nap now, within the present event; the `yield` returns the value. A life
-        that has ended stays so."""
+        """End a passive wait or a nap now, within the present event; the `yield` returns the value.
+
+        It does nothing to a life that has ended.
+        """
         if self._value is PENDING:
             self._nap += 1
             self._run(self._generator.send, value)
 
     def interrupt(self, cause: Any = None, at_once: bool = False) -> None:
-        """Throw simpy.Interrupt into the life right after the present event; `at_once`: within it.
+        """Throw simpy.Interrupt into the life.
+
+        Args:
+            cause: Of the interrupt.
+            at_once: Within the present event, and not right after it.
 
         Raises:
-            RuntimeError: It is the life that runs now.
+            RuntimeError: The life interrupts itself.
         """
         if self.env.active_process is self:
             raise RuntimeError("A process is not allowed to interrupt itself.")
@@ -80,21 +87,21 @@ class Life(simpy.Process):
             self.env.call_soon(partial(self._interrupted, cause))
 
     def stop(self) -> None:
-        """End the life now, at its wait: of its generator only `finally` still runs."""
+        """End the life now, at its wait; only `finally` blocks of its generator still run."""
         if self._value is PENDING:
             self._withdraw()
             self._generator.close()
             self._end(None)
 
     def _withdraw(self) -> None:
-        """Let nothing resume the life that it waits for."""
+        """Withdraw the life's wait, so that nothing resumes it."""
         self._nap += 1
         if self._target is not None and self._target.callbacks is not None:
             self._target.callbacks.remove(self._resume)
         self._target = None
 
     def _interrupted(self, cause: Any) -> None:
-        if self._value is PENDING:  # it has not ended, in the same event or by an earlier interrupt
+        if self._value is PENDING:  # it may have ended since the interrupt was requested
             self._withdraw()
             self._run(self._generator.throw, simpy.Interrupt(cause))
 
@@ -107,13 +114,14 @@ class Life(simpy.Process):
         if event._ok:
             self._run(self._generator.send, event._value)
         else:
-            event._defused = True
+            event._defused = True  # the error is thrown into this life, so SimPy must not raise it
             self._run(self._generator.throw, event._value)
 
     def _run(self, resume: Callable[[Any], Any], value: Any) -> None:
         """Run to the next wait."""
         env = self.env
-        outer, env._active_proc = env._active_proc, self  # `wake` may be called by another life
+        # Another life may have called `wake`: it continues afterwards.
+        outer, env._active_proc = env._active_proc, self
         try:
             wait = resume(value)
             while type(wait) is not int:
@@ -123,7 +131,7 @@ class Life(simpy.Process):
                     self._target = wait
                     wait.callbacks.append(self._resume)
                     break
-                wait._defused = True  # it has happened already
+                wait._defused = True  # the event has happened already
                 wait = (self._generator.send if wait._ok else self._generator.throw)(wait._value)
             else:
                 nap = self._nap = self._nap + 1
@@ -132,15 +140,16 @@ class Life(simpy.Process):
             self._end(end.value)
         except BaseException as error:
             self._ok, self._value = False, error
-            env.schedule(self)  # SimPy's own way ends the run, unless somebody waits
+            env.schedule(self)  # SimPy then raises the error, unless a process waits for this life
         env._active_proc = outer
 
     def _end(self, value: Any) -> None:
         self._ok, self._value = True, value
+        # An end for which no process waits needs no entry on the heap; most lives end so.
         if self.callbacks:
             self.env.call_at(self.env.now, self._over)
         else:
-            self.callbacks = None  # it has happened, for all who look later
+            self.callbacks = None  # SimPy's sign of an event that has happened
 
     def _over(self) -> None:
         callbacks, self.callbacks = self.callbacks, None

@@ -1,22 +1,23 @@
 """Links: each user has one ordered stream in each direction; the server's link is shared.
 
-Where users reach each other directly, what they have for each other passes their own links only.
+Where users reach each other directly, their messages to each other pass their own links only.
 
-Invariant: a user's own messages go one after another and never overtake each other. The k-th of them arrives
+Invariant: a user's messages leave one after another, and never overtake each other. The k-th of them arrives
 its latency after its last bit has left, but no sooner than the one before it. Its latency is that of the time
-at which it is sent; its rate is that of every moment at which it moves. States are read lazily: of a link
-that moves nothing, nobody asks for the state, and no event waits.
+at which it is sent; its rate is that of every moment at which it moves (tests/engine/test_link_states.py).
+States are read lazily: while a link moves nothing, its state is not read, and no event waits.
 
 Under TCP a message moves with its headers, one window after the other: the next may leave a round trip after
-the last one's first byte. While it waits for that the stream is taken, and the server's link is not.
+the first byte of the last one. While it waits for that, it occupies the user's stream, and not the server's
+link.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink, Flow
@@ -32,189 +33,177 @@ from simfl.world.timelines import FOR_EVER
 if TYPE_CHECKING:
     from simfl.engine.devices import Runtime
     from simfl.engine.sides import Receiver
-    from simfl.engine.user_side import UserRound, UserSide
+    from simfl.engine.user_round import UserRound
+    from simfl.engine.user_side import UserSide
 
-UNBOUNDED = 2**80  # bit/s that no sum of users' rates reaches
-
-
-class Transfer(Protocol):
-    """Something that a link carries. The link that takes it sets its latency, once; a transfer that waits for
-    its receiver starts again from its first byte.
-    """
-
-    latency_ns: int
-
-    @property
-    def size_bytes(self) -> int: ...
-    @property
-    def relayed(self) -> bool:
-        """True for what users have for each other."""
-        ...
-
-    def on_sent(self) -> object:
-        """Called when its last bit has left."""
-
-    def on_arrived(self) -> object:
-        """Called when it arrives, a latency later."""
-
-    def on_aborted(self, moved_bytes: int, /) -> object:
-        """Called when it is aborted."""
+UNBOUNDED = 2**80
+"""Bit/s that no sum of users' rates reaches."""
 
 
 @dataclass(slots=True, eq=False)
 class Transmission:
-    """A message on its way, as its link and as the trace see it."""
+    """A message on its way: a transfer for its link, and a row for the trace.
+
+    One that waits for its receiver starts again from the first byte.
+    """
 
     runtime: Runtime
     message: Message
     sender: int
+    """A user, or SERVER."""
     to: int
+    """Receiver: a user, or SERVER."""
     round: int
     step: int
     """Row of the step that sent it."""
     task: UserRound | None
-    """The part that it belongs to, if any."""
+    """The task that it belongs to, if any."""
     receiver: Receiver | None
     """The side at which it arrives; None where a socket carries it."""
     owner: UserSide | None = None
-    """The users' side whose user sends it; None of a message that no loss depends on."""
-    half: bool = False
-    """Only half of it leaves, as its user is lost meanwhile."""
-    at: int = field(init=False)
+    """The users' side whose user sends it; None for a message on which no loss depends."""
+    is_half: bool = False
+    """Only half of it leaves, since its user is lost during it."""
+    sent_ns: int = field(init=False)
     """Time at which it was sent, ns."""
     relayed: bool = field(init=False)
+    """True for a message from one user to another."""
     latency_ns: int = field(init=False)
+    """Set by the link that carries it, once."""
     size_bytes: int = field(init=False)
-    """Part of its `whole_bytes` that leaves."""
-    whole_bytes: int = field(init=False)
+    """Bytes that leave."""
+    full_bytes: int = field(init=False)
+    """Bytes of the whole message."""
 
     def __post_init__(self) -> None:
-        self.at, self.relayed = self.runtime.env.now, self.message.relayed
-        size = self.whole_bytes = self.message.size_bytes
-        self.size_bytes = size // 2 if self.half else size
+        self.sent_ns, self.relayed = self.runtime.env.now, self.message.relayed
+        size = self.full_bytes = self.message.size_bytes
+        self.size_bytes = size // 2 if self.is_half else size
 
     def on_sent(self) -> None:
-        """Notify the sender's side that the last bit has left."""
+        """Notify the sender's side, as the last bit has left."""
         if self.owner is not None:
-            self.owner.left(self)
+            self.owner.on_sent(self)
 
     def on_arrived(self) -> None:
-        """Hand it to its receiver."""
+        """Hand it to its receiver, a latency later."""
         assert self.receiver is not None
-        self.receiver.arrived(self)
+        self.receiver.receive(self)
 
     def on_aborted(self, moved_bytes: int) -> int:
         """Put the aborted transfer into the trace; return the row."""
-        self.runtime.progress.broken += 1
+        self.runtime.progress.aborted += 1
         return self.row(moved_bytes, None)
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:
         """Put its transfer into the trace; return the row."""
         m, subject = self.message, name_of(self.message.subject)
         row = Sent._make((
-            self.round, self.sender, self.to, m.kind, m.phase, subject, self.whole_bytes, moved_bytes,
-            self.step, self.at, arrived,
+            self.round, self.sender, self.to, m.kind, m.phase, subject, self.full_bytes, moved_bytes,
+            self.step, self.sent_ns, arrived,
         ))  # fmt: skip
         return self.runtime.trace.add(row)
 
 
+@dataclass(slots=True, eq=False)
 class UserLink:
-    """One direction of a user's link: transfers in order, one at a time. It is a life while one moves.
+    """One direction of a user's link: transfers in order, one at a time. It is a life while one moves."""
 
-    Attributes:
-        jitter_s: The k-th is by how much the latency of the k-th message is longer; None for no jitter.
-        peers: What relayed transfers pass in place of the server's link.
-        connection: The user's TCP connection; None where TCP's windows are not modelled.
-        rate: Bit/s until the time `until`, at which the link's state may change.
-        queue: Transfers that wait, in order.
-        active: The transfer that moves; None while the link is idle or paused.
-        propagating: Transfers whose last bit has left and that have not arrived, in order.
-        heard: Called with a transfer and None as it begins to move, and with the bytes that it has moved as
-            its last bit has left or as it is interrupted.
-    """
+    user: int
+    up: bool
+    """True towards the server."""
+    links: Links
+    """State of a user's link at a time."""
+    shared: FairLink
+    """The server's link."""
+    jitter_s: Iterator[float] | None = None
+    """The k-th is by how much the latency of the k-th message is longer; None for no jitter."""
+    peers: FairLink | None = None
+    """Link that relayed transfers pass; None for the server's."""
+    tcp: InitVar[Tcp | None] = None
+    env: Environment = field(init=False)
+    connection: Connection | None = field(init=False)
+    """The user's TCP connection; None where TCP's windows are not modelled."""
+    rate: int = 0
+    """Bit/s until the time `until`, at which the link's state may change. Set, with latency and `until`, when
+    the state is first needed."""
+    latency_s: float = 0.0
+    latency_ns: int = 0
+    until: int = 0
+    """Time up to which the state is certain, ns."""
+    is_paused: bool = False
+    """The user is offline."""
+    queue: list[Transmission] = field(default_factory=list)
+    """Transfers that wait, in order."""
+    active: Transmission | None = None
+    """The transfer that moves; None while the link is idle or paused."""
+    propagating: list[Transmission] = field(default_factory=list)
+    """Transfers whose last bit has left and that have not arrived, in order."""
+    on_moving: Callable[[Transmission, int | None], None] | None = None
+    """Called with a transfer and None as it begins to move, and with the bytes that it has moved as its last
+    bit has left or as it is interrupted."""
+    _life: Life | None = None
+    _follow_at: int = 0
+    """End of the state for which a call is pending."""
+    _flow: tuple[FairLink, Flow] | None = None
+    """The active transfer on a shared link; None while it waits for TCP."""
+    _moved: int = 0
+    """Bytes of the active transfer's windows that have left."""
+    _window_bps: int = 0
+    """Rate of a TCP window that opens no further; 0 while it does."""
+    _epoch: int = 0
+    """Number of the present group of propagating transfers: an arrival of an older one is withdrawn."""
+    _last: int = 0
+    """Time of the last arrival, ns."""
 
-    __slots__ = (
-        "_epoch", "_flow", "_follow_at", "_last", "_life", "_most_bps", "_moved", "active", "connection",
-        "env", "heard", "jitter_s", "latency_ns", "latency_s", "links", "paused", "peers", "propagating",
-        "queue", "rate", "shared", "until", "up", "user",
-    )  # fmt: skip
-
-    def __init__(
-        self,
-        user: int,
-        up: bool,
-        links: Links,
-        shared: FairLink,
-        jitter_s: Iterator[float] | None = None,
-        peers: FairLink | None = None,
-        tcp: Tcp | None = None,
-    ) -> None:
-        self.user = user
-        self.up = up
-        self.links = links
-        self.env = shared.env
-        self.shared = shared
-        self.peers = peers or shared
-        self.jitter_s = jitter_s
+    def __post_init__(self, tcp: Tcp | None) -> None:
+        self.env = self.shared.env
         self.connection = None if tcp is None else Connection(tcp)
-        self.rate = 0  # this, the latency and `until` are set at the first look
-        self.latency_s = 0.0
-        self.latency_ns = 0
-        self.until = 0
-        self.paused = False
-        self.queue: list[Transfer] = []
-        self.propagating: list[Transfer] = []
-        self.active: Transfer | None = None
-        self.heard: Callable[[Transfer, int | None], None] | None = None
-        self._life: Life | None = None
-        self._follow_at = 0  # the end of the state that is waited for
-        self._flow: tuple[FairLink, Flow] | None = None  # None while TCP waits
-        self._moved = 0  # bytes of the active transfer's windows that have left
-        self._most_bps = 0  # the rate of a TCP window that opens no further; 0 while it does
-        self._epoch = 0  # of what flies: an arrival of an older one is withdrawn
-        self._last = 0  # the time of the last arrival
 
-    def send(self, transfer: Transfer) -> None:
+    def send(self, transfer: Transmission) -> None:
+        """Queue a transfer, with the latency of now."""
         if self.env.now >= self.until:
             self._refresh_state()
         if self.jitter_s is None:
             transfer.latency_ns = self.latency_ns
         else:
+            # The sum is rounded, so that a latency has one rounding with jitter or without.
             transfer.latency_ns = nanoseconds(self.latency_s + next(self.jitter_s))
         self.queue.append(transfer)
         self._wake()
 
     def _wake(self) -> None:
-        """Begin to move what waits, unless something moves already."""
-        if self._life is None and self.queue and not self.paused:
+        """Begin to move the transfers that wait, unless one moves already."""
+        if self._life is None and self.queue and not self.is_paused:
             self._life = Life(self.env, self._carry(), at_once=True)
 
     def _carry(self) -> Waits:
-        """Move what waits, one transfer after the other, each in windows while TCP's is smaller than it."""
-        while self.queue and not self.paused:
+        """Move the transfers that wait, each in windows while TCP's window is smaller than it."""
+        while self.queue and not self.is_paused:
             transfer = self.queue.pop(0)
-            link = self.peers if transfer.relayed else self.shared
+            link = self.peers if transfer.relayed and self.peers else self.shared
             if self.env.now >= self.until:
                 self._refresh_state()
-            if self.heard is not None:
-                self.heard(transfer, None)
+            if self.on_moving is not None:
+                self.on_moving(transfer, None)
             self.active = transfer
-            self._moved = self._most_bps = 0
+            self._moved = self._window_bps = 0
             if self.connection is not None:
                 yield from self._windows(transfer, link, self.connection)
             self._move(link, self._on_wire(transfer) - self._moved)
-            yield None
-            self._left(transfer)
+            yield None  # until `_moved_all`
+            self._on_sent(transfer)
         self._life = None
 
-    def _windows(self, transfer: Transfer, link: FairLink, connection: Connection) -> Waits:
-        """Move a message's first windows, as long as TCP waits for the acknowledgement of each."""
+    def _windows(self, transfer: Transmission, link: FairLink, connection: Connection) -> Waits:
+        """Move a message's first windows, while TCP waits for the acknowledgement of each."""
         tcp = connection.tcp
         window = connection.begin(transfer.size_bytes, self.env.now, 2 * self.latency_ns)
         while window:
             size = tcp.wire_bytes(window)
-            rest = self._on_wire(transfer) - self._moved
-            if rest <= size or 8 * NS * size >= 2 * self.latency_ns * self.rate:
+            # It need not wait behind the last window, nor behind one that takes longer than a round trip.
+            remaining = self._on_wire(transfer) - self._moved
+            if remaining <= size or 8 * NS * size >= 2 * self.latency_ns * self.rate:
                 return
             since = self.env.now
             self._move(link, size)
@@ -223,14 +212,15 @@ class UserLink:
             now, rtt_ns = self.env.now, max(1, 2 * self.latency_ns)
             queued_ns = now - since - 8 * NS * size // max(1, self.rate)
             if tcp.stays_open(window, queued_ns, rtt_ns):
-                self._most_bps = max(1, 8 * NS * tcp.wire_bytes(2 * window) // rtt_ns)
-            window = 0 if self._most_bps else 2 * window
+                self._window_bps = max(1, 8 * NS * tcp.wire_bytes(2 * window) // rtt_ns)
+            window = 0 if self._window_bps else 2 * window
             yield max(now, since + rtt_ns) - now
             if self.env.now >= self.until:
                 self._refresh_state()
 
     def _move(self, link: FairLink, size_bytes: int) -> None:
-        """Begin to move bytes through a shared link, at this link's rate at most; its life is woken then."""
+        """Begin to move bytes through a shared link, at this link's rate at most; the last one wakes the
+        life."""
         self._flow = link, link.start(size_bytes, self._cap, self._moved_all)
         self._follow()
 
@@ -239,14 +229,15 @@ class UserLink:
         self._flow = None
         self._life.wake()
 
-    def _left(self, transfer: Transfer) -> None:
-        """The last bit of a transfer has left: it arrives a latency later, not before the one ahead of it."""
+    def _on_sent(self, transfer: Transmission) -> None:
+        """Let a transfer arrive whose last bit has left: a latency later, not before the one ahead of it."""
         self.active = None
-        if self.heard is not None:
-            self.heard(transfer, self._on_wire(transfer))
+        if self.on_moving is not None:
+            self.on_moving(transfer, self._on_wire(transfer))
         if self.connection is not None:
             self.connection.sent(self.env.now)
         self.propagating.append(transfer)
+        # A shorter latency, by jitter or a new state, lets no message overtake (tests/engine/test_jitter.py).
         self._last = max(self._last, self.env.now + transfer.latency_ns)
         self.env.call_at(self._last, partial(self._arrive, self._epoch))
         transfer.on_sent()
@@ -258,7 +249,7 @@ class UserLink:
     # -- the link's state
     @property
     def _cap(self) -> int:
-        return min(self.rate, self._most_bps or self.rate)
+        return min(self.rate, self._window_bps or self.rate)
 
     def _refresh_state(self) -> None:
         """Apply the link's present state, also to the transfer that moves."""
@@ -271,76 +262,84 @@ class UserLink:
             self._follow()
 
     def _follow(self) -> None:
-        """Look again when the state ends, unless nothing moves then; one call a state is enough.
+        """Read the state again when it ends, if something moves then; one call a state is enough.
 
-        It is no life: a call on the heap takes a tenth of the memory, and most users' links change.
+        A call on the heap takes a tenth of a life's memory, and most users' links change.
         """
         if self._follow_at < self.until < FOR_EVER:
             self._follow_at = self.until
             self.env.call_at(self.until, self._end_state)
 
     def _end_state(self) -> None:
-        if self.active is not None and self.env.now >= self.until:  # not looked at this nanosecond
+        if self.active is not None and self.env.now >= self.until:  # not read yet at this nanosecond
             self._refresh_state()
 
     # -- interruptions
     def pause(self) -> None:
-        """Pause while the user is offline: messages wait, on a downlink also those in the air."""
-        self.paused = True
+        """Pause while the user is offline: messages wait, on a downlink also those that propagate."""
+        self.is_paused = True
         self.queue[:0] = self._interrupt()
 
     def resume(self) -> None:
-        self.paused = False
+        """Move messages again, as the user is back."""
+        self.is_paused = False
         self._wake()
 
     @property
     def settling_ns(self) -> int:
-        """Time until all that has left has arrived, at least a latency: the end of a connection is as slow as
-        a message."""
+        """Nanoseconds until all messages that have left have arrived.
+
+        At least a latency, since the end of a connection is as slow as a message.
+        """
         if self.env.now >= self.until:
             self._refresh_state()
         return max(self.latency_ns, self._last - self.env.now)
 
     def close(self) -> None:
-        self._break()
+        """End the transfer that moves, as the run ends."""
+        self._abort()
 
     def cut(self) -> None:
-        """Drop what has not left yet, as the user is lost; on a downlink also what is in the air."""
+        """Drop messages that have not left, as the user is lost; on a downlink also those that propagate."""
         self._interrupt()
         for transfer in self.queue:
             transfer.on_aborted(0)
         self.queue.clear()
 
-    def _interrupt(self) -> list[Transfer]:
+    def _interrupt(self) -> list[Transmission]:
         """Interrupt, and return in order, the transfers that stop while the user is offline."""
-        broken = self._break()
+        aborted = self._abort()
         if self.connection is not None:
             self.connection.broke()
+        # On the uplink, messages that propagate have left the user and still arrive at the server.
         if not self.up:
             self._epoch += 1
-            self._last = 0  # what is to be sent again arrives anew
+            self._last = 0  # a message that is sent again waits for none of before
             for transfer in self.propagating:
                 transfer.on_aborted(transfer.size_bytes)
-            broken = [*self.propagating, *broken]
+            aborted = [*self.propagating, *aborted]
             self.propagating.clear()
-        return broken
+        return aborted
 
-    def _break(self) -> list[Transfer]:
+    def _abort(self) -> list[Transmission]:
+        """Abort the transfer that moves, if any; return it in a list."""
         if self.active is None:
             return []
         assert self._life is not None
+        # The life first: the end of its transfer must not wake it.
         self._life.stop()
         transfer, flow = self.active, self._flow
         self.active = self._flow = self._life = None
         moved_bytes = self._moved + (0 if flow is None else flow[0].stop(flow[1]))
-        if self.heard is not None:
-            self.heard(transfer, moved_bytes)
-        if moved_bytes and self.connection is not None:  # of the message itself
+        if self.on_moving is not None:
+            self.on_moving(transfer, moved_bytes)
+        if moved_bytes and self.connection is not None:  # the trace has bytes without TCP's headers
             moved_bytes = transfer.size_bytes * moved_bytes // self._on_wire(transfer)
         transfer.on_aborted(moved_bytes)
         return [transfer]
 
-    def _on_wire(self, transfer: Transfer) -> int:
+    def _on_wire(self, transfer: Transmission) -> int:
+        """Return the bytes that a transfer moves, with TCP's headers where they are modelled."""
         size = transfer.size_bytes
         return size if self.connection is None else self.connection.tcp.wire_bytes(size)
 
@@ -358,10 +357,10 @@ class ServerLink(FairLink):
         self.rates = rates
         self.until = 0
 
-    def start(self, size_bytes: int, cap_bps: int, done: Callable[[], None]) -> Flow:
+    def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
         if self.env.now >= self.until:
             self._refresh_state()
-        return super().start(size_bytes, cap_bps, done)
+        return super().start(size_bytes, cap_bps, on_done)
 
     def _refresh_state(self) -> None:
         rate_bps, self.until = self.rates(self.env.now)
@@ -370,82 +369,73 @@ class ServerLink(FairLink):
             self.env.call_at(self.until, partial(self._end_state, self.until))
 
     def _end_state(self, until: int) -> None:
-        if self.busy and until == self.until:  # not looked at this nanosecond
+        if self.is_busy and until == self.until:  # not read yet at this nanosecond
             self._refresh_state()
 
 
+@dataclass(eq=False)
 class Network:
-    """All links: of users, whose states are a function of the time, and the server's in each direction.
+    """All links: those of users, whose states are functions of time, and the server's in each direction."""
 
-    Args:
-        env: Virtual time.
-        links: State of a user's link at a time.
-        server: Returns the server's up and down rates at a time, bit/s, and the time until which they are
-            guaranteed to stay.
-        jitter: Seconds by which the latency of the k-th message of a (user, up) is longer; none unless given.
-        direct: Relayed transfers pass the two users' own links only, not the server's.
-        tcp: Model of users' connections, where TCP's windows are simulated.
+    env: Environment
+    states: Links
+    """State of a user's link at a time."""
+    server: Callable[[int], tuple[int, int, int]]
+    """Returns the server's up and down rates at a time, bit/s, and the time until which they stay."""
+    jitter: Callable[[int, bool], Iterator[float] | None] | None = None
+    """Returns, for a (user, up), by how many seconds the latency of each message is longer."""
+    direct: bool = False
+    """Relayed transfers pass the two users' links only, not the server's."""
+    tcp: Callable[[int], Tcp | None] = lambda user: None
+    """Model of a user's connections, where TCP's windows are simulated."""
+    on_moving: Callable[[int, bool, Transmission, int | None], None] | None = None
+    """Called with (user, up, transfer, None) as a transfer begins to move on a user's link; as its last bit
+    has left, or as it is aborted, the bytes that it moved replace None."""
+    _links: dict[tuple[int, bool], UserLink] = field(default_factory=dict)
+    _paused: set[int] = field(default_factory=set)
 
-    Attributes:
-        radio: Called with (user, up, transfer, None) as a transfer begins to move on a user's link. Called
-            with the moved bytes in place of None as its last bit has left or it is aborted.
-    """
+    def __post_init__(self) -> None:
+        self._shared = {up: ServerLink(self.env, partial(self._rates, up)) for up in (True, False)}
+        self._peers = {up: FairLink(self.env, UNBOUNDED) if self.direct else None for up in (True, False)}
 
-    radio: Callable[[int, bool, Transfer, int | None], None] | None = None
-
-    def __init__(
-        self,
-        env: Environment,
-        links: Links,
-        server: Callable[[int], tuple[int, int, int]],
-        jitter: Callable[[int, bool], Iterator[float] | None] | None = None,
-        direct: bool = False,
-        tcp: Callable[[int], Tcp | None] = lambda user: None,
-    ) -> None:
-        self._states = links
-        self._jitter = jitter
-        self._tcp = tcp
-
-        def rates(up: bool, now: int) -> tuple[int, int]:
-            up_bps, down_bps, until = server(now)
-            return down_bps if up else up_bps, until  # what users send up comes in through its downlink
-
-        self._shared = {up: ServerLink(env, partial(rates, up)) for up in (True, False)}
-        self._peers = {up: FairLink(env, UNBOUNDED) if direct else link for up, link in self._shared.items()}
-        self._links: dict[tuple[int, bool], UserLink] = {}
-        self._paused: set[int] = set()
+    def _rates(self, up: bool, now: int) -> tuple[int, int]:
+        up_bps, down_bps, until = self.server(now)
+        # Users' uploads pass the server's downlink.
+        return down_bps if up else up_bps, until
 
     def link(self, user: int, up: bool) -> UserLink:
         """Return a user's link in one direction, made when it is first used."""
         user_link = self._links.get((user, up))
         if user_link is None:
-            more_s = None if self._jitter is None else self._jitter(user, up)
+            jitter_s = None if self.jitter is None else self.jitter(user, up)
             shared, peers = self._shared[up], self._peers[up]
-            user_link = UserLink(user, up, self._states, shared, more_s, peers, self._tcp(user))
-            user_link.paused = user in self._paused
-            user_link.heard = None if self.radio is None else partial(self.radio, user, up)
+            user_link = UserLink(user, up, self.states, shared, jitter_s, peers, self.tcp(user))
+            user_link.is_paused = user in self._paused
+            user_link.on_moving = None if self.on_moving is None else partial(self.on_moving, user, up)
             self._links[user, up] = user_link
         return user_link
 
     def pause(self, user: int) -> None:
         """Pause the links of a user that went offline."""
         self._paused.add(user)
-        for link in self._made(user):
+        for link in self._links_of(user):
             link.pause()
 
     def resume(self, user: int) -> None:
+        """Resume the links of a user that is back online."""
         self._paused.discard(user)
-        for link in self._made(user):
+        for link in self._links_of(user):
             link.resume()
 
-    def busy(self, user: int) -> bool:
-        """Return True if anything is on its way from or to a user, or waits."""
-        return any(link.active or link.queue or link.propagating for link in self._made(user))
+    def is_busy(self, user: int) -> bool:
+        """Return True if a message is on its way from or to a user, or waits."""
+        return any(link.active or link.queue or link.propagating for link in self._links_of(user))
 
-    def _made(self, user: int) -> list[UserLink]:
+    def _links_of(self, user: int) -> list[UserLink]:
         links = (self._links.get((user, up)) for up in (True, False))
         return [link for link in links if link is not None]
 
     def close(self) -> None:
+        """Put the transfers in progress into the trace as aborted."""
         for link in self._links.values():
             link.close()

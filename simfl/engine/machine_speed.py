@@ -1,7 +1,7 @@
-"""The machine's speed during a measured run: a fixed kernel, timed between rounds and charged to nobody.
+"""The machine's speed during a measured run: a fixed kernel, timed between rounds and charged to no step.
 
-Its CPU time grows with what makes the steps' own grow: other work on the same core or in the same caches,
-and a lower clock rate.
+Its CPU time grows for the same reasons as that of the steps: other work on the same core or in the same
+caches, and a lower clock rate.
 """
 
 import hashlib
@@ -9,11 +9,12 @@ import time
 
 import numpy as np
 
-REPEATS = (
-    3  # of which the least is taken: the first finds its data in no cache, an interrupt may fall into one
-)
-EVERY_S = 0.5  # wall-clock seconds from one timing to the next, and more where timing takes more than
-MAX_SHARE = 0.005  # of the run
+REPEATS = 3
+"""Timings, of which the minimum counts: the first finds no data in caches, an interrupt may hit another."""
+EVERY_S = 0.5
+"""Minimum wall-clock seconds from one timing to the next."""
+MAX_SHARE = 0.005
+"""Maximum share of the run's time that timing takes."""
 
 _TURNS = 4000
 _NUMBERS = np.arange(2**17, dtype=np.uint32)
@@ -35,18 +36,18 @@ def kernel_ns() -> int:
 
 
 class SpeedProbe:
-    """Times the kernel now and then."""
+    """Times the kernel between rounds, at most every `EVERY_S`."""
 
     def __init__(self) -> None:
         kernel_ns()  # the first call takes longer
         self._due_s = 0.0
 
     def __call__(self) -> int | None:
-        """Return the kernel's nanoseconds now; None if it was timed a short while ago."""
+        """Return the kernel's nanoseconds now; None if the last timing is too recent."""
         began_s = time.monotonic()
         if began_s < self._due_s:
             return None
-        least_ns = min(kernel_ns() for _ in range(REPEATS))
+        fastest_ns = min(kernel_ns() for _ in range(REPEATS))
         now_s = time.monotonic()
         self._due_s = now_s + max(EVERY_S, (now_s - began_s) / MAX_SHARE)
-        return least_ns
+        return fastest_ns

@@ -1,8 +1,8 @@
 """Detection of runs that get nowhere: a count of failures since the last progress.
 
-A run gets further when its server takes an upload, and when a round or an aggregation is over. Coming and
-going alone could last for ever, in however little virtual time, so events are counted and not time: users may
-come for nanoseconds or stay away for nights.
+A run advances when its server accepts an upload, and when a round or an aggregation is over. Without that,
+churn could continue for ever, in however little virtual time. So events are counted and not time: users may
+be online for nanoseconds or offline for nights.
 """
 
 from collections import Counter
@@ -10,20 +10,21 @@ from collections import Counter
 from simfl.trace import rows
 from simfl.virtual_time import NS
 
-MAX_RETURNS = 1000  # returns of each user, on average, before a run that got no further meanwhile is stopped
+MAX_RETURNS = 1000
+"""Returns of each user, on average, since a run last advanced; with more it is stopped."""
 FEW_USERS, MAX_FAILED = 10, 10
-"""Lost updates and messages that broke off, since a buffer last got an update, before a run is stopped:
-at most `MAX_RETURNS` for each of `FEW_USERS` users, or `MAX_FAILED` for each user if that is more."""
-BREAKS_PER_RETURN = 50  # so many messages that break off, and are sent again, count as one more return
+"""Lost updates and aborted messages since a buffer last received an update; with more the run is stopped:
+`MAX_RETURNS` for each of `FEW_USERS` users, or `MAX_FAILED` for each user if that is more."""
+ABORTS_PER_RETURN = 50
+"""Messages that are aborted, and sent again, that count as one more return."""
 STAYS_PER_RETURN = 20
-"""Looks at users who stay as they are, online or offline, that count as one more return."""
-MAX_LATE = 10  # updates given up though their users stayed, for each user, before a run is stopped
+"""Reads of users' states that find no change that count as one more return."""
+MAX_LATE = 10
+"""Updates given up though their users stayed, for each user; with more the run is stopped."""
 
 
 class StallDetector:
-    """Failures of a run since it last got further."""
-
-    __slots__ = ("broken", "failed", "late", "returns", "since", "stays", "trace", "users")
+    """Failures of a run since it last advanced."""
 
     def __init__(self, users: int, trace: rows.Trace) -> None:
         self.users = users
@@ -31,20 +32,21 @@ class StallDetector:
         self.reset()
 
     def reset(self) -> None:
-        self.returns = self.stays = self.broken = self.late = self.failed = 0
+        """Count from zero, as the run has advanced."""
+        self.returns = self.stays = self.aborted = self.late = self.failed = 0
         self.since = len(self.trace)
 
     @property
     def all_return(self) -> bool:
-        """True once users have come back, or were found where they were, too often."""
-        returns = self.returns + self.broken / BREAKS_PER_RETURN + self.stays / STAYS_PER_RETURN
+        """True once users have come back, or were found unchanged, too often."""
+        returns = self.returns + self.aborted / ABORTS_PER_RETURN + self.stays / STAYS_PER_RETURN
         return returns > MAX_RETURNS * self.users
 
     @property
     def all_failed(self) -> bool:
         """True once too many attempts of a buffer's users failed."""
         limit = max(MAX_RETURNS * min(self.users, FEW_USERS), MAX_FAILED * self.users)
-        return self.failed > 0 and self.failed + self.broken > limit
+        return self.failed > 0 and self.failed + self.aborted > limit
 
     @property
     def all_late(self) -> bool:
@@ -63,10 +65,10 @@ class StallDetector:
                 case rows.Lost(why=why):
                     losses[why] += 1
         online_s = sum(stays) / max(1, len(stays)) / NS
-        broken = [f"{self.broken} messages broke off"] if self.broken else []
-        lost = [f"{why}: {count}" for why, count in losses.most_common()]
-        return ", ".join([
-            f"users came online {self.returns} times, for {online_s:.3g} s on average",
-            *broken,
-            *([f"users were lost ({', '.join(lost)})"] if lost else []),
-        ])  # fmt: skip
+        parts = [f"users came online {self.returns} times, for {online_s:.3g} s on average"]
+        if self.aborted:
+            parts.append(f"{self.aborted} messages broke off")
+        if losses:
+            reasons = ", ".join(f"{why}: {count}" for why, count in losses.most_common())
+            parts.append(f"users were lost ({reasons})")
+        return ", ".join(parts)

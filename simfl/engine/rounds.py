@@ -1,7 +1,7 @@
 """Synchronous rounds: select, run the machines until an aggregate or an abort, repeat.
 
-A user whose upload of an earlier round is still on its way, or who still trains for it, is in flight and
-is not selected again.
+A user is in flight while its upload of an earlier round is on its way, or it still trains for that. It is not
+selected then.
 """
 
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from functools import partial
 
 from simfl.engine.life import Waits
 from simfl.engine.server_side import ServerSide
-from simfl.engine.user_side import UserRound
+from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import round_server
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.trace import rows
@@ -27,13 +27,13 @@ class Rounds(ServerSide):
         self.tasks: dict[tuple[int, int], UserRound] = {}
         self.history = Participation(self.config.users)
         self.users.follow_all()
-        yield 0  # who is offline from the start has left by now
+        yield 0  # first, users that are offline from the start leave
         while not self.done:
             self.start = self.env.now
             self.closed = self.env.event()
             chosen = self._select()
-            if not chosen:  # wait as long as for the first answers, and ask once more
-                yield self.config.deadlines_ns[self.runtime.setup.kind.round_timers[0]]
+            if not chosen:  # wait as long as for the first answers, and select once more
+                yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
                 chosen = self._select()
             self._begin(chosen or [])
             yield self.closed
@@ -44,7 +44,7 @@ class Rounds(ServerSide):
         return [
             user
             for user in range(self.config.users)
-            if (drawn is None or drawn[user]) and self.users.online(user) and user not in in_flight
+            if (drawn is None or drawn[user]) and self.users.is_online(user) and user not in in_flight
         ]
 
     def _shortage(self) -> str:
@@ -74,20 +74,20 @@ class Rounds(ServerSide):
         server = round_server(setup.server(chosen, setup.in_round(index), self.runtime.ops, entropy))
         server.quorum = self.config.quorum
         plans = setup.losses.in_round(index, chosen)
+        # A task stays while one of its messages is on its way, which has to find it.
         for key, task in tuple(self.tasks.items()):
             if not users.in_flight(task):
                 users.forget(self.tasks.pop(key))
         weights = self.host.weights
         for user in chosen:
-            task = self.tasks[user, index] = UserRound.of(
-                setup, user, index, server, weights, plans.get(user)
-            )
+            task = UserRound.begin(setup, user, index, server, weights, plans.get(user))
+            self.tasks[user, index] = task
             users.begin(task)
         run = partial(self.host.open_round, server, chosen)
         self.call(server, "start", None, cause, setup.first_phase, run=run)
 
     def stall(self, why: str) -> None:
-        if self.begun < self.round:  # it still waited for users
+        if self.begun < self.round:  # its server still waited for users
             self.trace.add(rows.Begin(self.round, self.start, ()))
         super().stall(why)
 
@@ -106,6 +106,6 @@ class Rounds(ServerSide):
 
     def _on_round_closed(self, step: int) -> None:
         for task in self.tasks.values():
-            if not task.over:
-                self.users.over(task.user, task)
+            if not task.is_over:
+                self.users.end_task(task.user, task)
         self.closed.succeed()

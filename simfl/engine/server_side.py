@@ -1,8 +1,10 @@
 """The server's side of a session: its machine, the global model, deadlines, and the ends of rounds.
 
-What rounds and buffers share is here. `users` is the other side: in a simulation a `UserSide`, in a live run
-the server's ends of connections. Content is never looked at: what needs it (audits, evaluation) leaves as a
-`ClosedRound` with handles, for the coroutine that drives the session.
+This module has the part that rounds and buffers share. `users` is the other side: in a simulation a
+`UserSide`, in a live run the server's ends of connections.
+
+Invariant: content is never read here. Audits and evaluations leave as handles in a `ClosedRound`, for the
+coroutine that drives the session; so real and shadow runs have the same trace.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from simfl.engine.links import Transmission
 from simfl.engine.presence import Disconnections
 from simfl.engine.setup import Aggregate, ClosedRound, ModelDownload, RecordedRound, RunConfig, Stop
 from simfl.engine.sides import Network, Receiver, Users
-from simfl.engine.user_side import UserRound
+from simfl.engine.user_round import UserRound
 from simfl.learning.server_opt import ServerRule
 from simfl.protocols.contracts import AnyServer, BufferServer, RoundServer
 from simfl.protocols.machine import (
@@ -62,23 +64,24 @@ class ServerHost:
     """The server around its machine, without a clock: it opens rounds and cycles, and steps the global model.
 
     Attributes:
-        version: t, how many aggregates were applied.
+        version: t, the number of aggregates that were applied.
         weights: The global model x^(t), 1 x d float32.
-        models: The last ones, which users may be given.
+        models: The latest models, which users may receive.
         moments: Memory of an adaptive rule [rows, d], if it has one.
+        model_with: Type of the message after which the model is sent to a user.
     """
 
     def __init__(
         self,
-        kind: Protocol,
+        protocol: Protocol,
         ops: Ops,
         trainer: Trainer,
         rule: ServerRule,
         config: RunConfig,
         seed: NDArray[np.uint8],
     ) -> None:
-        self.kind, self.ops, self.rule, self.lr = kind, ops, rule, config.server_lr
-        self.model_with = kind.model_with[not config.overlap] if kind.model_with else None
+        self.protocol, self.ops, self.rule, self.lr = protocol, ops, rule, config.server_lr
+        self.model_with = protocol.model_with[not config.overlap] if protocol.model_with else None
         self.version = 0
         self.weights = ops.run_uncharged(trainer.initial, (1, trainer.d, F32), seed)
         self.models = deque([self.weights], maxlen=1 + config.max_model_lag)
@@ -87,10 +90,10 @@ class ServerHost:
             self.moments = ops.run_uncharged(rule.first, (rule.rows, trainer.d, F64), trainer.d)
 
     def open_round(self, machine: RoundServer, users: Sequence[int]) -> Effects:
-        """Open a round; where there is no offline phase the model goes out at once."""
+        """Open a round; without an offline phase, send the model at once."""
         effects = machine.start()
         model = ModelDownload(self.weights, version=self.version)
-        return effects if self.kind.offline else [*effects, *(Send(user, model) for user in users)]
+        return effects if self.protocol.offline else [*effects, *(Send(user, model) for user in users)]
 
     def open_cycle(self, machine: BufferServer, task: UserRound, model_lag: int = 0) -> Effects:
         """Begin a user's cycle of an asynchronous run, on the model of `model_lag` versions ago."""
@@ -98,21 +101,27 @@ class ServerHost:
         model_lag = min(model_lag, machine.version)
         effects = machine.begin(*task.id, model_lag) if model_lag else machine.begin(*task.id)
         task.version, task.weights = machine.version - model_lag, self.models[-1 - model_lag]
-        return effects if self.kind.offline else [*effects, Send(task.user, self.model_of(task))]
+        return effects if self.protocol.offline else [*effects, Send(task.user, self.model_of(task))]
 
     def model_of(self, task: UserRound) -> ModelDownload:
+        """Return the message with a task's model."""
         return ModelDownload(task.weights, task.id, task.version)
 
     @property
     def model_bytes(self) -> int:
+        """Size of the message with a model."""
         return ModelDownload(self.weights).size_bytes
 
     def model_follows(self, message: Message) -> bool:
-        """Return True for the message behind which the model goes to a user."""
+        """Return True for a message after which the model is sent to the same user."""
         return type(message) is self.model_with
 
     def step(self, effects: Effects) -> bool:
-        """Apply the aggregate among a step's effects, x^(t+1) from x^(t) and g; True if there is one."""
+        """Apply the aggregate among a step's effects, if any: x^(t+1) from x^(t) and g.
+
+        Returns:
+            True if the effects have an aggregate.
+        """
         result = next((effect for effect in effects if isinstance(effect, Result)), None)
         if result is None:
             return False
@@ -126,20 +135,30 @@ class ServerHost:
 
 
 class ServerSide(ABC):
-    """The server of one protocol's run; `Rounds` and `Buffer` say when users take part.
+    """The server of one protocol's run; `Rounds` and `Buffer` decide when users take part.
 
     Args:
         runtime: Executes its steps.
         network: The links to users.
         users: The other side.
-        rule: Of the global model's steps.
+        rule: Steps the global model.
+
+    Attributes:
+        device: Its lanes and cores.
+        outcomes: Closed rounds that the driver has not taken yet.
+        round: Number of the round in progress.
+        start: Time at which that began, ns.
+        done: True after the last round.
+        host: The global model.
+        life: Runs `main`.
     """
 
     checkpoints: Checkpoints | None = None
+    """Set where the run may be resumed."""
     on_round: Callable[[ClosedRound], None] | None = None
     """Called with each round as it has closed."""
     receiver: Receiver | None = None
-    """Takes its messages at the users; None where a socket carries them."""
+    """Receives its messages at the users; None where a socket carries them."""
 
     def __init__(self, runtime: Runtime, network: Network, users: Users, rule: ServerRule) -> None:
         self.runtime = runtime
@@ -155,7 +174,7 @@ class ServerSide(ABC):
         self.start = 0
         self.done = False
         seed = seed_array(runtime.streams.bytes("initial weights"))
-        self.host = ServerHost(runtime.setup.kind, runtime.ops, runtime.trainer, rule, config, seed)
+        self.host = ServerHost(runtime.setup.protocol, runtime.ops, runtime.trainer, rule, config, seed)
         self.life = Life(self.env, self.main())
 
     # -- to be implemented by rounds and buffers
@@ -178,35 +197,35 @@ class ServerSide(ABC):
     @property
     @abstractmethod
     def awaited(self) -> str:
-        """The event for which a run that got no further waited."""
+        """The event for which a stalled run waited, for the message of its end."""
 
     def machine_of(self, task: UserRound | None) -> AnyServer:
-        """Return the server machine that takes a message."""
+        """Return the server machine that receives a message."""
         assert task is not None
         return task.server
 
-    def offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
-        """Act on a user's device that went offline."""
+    def on_offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
+        """Act on a user that went offline."""
 
-    def online(self, user: int, row: int) -> None:
-        """Act on a user's device that came back online."""
+    def on_online(self, user: int, row: int) -> None:
+        """Act on a user that is back online."""
         self.disconnections.notify(user)  # a new connection shows that the old one broke
         self.count_return()
 
     def count_return(self, stays: bool = False) -> None:
-        """Count a user that came back online, or stays as it is; too many stop a run that gets nowhere."""
+        """Count a user that is back online, or (`stays`) unchanged; too many stop a run that stalls."""
         progress = self.runtime.progress
         progress.stays += stays
         progress.returns += not stays
         if progress.all_return or progress.all_failed:
             self.stall(f"{progress.describe()}, and {self.awaited}")
 
-    def lost(self, task: UserRound, phase: str, row: int) -> None:
-        """Act on the loss of a user: its connection broke."""
+    def on_lost(self, task: UserRound, phase: str, row: int) -> None:
+        """Act on the loss of a user: its connection breaks."""
         self.disconnections.report(task.user, task.id, task.server, phase, row)
 
     def _on_round_closed(self, step: int) -> None:
-        """Act on the end of a round: with an aggregate, which is applied already, or without."""
+        """Act on the end of a round, with an aggregate that has been applied, or without one."""
 
     def _on_given_up(self, users: Iterable[int], update: UpdateId | None) -> None:
         """Act on users, and an update, that the server gave up."""
@@ -214,8 +233,8 @@ class ServerSide(ABC):
     def _on_processed(self, task: UserRound, step: int) -> None:
         """Act on a user's upload that the server has processed."""
 
-    def _on_heard(self, user: int, step: int) -> None:
-        """Act on a user's message of no task that the server has processed."""
+    def _on_message(self, user: int, step: int) -> None:
+        """Act on a message without a task that the server has processed."""
 
     def _on_discarded(self, update: UpdateId) -> None:
         """Act on an update that the server discarded from its buffer."""
@@ -224,34 +243,44 @@ class ServerSide(ABC):
         """Act on the end of a step of the server."""
 
     # -- steps
-    def call(self, machine: AnyServer, call: str, argument: Any, cause: int, phase: str, **more: Any) -> None:
-        """Queue a call of the server's machine."""
+    def call(
+        self, machine: AnyServer, call: str, argument: Any, cause: int, phase: str, **fields: Any
+    ) -> None:
+        """Queue a call of the server's machine.
+
+        Args:
+            machine: The server's.
+            call: Name of its method.
+            argument: The argument; None for a call without one.
+            cause: Row that made the call ready.
+            phase: Phase in which its step begins.
+            fields: Further fields of the `Job`; `round` is the round in progress unless given.
+        """
         arguments = () if argument is None else (argument,)
-        index = more.pop("round", self.round)
-        self.device.protocol.put(Job(machine, call, arguments, phase, cause, self.env.now, index, **more))
+        index = fields.pop("round", self.round)
+        self.device.protocol.put(Job(machine, call, arguments, phase, cause, self.env.now, index, **fields))
 
     def complete(self, effects: Effects) -> None:
-        """Do what belongs to a step beside the machine's call: the global update, the model's encoding."""
-        if self.config.codec and any(
-            isinstance(e, Send) and self.host.model_follows(e.message) for e in effects
-        ):
+        """Do the real work of a step that follows the machine's call: model step, encoding of the model."""
+        messages = [effect.message for effect in effects if isinstance(effect, Send)]
+        if self.config.codec and any(map(self.host.model_follows, messages)):
             self.runtime.ops.charge_codec(self.host.model_bytes)
         if self.host.step(effects) and self.checkpoints is not None:
-            self.checkpoints.stepped()
+            self.checkpoints.add_model()
 
     def finish(self, device: Device, job: Job, step: int) -> None:
-        """Carry out the effects of a finished step."""
+        """Apply the effects of a finished step."""
         for effect in job.outcome:
             if isinstance(effect, Send):
                 self._send(job.round, effect.to, effect.message, step)
             else:
-                self._carry_out(effect, job, step)
-        if job.then is not None:
-            job.then(step)
+                self._apply_effect(effect, job, step)
+        if job.on_done is not None:
+            job.on_done(step)
         self._on_step(step)
 
-    def _carry_out(self, effect: Effect, job: Job, step: int) -> None:
-        """Carry out an effect that is not a message."""
+    def _apply_effect(self, effect: Effect, job: Job, step: int) -> None:
+        """Apply an effect that is not a message."""
         now, add, index = self.env.now, self.trace.add, job.round
         match effect:
             case Timer(name, phase, subject):
@@ -280,28 +309,28 @@ class ServerSide(ABC):
             case Verdict(survivors, reliable, private):
                 add(rows.Judged(index, survivors, reliable, private, step, now))
             case Ready() | Send():
-                pass  # a server has nothing to train; messages have gone out before
+                pass  # a server does not train, and `finish` has sent the messages
             case _:
                 assert_never(effect)
 
     def _deadline(self, machine_of: ref[Any], timer: Timer, fires_ns: int, row: int, index: int) -> Waits:
-        """Wait for a deadline; it is a step of the server, if its machine still waits for it then.
+        """Wait for a deadline, which is a step of the server if its machine still waits for it then.
 
-        The machine is held weakly: deadlines of a round that is over do not keep all that its server knew.
+        The machine is held weakly: a pending deadline does not keep the memory of a round that is over.
         """
         yield fires_ns - self.env.now
         machine = machine_of()
         if machine is not None and not self.done and machine.awaits(timer):
-            more = {"what": timer.name, "subject": timer.subject, "round": index}
-            self.call(machine, "expire", timer, row, timer.phase, **more)
+            fields = {"what": timer.name, "subject": timer.subject, "round": index}
+            self.call(machine, "expire", timer, row, timer.phase, **fields)
 
     # -- messages
     def _send(self, index: int, to: int, message: Message, step: int) -> None:
-        """Send a message to a user, and the model after the message that the protocol says."""
+        """Send a message to a user, and after it the model, where the protocol orders that."""
         task = self.task_of(to, index, message.subject)
         t = Transmission(self.runtime, message, SERVER, to, index, step, task, self.receiver)
         if task is not None:
-            if task.lost:
+            if task.is_lost:  # the server does not know it yet, and the connection is broken
                 t.on_aborted(0)
                 return
             task.inbound += 1
@@ -309,106 +338,90 @@ class ServerSide(ABC):
         if task is not None and self.host.model_follows(message):
             self._send(index, to, self.host.model_of(task), step)
 
-    def arrived(self, transmission: Transmission) -> None:
-        """Take a message as a step; the half of one that broke off counts for nothing."""
+    def receive(self, transmission: Transmission) -> None:
+        """Receive a message as a step; half of a message has no effect."""
         t, m, task = transmission, transmission.message, transmission.task
-        if t.half:
+        if t.is_half:
             return
         now = self.env.now
         row = t.row(t.size_bytes, now)
-        if task is not None and (loss := task.not_counted(m)):
+        if task is not None and (loss := task.uncounted_loss(m)):
             self.users.lose(task, *loss, row)
             return
-        arguments = (t.sender, m)  # by position, as half of all rows are made of these
-        job = Job(
-            self.machine_of(task),
-            "receive",
-            arguments,
-            m.phase,
-            row,
-            now,
-            t.round,
-            m.kind,
-            m.subject,
-            None,
-            True,
-        )
+        machine, arguments = self.machine_of(task), (t.sender, m)
+        # The job has no task, so it is not void if its user is lost after this: the server has the message.
+        job = Job(machine, "receive", arguments, m.phase, row, now, t.round, m.kind, m.subject, None, True)
         if task is None:
-            job.then = partial(self._on_heard, t.sender)
+            job.on_done = partial(self._on_message, t.sender)
         elif m.point == "upload":
             task.deliver(now)
-            job.then = partial(self._on_processed, task)
+            job.on_done = partial(self._on_processed, task)
         self.device.protocol.put(job)
 
     # -- the end of a round
     def _closed(self, result: Result) -> ClosedRound:
-        """Return the round in progress with this aggregate, audited if the updates are here."""
+        """Return the round in progress with this aggregate, audited if updates are in this process."""
+        rate = self.runtime.setup.losses.rate_in(self.round)
         aggregate = Aggregate(result, self.members(result), self.host.weights)
-        closed = ClosedRound(
-            self.round,
-            self.env.now,
-            None,
-            None,
-            self.runtime.setup.losses.rate_in(self.round),
-            unaudited=aggregate,
-        )
+        closed = ClosedRound(self.round, self.env.now, None, None, rate, unaudited=aggregate)
         return self.audited(closed) if self.config.audits else closed
 
     def audited(self, closed: ClosedRound) -> ClosedRound:
-        """Return a closed round with its audit and its evaluation asked for, as the updates are here now."""
+        """Return a closed round with handles of its audit and evaluation, as updates are present now."""
         assert closed.unaudited is not None
-        aggregate, kind, ops = closed.unaudited, self.runtime.setup.kind, self.runtime.ops
+        aggregate, protocol, ops = closed.unaudited, self.runtime.setup.protocol, self.runtime.ops
         result, involved = aggregate.result, aggregate.involved
         deltas = [task.update for task, _ in involved if task.update is not None]
-        samples = [task.samples if kind.weighted else 1 for task, _ in involved]
+        samples = [task.samples if protocol.weighted else 1 for task, _ in involved]
         weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
-        if kind.offline:
+        if protocol.offline:
             audited = _audit_in_field(self.runtime, aggregate, samples)
         else:
             audited = ops.run_uncharged(audit.real, (1, 3, F64), result.total, deltas, weights)
         for task, _ in involved:
-            task.update = None  # what holds on to it from here on is what was asked for above
-        users = tuple(task.user for task, _ in involved)
-        record = (
-            RecordedRound(result.mean, users, tuple(weights), tuple(deltas)) if self.config.record else None
-        )
+            task.update = None  # so that it is freed once the audit has used it
+        record = None
+        if self.config.record:
+            users = tuple(task.user for task, _ in involved)
+            record = RecordedRound(result.mean, users, tuple(weights), tuple(deltas))
         clipped = tuple(task.clipped for task, _ in involved if task.clipped is not None)
         closed = self.evaluated(closed)
         return replace(closed, audit=audited, clipped=clipped, record=record, unaudited=None)
 
     def evaluated(self, closed: ClosedRound) -> ClosedRound:
-        """Return a closed round with accuracy and loss of its global model asked for, if they are due."""
+        """Return a closed round with a handle of its global model's accuracy and loss, if they are due."""
         assert closed.unaudited is not None
         index, config, trainer = closed.round, self.config, self.runtime.trainer
         due = (index + 1) % config.evaluate_every == 0 or index + 1 == config.rounds
         if not (due and trainer.evaluates):
             return closed
         weights = closed.unaudited.weights
-        asked = self.runtime.ops.run_uncharged(trainer.evaluate, (1, 2, F64), weights)
-        return replace(closed, evaluation=asked)
+        evaluation = self.runtime.ops.run_uncharged(trainer.evaluate, (1, 2, F64), weights)
+        return replace(closed, evaluation=evaluation)
 
     def _abort_round(self, reason: str, cause: int, last: bool = False) -> None:
-        """Close the round without an aggregate; the global model stays. With `last`, no round follows."""
+        """Close the round without an aggregate; the global model stays. No round follows the `last`."""
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
         rate = self.runtime.setup.losses.rate_in(self.round)
         closed = ClosedRound(self.round, self.env.now, None, None, rate)
         self._end_round(cause if cause >= 0 else row, closed, last)
 
     def stall(self, why: str) -> None:
-        """Stop a run that comes to nothing more: the round in progress is its last."""
+        """Stop a run that can no longer advance: the round in progress is its last."""
         self._abort_round(f"stopped at {self.env.now / NS:.3f} s: {why}", -1, last=True)
 
     def _end_round(self, step: int, closed: ClosedRound, last: bool = False) -> None:
+        """Write the round's last row, and hand the round to the driver."""
         runtime = self.runtime
         if runtime.meter is not None:
-            runtime.meter.report(self.round, runtime.setup.kind.asynchronous)
+            runtime.meter.report(self.round, runtime.setup.protocol.asynchronous)
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
         runtime.progress.reset()
         self.round += 1
         if self.checkpoints is not None:
             closed = replace(closed, checkpoint=self.checkpoints.take_checkpoint())
         self.outcomes.append(closed)
-        self.env.enough = True  # the driver looks at it now
+        self.env.ends_slice = True  # so that the driver takes the outcome now
         self.done = last or self.round >= self.config.rounds
         self._on_round_closed(step)
         if self.on_round is not None:
@@ -416,9 +429,10 @@ class ServerSide(ABC):
 
 
 def _audit_in_field(runtime: Runtime, aggregate: Aggregate, samples: list[int]) -> Handle:
-    """Compare a sum over the field with one of whole numbers; seeds of rounding are not of the machines.
+    """Compare a sum over the field with a plain sum of integers.
 
-    Updates are added in the order of arrival, as the server adds them, so that none is kept for long.
+    The rounding seeds are read from users' entropy, as machines do not return them. Updates are added in the
+    order of arrival, as the server adds them, so that each can be freed early.
     """
     ops, p = runtime.ops, runtime.setup.params
     plain: Handle | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simfl.dataplane.ops import Ops, Trainer
 from simfl.engine.buffered import Buffer
-from simfl.engine.checkpoints import Checkpoints, Past
+from simfl.engine.checkpoints import Checkpoints, ResumeState
 from simfl.engine.clocks import Clock
 from simfl.engine.devices import Runtime
 from simfl.engine.energy import Meter
@@ -17,7 +17,17 @@ from simfl.random_streams import Streams
 
 
 class Session:
-    """One protocol's run in virtual time."""
+    """One protocol's run in virtual time.
+
+    Args:
+        config: The world.
+        setup: The protocol.
+        ops: Executes operations.
+        clock: Source of durations.
+        trainer: Trains users.
+        streams: Named random draws.
+        rule: Steps the global model.
+    """
 
     def __init__(
         self,
@@ -33,34 +43,36 @@ class Session:
         self.runtime = Runtime(self.env, config, setup, ops, clock, trainer, streams)
         self.trace = self.runtime.trace
         self.network = config.network(self.env)
-        drops_idle = setup.kind.asynchronous and not setup.kind.connected
+        drops_idle = setup.protocol.asynchronous and not setup.protocol.connected
         self.users = UserSide(self.runtime, self.network, drops_idle=drops_idle)
         if config.energy_of or config.server_powers:
             self.runtime.meter = Meter(self.users, self.network)
-        side = Buffer if setup.kind.asynchronous else Rounds
+        side = Buffer if setup.protocol.asynchronous else Rounds
         self.server = side(self.runtime, self.network, self.users, rule)
         self.server.receiver = self.users
         self.users.server = self.users.receiver = self.server
 
     @property
     def done(self) -> bool:
+        """True after the last round."""
         return self.server.done
 
     @property
     def setup(self) -> ProtocolSetup:
+        """The protocol, with the makers of its machines."""
         return self.runtime.setup
 
     @setup.setter
     def setup(self, setup: ProtocolSetup) -> None:
-        """Let machines be made in another way; before the run."""
+        """Replace the makers of machines, before the run."""
         self.runtime.setup = setup
 
-    def resume(self, past: Past) -> None:
-        """Note each round's end for resuming; go over finished rounds first, if there are any."""
+    def resume(self, past: ResumeState) -> None:
+        """Take a checkpoint at each round's end; replay the finished rounds first, if any."""
         self.server.checkpoints = Checkpoints(self.server, self.users, past)
 
     def close(self) -> None:
-        """End the run: work and transfers in progress go into the trace as broken off."""
+        """End the run: put work and transfers in progress into the trace, as aborted."""
         self.network.close()
         for device in (self.server.device, *self.users.devices.values()):
             device.close()
@@ -68,6 +80,6 @@ class Session:
             self.runtime.meter.report(self.server.round - 1)
 
     def discard(self) -> None:
-        """Free what the run held: its parts point at each other, and would stay until Python's collection."""
+        """Free the memory at once: the parts point at each other, so it would wait for the collector."""
         for part in (self.server, self.users, self.network, self.runtime, self):
             vars(part).clear()

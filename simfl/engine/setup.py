@@ -1,4 +1,7 @@
-"""Inputs of a session (the world, a protocol's machines) and its outputs (closed rounds)."""
+"""Inputs of a session (the world, a protocol's machines) and its outputs (closed rounds).
+
+All times are virtual nanoseconds, and handles stand for arrays whose content may not be computed yet.
+"""
 
 from __future__ import annotations
 
@@ -26,22 +29,25 @@ from simfl.world.participation import Participation
 
 if TYPE_CHECKING:
     from simfl.engine.links import Network
-    from simfl.engine.user_side import UserRound
+    from simfl.engine.user_round import UserRound
 
 
 @dataclass(frozen=True, slots=True)
 class ModelDownload(Message):
-    """The global model x^(t) on its way to a user, t = version: the update says on which it was made."""
+    """The global model x^(t) for a user, t = version."""
 
     kind = "model"
     phase = "training"
     weights: Handle
+    """x^(t), 1 x d float32."""
     update: UpdateId | None = None
+    """Over a buffer, the update that is to be made on it."""
     version: int = 0
+    """t, sent back with the update."""
 
     @property
     def size_bytes(self) -> int:
-        return self.weights.size_bytes + 8  # of the update and the version
+        return self.weights.size_bytes + 8  # 8 bytes for the update and the version
 
     @property
     def subject(self) -> Subject:
@@ -50,7 +56,7 @@ class ModelDownload(Message):
 
 @dataclass(frozen=True, slots=True)
 class Stop(Message):
-    """Notice to a surplus user: the server has enough uploads of its round."""
+    """Notice to a surplus user: its round has enough uploads."""
 
     kind = "stop"
     phase = "upload"
@@ -59,42 +65,72 @@ class Stop(Message):
 
 @dataclass(frozen=True, slots=True)
 class RunConfig:
-    """The world that is the same for every protocol: users, devices, links, rules. Times in nanoseconds."""
+    """The world that is the same for every protocol: users, devices, links, rules."""
 
     users: int
+    """Number of users."""
     rounds: int
+    """Rounds, or aggregations of an asynchronous run."""
     slowdown: NDArray[np.float64]
+    """[users]: factor by which each device is slower than the machine of the clock."""
     cores: NDArray[np.int64]
+    """[users]: cores of each device."""
     server_slowdown: float
+    """Factor by which one of its cores is slower than the machine of the clock."""
     server_cores: int
+    """Its work is divided by them."""
     network: Callable[[Environment], Network]
+    """Makes the links."""
     overhead_ns: int
+    """Duration that a received message adds to its step."""
     overlap: bool
+    """Training does not wait for the offline phase."""
     deadlines_ns: dict[str, int]
+    """Deadline by timer's name."""
     quorum: dict[str, float]
+    """By stage, the fraction of answers after which it waits for its second deadline only."""
     disconnect_ns: int | None
+    """Time until the server is notified of a broken connection; None: it never is."""
     in_round: Callable[[int], NDArray[np.bool_]] | None
-    days: OnlineSchedule | None
+    """Round -> bool [users], those who can be selected in it; None: all."""
+    schedule: OnlineSchedule | None
+    """Online times of users; None: they are always online."""
     samples: Callable[[int], int]
+    """User -> number of its training samples."""
     select: Callable[[Sequence[int], Participation, int], list[int] | None]
+    """(available users, participation so far, round) -> selected users; None: too few are available."""
     clip: Clip | None
+    """Clipping rule of updates."""
     server_lr: float
+    """Step size of the server's rule."""
     training_noise: Callable[[int, int | str], float] | None
+    """(user, round or update) -> factor of its training time."""
     evaluate_every: int
+    """Rounds from one evaluation to the next."""
     concurrency: int | None = None
+    """Users in flight at a time, over a buffer; None: all."""
     return_ns: int | None = None
+    """Time for which a lost user is offline; None: loss does not take it offline."""
     horizon_ns: int | None = None
+    """Time at which the run is stopped; None: after its last round."""
     record: bool = False
+    """Keep users' updates."""
     energy_of: EnergyOf | None = None
+    """User -> powers of its device; None: energy is not counted."""
     server_powers: Powers | None = None
+    """Powers of the server; None: its energy is not counted."""
     partial: PartialWork | None = None
+    """Deadline of users' trainings, and weights of shortened ones."""
     batteries: bool = False
+    """Devices may run empty."""
     codec: bool = False
+    """Encoding and decoding of messages is charged."""
     model_lag: Callable[[int, int], int] | None = None
     """(user, cycle) -> versions by which its model is prescribed to be older than the latest."""
     max_model_lag: int = 0
     """Greatest prescribed lag, versions."""
-    audits: bool = True  # as each round closes; False where users' updates are elsewhere
+    audits: bool = True
+    """Audit each round as it closes; False where users' updates are elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +139,10 @@ class ProtocolSetup:
 
     name: str
     """Name of the scenario's entry."""
-    kind: Protocol
+    protocol: Protocol
+    """Its kind, with the entry's settings."""
     params: Params
+    """Parameters of its machines."""
     entropy: Callable[..., Any]
     """(party, round) -> entropy of a machine."""
     losses: Losses | LossesByClass
@@ -117,7 +155,7 @@ class ProtocolSetup:
     @property
     def first_phase(self) -> str:
         """The phase with which a round begins."""
-        return "offline" if self.kind.offline else "training"
+        return "offline" if self.protocol.offline else "training"
 
     def in_round(self, index: int) -> Params:
         """Return the parameters in one round, whose number is part of what is signed in it."""
@@ -129,8 +167,9 @@ class ClosedRound:
     """A finished round, as handles whose content may not be computed yet."""
 
     round: int
+    """Its number, from 0."""
     at: int
-    """Virtual time of its end, ns."""
+    """Time of its end, ns."""
     audit: Handle | None
     """Comparison of the aggregate with the plain sum."""
     evaluation: Handle | None
@@ -152,27 +191,25 @@ class Aggregate:
     """A round's aggregate."""
 
     result: Result
+    """Sum, mean and members."""
     involved: Sequence[tuple[UserRound, float]]
-    """Its members' parts, with their factors."""
+    """Its members' tasks, with their factors."""
     weights: Handle
     """The global model after it, 1 x d float32."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoundCheckpoint:
-    """State of a session at the end of a round that a resumed one cannot derive again.
-
-    Attributes:
-        rows: Length of the trace.
-        models: Version -> global model [1, d]: those that a user still works with, and the latest.
-        moments: Memory of an adaptive server [2, d], if it has one.
-        running: Under a clock that measures, the steps in progress with their durations.
-    """
+    """State of a session at the end of a round that a resumed one cannot derive again."""
 
     rows: int
+    """Length of the trace."""
     models: dict[int, Handle]
+    """Version -> global model [1, d]: those with which a user still works, and the latest."""
     moments: Handle | None
+    """Memory of an adaptive server [2, d], if it has one."""
     running: tuple[tuple[Key, Spans], ...]
+    """Under a clock that measures, the steps in progress with their durations."""
 
 
 @dataclass(frozen=True, slots=True)

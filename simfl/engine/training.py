@@ -1,8 +1,8 @@
 """Local training on a device's second lane.
 
-Where users have a deadline (`learning.partial`), a training's minibatch steps are as many as end by it. With
-a clock that counts work they are known before it begins, and a recording has them in `what` of the training's
-row; a measured training is cut while it is done, at a minibatch's end.
+Where users have a deadline (`learning.partial`), a training has as many minibatches as end by it. A clock
+that counts work computes their number before it begins; a recording has it in `what` of the training's row. A
+measured training is cut at the end of a minibatch, while it runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from simfl.trace.rows import TRAIN
 from simfl.virtual_time import nanoseconds
 
 if TYPE_CHECKING:
-    from simfl.engine.user_side import UserRound
+    from simfl.engine.user_round import UserRound
 
 
 def seed_of(runtime: Runtime, task: UserRound) -> Handle:
@@ -30,40 +30,30 @@ def seed_of(runtime: Runtime, task: UserRound) -> Handle:
 
 
 def training_job(runtime: Runtime, task: UserRound, device: Device, cause: int) -> Job:
-    """Return a user's training, whose step wakes its life."""
-    seed, config, trainer = seed_of(runtime, task), runtime.config, runtime.trainer
-    run = partial(task.train, runtime.training_ops, trainer, seed)
+    """Return the job of a user's training; its step wakes the life of the task."""
     args = (task.client, TRAIN, (), task.phase, cause, runtime.env.now, task.round)
-    job = Job(*args, subject=task.id, task=task, run=run, then=task.life.wake)
-    minibatches = trainer.steps(task.user)
-    if config.partial is not None and minibatches:
-        within_ns = nanoseconds(config.partial.within_s)
-        job.run = partial(_train_within, runtime, task, device, job, seed, minibatches, within_ns)
-    job.cut = task.planned("training") == "mid_send"
-    if config.training_noise is not None:  # a draw of the user's own stream
-        job.factor = config.training_noise(task.user, name_of(task.id) or task.round)
+    job = Job(*args, subject=task.id, task=task, on_done=task.life.wake)
+    job.run = partial(_train, runtime, task, device, job, seed_of(runtime, task))
+    job.is_half = task.plan_at("training") == "mid_send"
+    if runtime.config.training_noise is not None:
+        job.factor = runtime.config.training_noise(task.user, name_of(task.id) or task.round)
     return job
 
 
-def _train_within(
-    runtime: Runtime,
-    task: UserRound,
-    device: Device,
-    job: Job,
-    seed: Handle,
-    minibatches: int,
-    within_ns: int,
-) -> Effects:
-    """Train for as many minibatches as there is time for; if these are not all, the step says so."""
-    trainer, ops = runtime.trainer, runtime.training_ops
-    slowdown = device.slowdown * job.factor
-    lane_key = (job.round, task.user, "training")
+def _train(runtime: Runtime, task: UserRound, device: Device, job: Job, seed: Handle) -> Effects:
+    """Train for the minibatches that the deadline allows, if any, and put them into `what`, unless all."""
+    trainer, ops, rule = runtime.trainer, runtime.training_ops, runtime.config.partial
+    minibatches = trainer.steps(task.user)
+    if rule is None or not minibatches:
+        return task.train(ops, trainer, seed)
+    within_ns, slowdown = nanoseconds(rule.within_s), device.slowdown * job.factor
 
     def counted(steps: int) -> Segment:
         return ops.segment_with(trainer.work(task.user, steps))
 
+    lane_key = (job.round, task.user, "training")
     steps = runtime.clock.steps(lane_key, minibatches, counted, slowdown, within_ns)
-    cutoff = Cutoff(within_ns / slowdown)
+    cutoff = Cutoff(within_ns / slowdown)  # a measured training is bounded in this machine's time
     effects = task.train(ops, trainer, seed, cutoff if steps is None else steps)
     task.steps = cutoff.steps if steps is None else steps
     job.what = "" if task.steps == minibatches else str(StepsDone(task.steps, minibatches))

@@ -1,11 +1,11 @@
-"""Do before a measured or a live run what is done once in a process, so that no timed step pays for it.
+"""Rehearsal before a measured or a live run: imports, compilation and first calls are in no timed step.
 
-Invariant: between the first and the last row of such a run nothing is imported or compiled
+Invariant: between the first and the last row of such a run, nothing is imported or compiled
 (tests/engine/test_first_second.py, which holds every protocol to it on both sides of every threshold).
 
-A rehearsal is a round, or one aggregation of a buffer, without a clock and with the run's own sizes: which
-code a size takes is asked of nothing but the kernels themselves. What it allocates and frees is the memory
-that the timed steps get. benchmarks/first_round.py compares the first measured round with later ones.
+A rehearsal is a round, or one aggregation of a buffer, without a clock and with the run's sizes. No list
+states which code a size needs: the kernels choose it themselves. The memory that a rehearsal allocates and
+frees is that of the timed steps. benchmarks/first_round.py compares the first measured round with later ones.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -28,29 +28,31 @@ from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy
 
 WORK = 10**9
-"""Counted pieces of work of a rehearsal, at most: some seconds. Updates are shortened to it."""
+"""Maximum of a rehearsal's counted pieces of work, which take some seconds. Updates are shortened to it."""
 SHORTEST = 2048
-"""Elements of an update that is shortened, at least."""
-_rehearsed: set[tuple[object, ...]] = set()  # in this process
+"""Minimum of a shortened update's elements."""
+_rehearsed: set[tuple[object, ...]] = set()
+"""Sizes that this process has rehearsed."""
 
 
 def warm(
-    kind: Protocol, params: Params, users: int, trainer: Trainer, rule: ServerRule, oracle: Oracle | None
+    protocol: Protocol, params: Params, users: int, trainer: Trainer, rule: ServerRule, oracle: Oracle | None
 ) -> None:
     """Rehearse a round, unless this process has rehearsed one of the same sizes, and train and evaluate.
 
     Args:
-        kind: The protocol.
-        params: Of the run. A rehearsal is a session with another name, and so has other keys.
+        protocol: The protocol.
+        params: The run's. A rehearsal is a session with another name, and so has other keys.
         users: Users of a round, at most.
         trainer: Trains one user for each shape of a minibatch.
         rule: The server's, for the new global model.
         oracle: The run's, if it has one: its first call imports galois.
     """
-    size = type(kind), params.q, params.N, params.T, params.U, params.t, params.k, params.K, params.d, users
+    p = params
+    size = (type(protocol), p.q, p.N, p.T, p.U, p.t, p.k, p.K, p.d, users)
     if size not in _rehearsed:
         _rehearsed.add(size)
-        rehearse(kind, params, users, rule, oracle)
+        rehearse(protocol, params, users, rule, oracle)
     train(trainer, trainer.shapes())
 
 
@@ -64,20 +66,20 @@ def train(trainer: Trainer, users: Iterable[int]) -> None:
 
 
 def rehearse(
-    kind: Protocol, params: Params, users: int, rule: ServerRule, oracle: Oracle | None = None
+    protocol: Protocol, params: Params, users: int, rule: ServerRule, oracle: Oracle | None = None
 ) -> Callable[[], None]:
     """Run a round of the run's sizes without a clock, and drop its results.
 
     Returns:
-        A function that repeats one user's part. A process that was forked from this one calls it: libraries
-        of linear algebra begin anew in it, and what it writes to is copied page by page.
+        A function that repeats one user's task. A process that was forked from this one calls it: there,
+        libraries of linear algebra start anew, and each page is copied when it is first written.
     """
     prepare_process()
-    p = _affordable(kind, params, users)
+    p = _affordable(protocol, params, users)
     ops, zeros = EagerOps(p.q, oracle=oracle), np.zeros((1, p.d), np.float32)
     calls: list[tuple[str, tuple[Any, ...]]] = []
-    clients = _clients(kind, p, range(users), ops)
-    for result in _round(kind, p, {**clients, 0: _Recording(clients[0], calls)}, ops, zeros):
+    clients = _clients(protocol, p, range(users), ops)
+    for result in _round(protocol, p, {**clients, 0: _Recording(clients[0], calls)}, ops, zeros):
         weights, state = Handle(1, p.d, F32, zeros), result.mean
         if rule.rows:
             first = Handle(rule.rows, p.d, F64, rule.first(p.d))
@@ -85,39 +87,40 @@ def rehearse(
         ops.apply(rule.apply, weights, state, 1.0)
 
     def repeat() -> None:
-        [client] = _clients(kind, p, [0], EagerOps(p.q)).values()
+        [client] = _clients(protocol, p, [0], EagerOps(p.q)).values()
         for name, arguments in calls:
             getattr(client, name)(*arguments)
 
     return repeat
 
 
-def _affordable(kind: Protocol, params: Params, users: int) -> Params:
-    """Return the parameters of a rehearsal: its update is shortened as far as `WORK` demands."""
+def _affordable(protocol: Protocol, params: Params, users: int) -> Params:
+    """Return the parameters of a rehearsal, with an update short enough for `WORK`."""
+    # A round in shadow counts the work in advance, and takes none of the time.
     p, ops = replace(params, session=b"warm"), ShadowOps(params.q)
     ops.timed = False
     ops.begin_step(("rehearsal",), "offline")
-    _round(kind, p, _clients(kind, p, range(users), ops), ops, None)
+    _round(protocol, p, _clients(protocol, p, range(users), ops), ops, None)
     work = sum(sum(segment.work.values()) for segment in ops.end_step())
     return replace(p, d=min(p.d, max(SHORTEST, p.d * WORK // work)))
 
 
-def _clients(kind: Protocol, p: Params, users: Iterable[int], ops: Ops) -> dict[int, ClientMachine]:
-    """Return machines whose entropy is the same each time, so that a part can be repeated."""
-    return {user: kind.client(user, p, ops, Entropy(bytes(32), "warm", user)) for user in users}
+def _clients(protocol: Protocol, p: Params, users: Iterable[int], ops: Ops) -> dict[int, ClientMachine]:
+    """Return machines whose entropy is the same each time, so that a task can be repeated."""
+    return {user: protocol.client(user, p, ops, Entropy(bytes(32), "warm", user)) for user in users}
 
 
 def _round(
-    kind: Protocol, p: Params, clients: Mapping[int, ClientMachine], ops: Ops, update: np.ndarray | None
+    protocol: Protocol, p: Params, clients: Mapping[int, ClientMachine], ops: Ops, update: np.ndarray | None
 ) -> list[Result]:
     """Run a round, or an aggregation, in which each user uploads this update [1, d]; return its results."""
     delta = Handle(1, p.d, F32, update)
-    server = kind.server(range(len(clients)), p, ops, Entropy(bytes(32), "warm", -1))
-    if not kind.asynchronous:
+    server = protocol.server(range(len(clients)), p, ops, Entropy(bytes(32), "warm", -1))
+    if not protocol.asynchronous:
         updates = dict.fromkeys(clients, Update(delta, 1))
-        return run_round(server, clients, updates, offline=kind.offline).results
+        return run_round(server, clients, updates, offline=protocol.offline).results
     buffer = LoopbackBuffer(
-        server, clients, lambda name, version: Update(delta, 1, name, version), kind.offline
+        server, clients, lambda name, version: Update(delta, 1, name, version), protocol.offline
     )
     buffer.settle()
     for user in buffer.admitted()[: p.K]:
@@ -130,10 +133,11 @@ def _round(
 
 @dataclass
 class _Recording:
-    """A user's machine, of which the calls are noted."""
+    """A user's machine, whose calls are recorded."""
 
     machine: ClientMachine
     calls: list[tuple[str, tuple[Any, ...]]] = field(default_factory=list)
+    """(method, arguments) of each call."""
 
     def receive(self, sender: int, message: Message) -> Effects:
         self.calls.append(("receive", (sender, message)))

@@ -1,4 +1,9 @@
-"""A connection between a user and the server, as either of them holds it."""
+"""A connection between a user and the server, with the classes that both ends share.
+
+`LiveRuntime` executes steps in real time; `LiveNetwork` sends the engine's messages as frames; `Connection`
+reads and writes frames on a socket. The sender shapes the user's link, and the receiver adds its latency: a
+sender that waited for a latency would delay the messages behind it, too.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +36,7 @@ if TYPE_CHECKING:
 
 OPTIONS = [
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    # A machine that is gone without a word is noticed within a minute, though nothing is sent to it.
+    # A machine that vanishes is noticed within a minute, though nothing is sent to it.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *(
         (socket.IPPROTO_TCP, getattr(socket, name), value)
@@ -39,65 +44,69 @@ OPTIONS = [
         if hasattr(socket, name)
     ),
 ]
-QUEUE = 4  # frames of the longest kind that may wait for a link; whoever sends more is cut off
+QUEUE = 4
+"""Frames of the maximum size that may wait for a link; the connection of a peer that sends more is closed."""
 
 
 def unbounded(now: int) -> float:
+    """Return the rate of a link that is not shaped."""
     return math.inf
 
 
 @dataclass(frozen=True)
 class Sockets:
-    """The place of a live run's sockets, and its processes' work for links: by default all, on the loopback.
+    """The place of a live run's sockets, and the share of the links' work that processes do.
 
-    Attributes:
-        has_links: There are rates and latencies, as the scenario states them.
-        shapes_rates: The processes themselves limit rates.
-        adds_latency: The receiver of a message waits for its latency.
-        address: That of the server.
-        at_server: Lets the server's thread be where the server is.
-        enter_user: Lets a process be where a user is until it ends.
+    By default they do all of it, on the loopback; benchmarks/kernel_links.py leaves it to the kernel.
     """
 
     has_links: bool = True
+    """Rates and latencies are those of the scenario; otherwise those of the sockets."""
     shapes_rates: bool = True
+    """The processes limit rates."""
     adds_latency: bool = True
+    """The receiver of a message waits for its latency."""
     address: str = "127.0.0.1"
+    """Address of the server."""
     at_server: Callable[[], AbstractContextManager[None]] = nullcontext
+    """Enters the server's network namespace, for the server's thread."""
     enter_user: Callable[[int], None] = lambda user: None
+    """Enters a user's network namespace, for a process and until it ends."""
 
 
 @dataclass(frozen=True)
 class WireConfig:
-    """The sockets' side of a protocol's run."""
+    """Settings of a protocol's connections."""
 
     up: Codec
-    """Of messages to the server."""
+    """Codec of messages to the server."""
     down: Codec
-    """Of messages to users."""
-    most_bytes: int
-    """The longest frame."""
+    """Codec of messages to users."""
+    max_frame_bytes: int
+    """Maximum size of a frame."""
     admission: Admission
+    """Credentials of this side."""
     links: Links | None
-    """Those of users; None where nothing is shaped or delayed."""
+    """Users' links; None where they are not shaped or delayed."""
     server_link: ServerLink | None
-    """The server's own; None as above."""
+    """The server's link; None as above."""
     jitter: Callable[[int, bool], Iterator[float] | None] | None
-    """By a user and whether its uplink is meant, by how many seconds each latency is longer."""
+    """Returns, for a (user, up), by how many seconds the latency of each message is longer."""
     quota_bytes: int
-    """The most that a user may send before its report."""
+    """Maximum that a user may send before its report."""
     join_s: float = 120.0
-    """Until when all users must have joined, and for how long a user tries to reach the server."""
+    """Seconds within which all users must join, and for which a user tries to reach the server."""
     begins_without: bool = False
-    """After `join_s` the run begins without the users who have not joined."""
+    """After `join_s`, the run begins without users that have not joined."""
     sockets: Sockets = Sockets()
+    """Place of the sockets."""
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
         return self._rate(None if self.links is None else partial(self.links, user), up)
 
     def server_rate(self, up: bool) -> Callable[[int], float]:
-        """Return the rate of the server's link at a time; up: to the users."""
+        """Return the rate of the server's link at a time, bit/s; `up` is from the server to users."""
         return self._rate(self.server_link, up)
 
     def _rate(self, link: Callable[[int], Sequence[float]] | None, up: bool) -> Callable[[int], float]:
@@ -119,11 +128,12 @@ class LiveRuntime(Runtime):
     """Executes steps in real time.
 
     Attributes:
-        worker: A thread that trains, if there is one, with operations of its own, as a ledger is one step's.
+        worker: Thread that trains, if any. It has separate operations, since a ledger counts one step at a
+            time.
         after_step: Called after each step.
-        steps_ns: What steps should have taken.
-        late_ns: By how much they took longer, or began late.
-        held_ns: The longest real work of a step that was done in line, while the process received nothing.
+        steps_ns: Total duration that the clock gave to steps.
+        late_ns: Total time by which steps took longer, or began late.
+        held_ns: Longest real work of a step in the event loop's thread, which received nothing during it.
     """
 
     env: RealTime
@@ -135,37 +145,37 @@ class LiveRuntime(Runtime):
         self.steps_ns = self.late_ns = self.held_ns = 0
 
     def prepare(self) -> None:
-        """Do nothing: a process that has waited has cold caches as it is."""
+        """Do nothing: the caches of a process that has waited are cold anyway."""
 
     def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
         if self.worker is not None and lane == "training":
-            loop, working = asyncio.get_running_loop(), self.env.event()
-            doing = loop.run_in_executor(self.worker, self.work, device, lane, job)
-            worked = partial(self._worked, device, job, working)
-            doing.add_done_callback(lambda done: self.env.call_external(partial(worked, done)))
-            return working
+            loop, is_done = asyncio.get_running_loop(), self.env.event()
+            work = loop.run_in_executor(self.worker, self.work, device, lane, job)
+            on_work_done = partial(self._on_work_done, device, job, is_done)
+            work.add_done_callback(lambda work: self.env.call_external(partial(on_work_done, work)))
+            return is_done
         began = time.monotonic_ns()
         super().execute(device, lane, job)
         self.held_ns = max(self.held_ns, time.monotonic_ns() - began)
         return None
 
-    def _worked(
-        self, device: Device, job: Job, working: simpy.Event, done: asyncio.Future[list[Segment]]
+    def _on_work_done(
+        self, device: Device, job: Job, is_done: simpy.Event, work: asyncio.Future[list[Segment]]
     ) -> None:
-        self.charge(device, "training", job, done.result())
-        working.succeed()
+        self.charge(device, "training", job, work.result())
+        is_done.succeed()
 
     def finish(self, device: Device, job: Job, step: int) -> None:
         self.steps_ns += job.end - job.start
         self.late_ns += self.env.now - job.end
-        if job.blocker < 0:  # neither the lane nor a core kept it from beginning, but this machine
+        if job.blocker < 0:  # this machine delayed its begin, and neither the lane nor a core
             self.late_ns += job.start - job.ready
         super().finish(device, job, step)
         self.after_step()
 
 
 class Latencies:
-    """Latencies, for which messages wait at their receiver."""
+    """Latencies of users' links; messages wait for them at their receiver."""
 
     def __init__(self, env: RealTime, wires: WireConfig) -> None:
         self.env, self.wires = env, wires
@@ -177,27 +187,28 @@ class Latencies:
         links = self.wires.links
         return 0 if links is None else nanoseconds(links(user, self.env.now).latency_s)
 
-    def later(self, user: int, up: bool, then: Callable[[], None]) -> None:
-        """Let a message of a user's link arrive after its latency; none overtakes an earlier one."""
+    def later(self, user: int, up: bool, on_arrived: Callable[[], None]) -> None:
+        """Call `on_arrived` after the latency of a user's link; no message overtakes an earlier one."""
         due = self.env.now + (self.of(user) if self.wires.sockets.adds_latency else 0)
         if self.wires.links is not None and self.wires.jitter is not None:
             if user not in self._jitter:
                 self._jitter[user] = self.wires.jitter(user, up)
             draws = self._jitter[user]
             due += 0 if draws is None else nanoseconds(next(draws))
+        # As on the engine's links, no message overtakes an earlier one.
         due = self._last_ns[user] = max(due, self._last_ns.get(user, 0))
-        self.env.call_at(due, then)
+        self.env.call_at(due, on_arrived)
 
 
 class LiveLink:
-    """One direction of a user's link at its sender: in place of the engine's `UserLink`."""
+    """One direction of a user's link, in place of the engine's `UserLink`; only its sender uses it."""
 
     def __init__(self, network: LiveNetwork, user: int) -> None:
         self.network, self.user = network, user
 
     @property
     def settling_ns(self) -> int:
-        """Until when what has left may still arrive: the end of a connection is as slow as a message."""
+        """Nanoseconds until sent messages have arrived: the end of a connection is as slow as one."""
         return self.network.latencies.of(self.user)
 
     def send(self, transmission: Transmission) -> None:
@@ -206,83 +217,87 @@ class LiveLink:
         if connection is None:
             t.on_aborted(0)
             return
-        frame = network.codec.encode(t.message, t.round, t.step, t.at)
-        connection.put(frame[: len(frame) // 2] if t.half else frame, t.on_sent)
+        frame = network.codec.encode(t.message, t.round, t.step, t.sent_ns)
+        connection.put(frame[: len(frame) // 2] if t.is_half else frame, t.on_sent)
 
     def cut(self) -> None:
+        """Drop the bytes that have not left."""
         connection = self.network.ends.connection_of(self.user)
         if connection is not None:
-            connection.out.cut()
+            connection.outflow.cut()
 
 
 class LiveNetwork:
-    """The links of one side. Only the direction in which it sends has anything that can be cut."""
+    """The links of one side.
+
+    Args:
+        ends: The side's connections.
+        wires: Settings of the connections.
+        up: The side sends up: it is a user's.
+        link: Class of the direction in which the side sends.
+    """
 
     def __init__(
-        self,
-        ends: ConnectedServer | LiveUser,
-        wires: WireConfig,
-        latencies: Latencies,
-        up: bool,
-        link: type[LiveLink] = LiveLink,
+        self, ends: ConnectedServer | LiveUser, wires: WireConfig, up: bool, link: type[LiveLink] = LiveLink
     ) -> None:
-        self.ends, self.latencies, self.up = ends, latencies, up
+        self.ends, self.latencies, self.up = ends, ends.latencies, up
         self.codec = wires.up if up else wires.down
         self._link = link
         self._links: dict[tuple[int, bool], LiveLink] = {}
 
     def link(self, user: int, up: bool) -> LiveLink:
         if (user, up) not in self._links:
-            self._links[user, up] = (self._link if up == self.up else _Far)(self, user)
+            self._links[user, up] = (self._link if up == self.up else _ReceivedLink)(self, user)
         return self._links[user, up]
 
     def pause(self, user: int) -> None:
-        self.ends.switched(user, False)
+        self.ends.on_presence(user, False)
 
     def resume(self, user: int) -> None:
-        self.ends.switched(user, True)
+        self.ends.on_presence(user, True)
 
-    def busy(self, user: int) -> bool:
-        """Return True: what is under way is not known at one end."""
+    def is_busy(self, user: int) -> bool:
+        """Return True: one end does not know all messages under way."""
         return True
 
     def close(self) -> None:
         """Leave connections open, for reports."""
 
 
-class _Far(LiveLink):
-    """The direction that the other end sends in."""
+class _ReceivedLink(LiveLink):
+    """The direction in which the other end sends."""
 
-    def cut(self) -> None: ...
+    def cut(self) -> None:
+        """Do nothing: this end has no bytes that could be dropped."""
 
 
 class Connection(asyncio.Protocol):
     """Frames over a socket.
 
     Attributes:
-        out: Shapes sent frames.
-        into: Shapes received frames through the server's own link; None if they pass at once.
+        outflow: Shapes sent frames.
+        inflow: Shapes received frames through the server's link; None if they pass at once.
         user: User at the other end; -1 before its hello.
-        closing: Received bytes are ignored.
+        is_closing: Received bytes are ignored.
         closed: Set once the socket is closed.
-        heard_s: Monotonic time of the last received bytes.
+        received_s: Monotonic time of the last received bytes.
     """
 
     def __init__(
-        self, owner: ConnectedServer | LiveUser, codec: Codec, most_bytes: int, user: int = -1
+        self, owner: ConnectedServer | LiveUser, codec: Codec, max_frame_bytes: int, user: int = -1
     ) -> None:
         self.owner, self.codec, self.user = owner, codec, user
-        self.parser = Parser(most_bytes)
-        self.closing = False
+        self.parser = Parser(max_frame_bytes)
+        self.is_closing = False
         self.closed = asyncio.Event()
-        self.heard_s = time.monotonic()
+        self.received_s = time.monotonic()
         self.transport: Any = None
-        self.into: Flow | None = None
+        self.inflow: Flow | None = None
         self._unbounded()
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        if self.closing:  # its owner wants it no more
+        if self.is_closing:  # its owner closed it before it was open
             transport.abort()
             return
         for level, option, value in OPTIONS:
@@ -292,23 +307,27 @@ class Connection(asyncio.Protocol):
         self.shape(Link(self.owner.env, unbounded), unbounded)
 
     def unshape(self) -> None:
-        """Let pass at once what waits, of which a part may have left already, and all that follows."""
-        self.out.flush()
+        """Send the waiting frames at once, and later ones without shaping.
+
+        A part of the first frame may have left already, so its rest must follow before anything else.
+        """
+        self.outflow.flush()
         self._unbounded()
-        if self.into is not None:
-            self.into.flush()
-            self.into = None
+        if self.inflow is not None:
+            self.inflow.flush()
+            self.inflow = None
 
     def shape(self, link: Link, cap: Callable[[int], float]) -> None:
-        """Let what is sent from now on go through a link."""
-        self.out = Flow(link, cap, self._write)
+        """Send later frames through a link, at most at the rate `cap`."""
+        self.outflow = Flow(link, cap, self._write)
 
     def _write(self, data: memoryview) -> None:
         if not self.transport.is_closing():
             self.transport.write(bytes(data))
 
-    def put(self, frame: bytes, then: Callable[[], object] = lambda: None) -> None:
-        self.out.put(frame, then)
+    def put(self, frame: bytes, on_sent: Callable[[], object] = lambda: None) -> None:
+        """Send a frame; `on_sent` is called when its last byte has left."""
+        self.outflow.put(frame, on_sent)
 
     def send_control(self, message: Any, index: int = 0) -> None:
         """Send a control message, behind the frames that wait."""
@@ -316,47 +335,49 @@ class Connection(asyncio.Protocol):
         self.put(codec.encode(message, index, -1, max(0, self.owner.env.now)))
 
     def data_received(self, data: bytes) -> None:
-        self.heard_s = time.monotonic()
+        self.received_s = time.monotonic()
         self.owner.env.call_external(lambda: self._received(data))
 
     def _received(self, data: bytes) -> None:
-        if self.into is None:
+        if self.inflow is None:
             self._parse(memoryview(data))
-        elif self.into.left > QUEUE * self.parser.most:
-            self.owner.on_malformed(self, Malformed(f"more than {QUEUE} messages that wait"))
+        elif (
+            self.inflow.left > QUEUE * self.parser.max_bytes
+        ):  # checked before it is queued: it bounds memory
+            self.owner.on_malformed(self, Malformed(f"more than {QUEUE} messages wait"))
         else:
-            self.into.put(data)
+            self.inflow.put(data)
 
     def _parse(self, data: memoryview) -> None:
-        if self.closing:
+        if self.is_closing:
             return
         try:
             for frame in self.parser.feed(data):
                 self.owner.on_message(self, self.codec.decode(frame))
-                if self.closing:
+                if self.is_closing:
                     return
         except Malformed as fault:
             self.owner.on_malformed(self, fault)
 
-    def take_through(self, link: Link) -> None:
-        """Let what comes from now on go through the server's own link."""
-        self.into = Flow(link, unbounded, self._parse)
+    def shape_received(self, link: Link) -> None:
+        """Let received bytes pass the server's link."""
+        self.inflow = Flow(link, unbounded, self._parse)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self.out.cut()
+        self.outflow.cut()
         self.closed.set()
-        if self.into is not None and self.into.waiting:
-            self.into.put(b"", self._ended)  # behind what came before
+        if self.inflow is not None and self.inflow.waiting:
+            self.inflow.put(b"", self._ended)  # behind the bytes that still wait
         else:
             self._ended()
 
     def _ended(self) -> None:
-        if not self.closing:
-            self.closing = True
+        if not self.is_closing:
+            self.is_closing = True
             self.owner.env.call_external(lambda: self.owner.on_broken(self))
 
     def leave(self) -> None:
-        """Close it behind what has passed the link."""
+        """Close it behind the bytes that have passed the link."""
         self._close()
         if self.transport is not None:
             self.transport.close()
@@ -368,5 +389,5 @@ class Connection(asyncio.Protocol):
             self.transport.abort()
 
     def _close(self) -> None:
-        self.closing = True
-        self.out.cut()
+        self.is_closing = True
+        self.outflow.cut()

@@ -1,9 +1,10 @@
-"""Connections that have not shown a token yet: few are served at once, in turn by address.
+"""Unauthenticated connections: few are served at once, in turn by address.
 
 A connection has a place from its TLS handshake to the end of its hello. It loses the place after `HELLO_S`,
-and after `TURN_S` where another one waits. Waiting connections queue by address; the address with the fewest
-places is next, and the one with the most makes way. So one address does not keep another out, and within an
-address each connection has its turn. What does not fit into the queues waits in the kernel's.
+and after `TURN_S` where another one waits. Waiting connections queue by address. The address with the fewest
+places is next, and the one with the most gives up a place. So one address does not exclude another, and
+within an address each connection has its turn (tests/live/test_entrance.py). Further connections wait in the
+kernel's queue.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from simfl.live.peer import HELLO_S
 from simfl.live.wire import Malformed
 
 PLACES = 64
-"""Connections without a token that are served at once."""
+"""Unauthenticated connections that are served at once."""
 SHARE = PLACES // 2
-"""Places of one address at most."""
+"""Maximum places of one address."""
 TURN_S = 0.5
-"""Seconds for which a connection surely has its place."""
+"""Seconds for which a connection is guaranteed its place."""
 WAITING, WAITING_OF_ONE = 256, 128
 """Connections that may wait, in all and of one address."""
 
@@ -49,7 +50,8 @@ class Entrance:
         """Prepare to accept; without a context there is no TLS."""
         self.session, self.listening, self.context = session, listening, context
         self._waiting: dict[str, deque[socket.socket]] = {}
-        self._served: dict[asyncio.Task[None], tuple[str, float]] = {}  # the oldest first
+        self._served: dict[asyncio.Task[None], tuple[str, float]] = {}
+        """(address, monotonic time of its begin) by connection, the oldest first."""
         self._changed = asyncio.Event()
         self._paused: asyncio.TimerHandle | None = None
 
@@ -69,7 +71,10 @@ class Entrance:
                     end.close()
 
     def _listen(self) -> None:
-        """Take connections as they come; `loop.sock_accept` leaks one that comes as it is cancelled."""
+        """Accept connections as they arrive.
+
+        `loop.sock_accept` would leak a connection that arrives while it is cancelled.
+        """
         self._paused = None
         asyncio.get_running_loop().add_reader(self.listening, self._take)
 
@@ -85,9 +90,9 @@ class Entrance:
             return
         try:
             end, address = self.listening.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # it has gone meanwhile
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # it was closed before this
             return
-        except OSError:  # more connections than this process may have
+        except OSError:  # this process may not open more files
             self._pause(TURN_S / 5)
             return
         end.setblocking(False)
@@ -115,6 +120,7 @@ class Entrance:
                 self._served[task] = host, time.monotonic()
                 task.add_done_callback(self._has_left)
             else:
+                # The oldest connection of the largest address gives up its place once its turn is over.
                 largest = max(places, key=lambda host: places[host])
                 task, since_s = next((t, s) for t, (host, s) in self._served.items() if host == largest)
                 left_s = since_s + TURN_S - time.monotonic()
@@ -129,23 +135,23 @@ class Entrance:
         self._changed.set()
 
     async def _serve(self, end: socket.socket) -> None:
-        """Hold a place until the hello is over, in one way or another."""
+        """Hold a place until the hello is accepted, refused or late."""
         loop, within_s = asyncio.get_running_loop(), None if self.context is None else HELLO_S
         peer = None
         try:
             _, peer = await loop.connect_accepted_socket(
                 self.session.connection, end, ssl=self.context, ssl_handshake_timeout=within_s
             )
-            await peer.known.wait()
-        except OSError:  # of TLS too, and of time
+            await peer.has_hello.wait()
+        except OSError:  # TLS errors and timeouts are such, too
             self.session.count("no TLS 1.3 within a few seconds")
             end.close()
         except asyncio.CancelledError:
-            why = f"no hello within {TURN_S:g} s, and others waited"
+            reason = f"no hello within {TURN_S:g} s, and others waited"
             if peer is None:
-                self.session.count(why)
-            elif not peer.closing:
-                self.session.on_malformed(peer, Malformed(why))
+                self.session.count(reason)
+            elif not peer.is_closing:
+                self.session.on_malformed(peer, Malformed(reason))
             raise
 
 

@@ -1,6 +1,7 @@
-"""Types of messages' fields: as JSON has them on a wire, by which msgspec checks them, and in a message.
+"""Types of messages' fields: on the wire, as msgspec checks them in JSON, and in a message.
 
-An array's content follows the header; the header has its shape.
+A new type of field is one more line in `field_types`. An array's content follows the header; the header has
+its shape.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,33 +21,33 @@ Signed = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 
 
 class Shape(NamedTuple):
-    """An array's in a header."""
+    """Shape of an array, in a header."""
 
     rows: Annotated[int, Meta(ge=0, le=2**31)]
     columns: Whole
     elements: str
-    """Their type: `u1`, `u4` or `f4`."""
+    """Type of the elements: `u1`, `u4` or `f4`."""
 
 
 class FieldType(NamedTuple):
     """The type of a field."""
 
     wire: Any
-    """As JSON has it."""
+    """Type in JSON, for msgspec."""
     convert: Callable[[Any], Any] = lambda value: value
-    """Makes the field's value of a decoded one."""
+    """Converts a decoded value to the field's."""
 
 
 def field_types(message: type[Any], users: int = 1) -> list[FieldType]:
-    """Return the type of each field of a dataclass, in a run of so many users.
+    """Return the type of each field of a dataclass, in a run of `users` users.
 
     Raises:
-        ValueError: A field has a type that the wire does not know.
+        ValueError: The wire does not support the type of a field.
     """
     user = Annotated[int, Meta(ge=0, lt=users)]
     some_users = tuple[user, ...]
     update = tuple[user, Whole]
-    known: dict[Any, FieldType] = {
+    types: dict[Any, FieldType] = {
         Handle: FieldType(Shape),
         Handle | None: FieldType(Shape | None),
         int: FieldType(Whole),
@@ -65,7 +66,7 @@ def field_types(message: type[Any], users: int = 1) -> list[FieldType]:
     }
     hints = get_type_hints(message, include_extras=True)
     for field in fields(message):
-        if hints[field.name] not in known:
-            why = f"its message {message.kind} has {field.name}, of a type that the wire does not know"
-            raise ValueError(why)
-    return [known[hints[field.name]] for field in fields(message)]
+        if hints[field.name] not in types:
+            problem = f"its message {message.kind} has {field.name}, of a type that the wire does not support"
+            raise ValueError(problem)
+    return [types[hints[field.name]] for field in fields(message)]

@@ -1,4 +1,4 @@
-"""The first words on a connection: who is there, of which code and scenario, and whether it may come in.
+"""The first messages on a connection: the user, its code and scenario, and whether it may take part.
 
     server                                user
     Challenge(nonce)                 ->
@@ -11,16 +11,17 @@ TLS 1.3 there is no `tls-unique`, and Python 3.11 offers no exporter, so this is
 (RFC 5929) with a nonce:
 
 - A listener learns nothing (TLS), and a man in the middle has another certificate: the user's pin differs,
-  and it leaves before it says a word. With a wrong pin, its proof would be of that certificate, and of no use
-  at the server.
-- A proof is good for one connection, as its nonce is; that connection's keys protect what follows.
+  and it leaves before it sends a byte. With a wrong pin, its proof would be of that certificate, and of no
+  use at the server.
+- A proof is good for one connection, as its nonce is; that connection's keys protect the later messages.
 - A token opens no other user's place, as the number is in the proof.
 - The holder of the server's private key, or of a token, passes for that server, or for that user.
 
-It protects the hop. Users still believe the server who else takes part: there is no PKI among them, so
-that a server can make up the other users of a round. Without TLS (loopback only) the fingerprint is empty.
+It protects the hop. Users still trust the server about the other users: they have no PKI, so a server can
+make up the other users of a round. Without TLS (loopback only) the fingerprint is empty.
 
-The fields of these words never change: simfl of another version must be able to say that it is another one.
+Invariant: the fields of these messages never change, so that simfl of another version can be refused by its
+version.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ class Challenge(Control):
 
     kind = ".challenge"
     nonce: str
+    """Fresh for each connection, hexadecimal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class Hello(Control):
 
     kind = ".hello"
     user: int
+    """Its number."""
     proof: str
     """HMAC under its token, hexadecimal."""
     wants: str
@@ -71,60 +74,70 @@ class Hello(Control):
 
 @dataclass(frozen=True, slots=True)
 class Welcome(Control):
-    """The server's leave to take part, or to look. For a user that looks: the resolved scenario; the
-    protocols that are still to be played, with commas; and how links are made."""
+    """The server's permission to take part, or to observe. Its fields are for an observer."""
 
     kind = ".welcome"
     scenario: str = ""
+    """The resolved scenario, as YAML."""
     protocols: str = ""
+    """Entries that are still to be run, with commas."""
     links: str = ""
+    """`user` where links are shaped, or `none`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rejected(Control):
-    """The server's refusal of a user, and why."""
+    """The server's refusal of a user."""
 
     kind = ".turned"
     why: str
+    """Reason, in English."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ping(Control):
-    """A question for the server's clock. sent: the user's own; size: the length of the answer's `pad`."""
+    """A question for the server's clock."""
 
     kind = ".ping"
     sent: int
+    """The user's clock, nanoseconds."""
     size: int = 0
+    """Length of the answer's `pad`."""
     pad: str = ""
+    """Characters that make it longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pong(Control):
-    """The answer to a `Ping`: the question's `sent`, and the server's clock."""
+    """The answer to a `Ping`."""
 
     kind = ".pong"
     sent: int
+    """The question's."""
     at: int
+    """The server's clock, nanoseconds."""
     pad: str = ""
+    """Characters that make it longer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready(Control):
-    """A user's word that it knows the server's clock, and can begin."""
+    """Notice of a user that it has the server's clock, and can begin."""
 
     kind = ".ready"
 
 
 @dataclass(frozen=True, slots=True)
 class Rounding(Control):
-    """At the end, from a user that agrees: the seed, hexadecimal, by which it rounded its update of a round.
+    """After the run, from a user that agrees: the seed by which it rounded its update of a round.
 
-    With it the server can tell whether the aggregate was the sum of what users trained, and what each of them
-    added to it: a user that tells it gives up the secrecy of that update.
+    With it, the server can check that the aggregate was the sum of users' updates. It can also compute each
+    of these updates: a user that sends the seed gives up the secrecy of that update.
     """
 
     kind = ".rounding"
     seed: str
+    """Hexadecimal."""
 
 
 UP: tuple[type[Control], ...] = (Hello, Ping, Ready, Rounding)
@@ -132,8 +145,9 @@ DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong)
 
 
 def proof(token: str, certificate: str, nonce: str, user: int) -> str:
-    said = json.dumps(["simfl hello 1", certificate, nonce, user]).encode()
-    return hmac.new(token.encode(), said, sha256).hexdigest()
+    """Return the HMAC that shows a user's token, hexadecimal."""
+    signed_bytes = json.dumps(["simfl hello 1", certificate, nonce, user]).encode()
+    return hmac.new(token.encode(), signed_bytes, sha256).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -162,22 +176,26 @@ class Admission:
     """Users send their rounding seeds after the run, for the audit."""
 
     # -- a user's side
-    def pinned(self, transport: Any) -> str:
-        """Return why this is not the server that is meant; empty if it is."""
+    def pin_mismatch(self, transport: Any) -> str:
+        """Return the reason for which this is not the pinned server; empty if it is."""
         if self.context is None:
             return ""
-        found = fingerprint(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))
-        if hmac.compare_digest(found, self.certificate):
+        actual = fingerprint(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))
+        if hmac.compare_digest(actual, self.certificate):
             return ""
-        return f"the server's certificate has the fingerprint {found}, and the pin is {self.certificate}"
+        return f"the server's certificate has the fingerprint {actual}, and the pin is {self.certificate}"
 
     def hello(self, user: int, nonce: str, wants: str, origin: int = 0) -> Hello:
-        shown = proof(self.tokens[user], self.certificate, nonce, user)
-        return Hello(user, shown, wants, self.code, self.scenario, self.protocol, origin)
+        """Return a user's hello for the nonce of a challenge."""
+        token_proof = proof(self.tokens[user], self.certificate, nonce, user)
+        return Hello(user, token_proof, wants, self.code, self.scenario, self.protocol, origin)
 
     # -- the server's side
     def reject_reason(self, hello: Hello, nonce: str) -> str:
-        """Return why a stranger is turned away; empty if it is not. Nothing is compared before its proof."""
+        """Return the reason for which a hello is refused; empty if it is accepted.
+
+        The proof comes first, so an unauthenticated peer learns nothing from the other reasons.
+        """
         if hello.user not in self.tokens:
             return "not a user of this run"
         right = proof(self.tokens[hello.user], self.certificate, nonce, hello.user)

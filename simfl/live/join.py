@@ -1,7 +1,7 @@
-"""Users of a live run across machines: they join a server, and leave when the run is over or it is gone.
+"""Users of a live run across machines: they join a server, and leave when the run or the server has ended.
 
-The scenario may come from the server. It is read as data then: `scenario.remote` refuses each block that
-would open or execute anything of this machine.
+The scenario may come from the server. It is then read as data: `scenario.remote` refuses each block that
+would open or execute a file of this machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,22 +22,31 @@ from simfl.scenario.remote import load_remote
 from simfl.scenario.schema import Scenario
 
 FROM_SERVER = "the server's scenario"
+"""Its name in messages."""
 
 
 def received(text: str) -> Scenario:
-    """Return the scenario that a server sent; BadInput if it would open or execute anything here."""
+    """Return the scenario that a server sent.
+
+    Raises:
+        BadInput: It would open or execute a file of this machine.
+    """
     return load_remote(text, FROM_SERVER, OWN)
 
 
-def looked(address: Address, admission: Admission, user: int, wait_s: float) -> Welcome:
-    """Ask a server what is played; BadInput with its reason if it turns the user away."""
+def welcome_of(address: Address, admission: Admission, user: int, wait_s: float) -> Welcome:
+    """Return a server's welcome, which has the scenario and the protocols.
 
-    async def look() -> Welcome:
+    Raises:
+        BadInput: The server refuses the user, or does not answer.
+    """
+
+    async def observe() -> Welcome:
         observer = await Observer.connect(address, admission, user, wait_s)
         observer.close()
         return observer.welcome
 
-    return run(look())
+    return run(observe())
 
 
 def join(
@@ -47,48 +56,49 @@ def join(
     scenario: Scenario | None = None,
     processes: int | None = None,
     wait_s: float = 60.0,
-    tell: Callable[[str], None] = lambda name: None,
+    on_protocol: Callable[[str], None] = lambda name: None,
 ) -> None:
-    """Be some users of a live run, in each of its protocols.
+    """Run some users of a live run, in each of its protocols.
 
     Args:
-        address: the server's.
-        admission: their tokens, and the server's pinned fingerprint.
-        users: their numbers.
-        scenario: with `OWN`; the server's unless given.
-        processes: among which the users are dealt; one for each core unless given.
-        wait_s: so long a server may take to appear.
-        tell: called before each protocol.
+        address: The server's.
+        admission: Users' tokens, and the server's pinned fingerprint.
+        users: Numbers of the users.
+        scenario: With `OWN`; the server's unless given.
+        processes: Number of processes that share the users; one for each core unless given.
+        wait_s: Seconds within which the server has to start.
+        on_protocol: Called before each protocol.
 
     Raises:
-        BadInput: the server turns a user away, or is another one.
-        RunFailed: the server is gone before the run was over.
+        BadInput: The server refuses a user, or is another one.
+        RunFailed: The server ended before the run was over.
     """
     admission = replace(admission, code=code_version(), own_entropy=True)
     admission = replace(admission, scenario="" if scenario is None else digest(scenario))
-    welcome = looked(address, admission, users[0], wait_s)
-    study = prepared(scenario or received(welcome.scenario))
-    admission = replace(admission, scenario=digest(study.scenario))
-    if not all(user < study.scenario.population.users for user in users):
-        raise BadInput(f"user {max(users)}: the run has users 0 to {study.scenario.population.users - 1}")
+    welcome = welcome_of(address, admission, users[0], wait_s)
+    experiment = prepared(scenario or received(welcome.scenario))
+    admission = replace(admission, scenario=digest(experiment.scenario))
+    if not all(user < experiment.scenario.population.users for user in users):
+        last = experiment.scenario.population.users - 1
+        raise BadInput(f"users: must be from 0 to {last}, not {max(users)}")
     processes = min(processes or cores(), len(users))
     parts = [users[k::processes] for k in range(processes)]
-    with one_thread(study.by_torch):
+    with one_thread(experiment.by_torch):
         for name in welcome.protocols.split(","):
-            if name not in study.scenario.protocols:
-                raise BadInput(f"the server plays {name!r:.80}, which the scenario does not have")
-            tell(name)
+            if name not in experiment.scenario.protocols:
+                raise BadInput(f"the server runs {name!r:.80}, which the scenario does not have")
+            on_protocol(name)
             sockets = Sockets(has_links=welcome.links == "user")
-            protocol = LiveProtocol(study, name, sockets, replace(admission, protocol=name), wait_s)
+            protocol = LiveProtocol(experiment, name, sockets, replace(admission, protocol=name), wait_s)
             _protocol(protocol, address, parts)
 
 
 def _protocol(protocol: LiveProtocol, address: Address, parts: Sequence[Sequence[int]]) -> None:
-    """Be the users in one protocol, each part of them in a process of its own."""
+    """Run the users in one protocol, each part of them in a separate process."""
     protocol.warm()
-    with forked(lambda users: protocol.be_users(users, address), parts) as pids:
+    with forked(lambda users: protocol.run_users(users, address), parts) as pids:
         codes = exit_codes(pids)
     if codes == {GONE}:
-        raise RunFailed("the server is gone")
+        raise RunFailed("the server has ended")
     if codes != {0}:
         raise RunFailed("not all users stayed until the end")

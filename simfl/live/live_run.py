@@ -1,28 +1,41 @@
-"""A live run's folder: rounds are saved as they finish, and a resumed run plays what is not complete.
+"""A live run's folder: rounds are saved as they finish; a resumed run continues with incomplete protocols.
 
-In virtual time a run is resumed within a protocol, by going over its rounds once more. Real time does not
-come again, and users report when a protocol is over; so a resumed run begins with the first protocol that is
-not complete. The rounds that it had stay in the folder until that one has a round again.
+In virtual time, a run is resumed within a protocol, by a replay of its rounds. Real time does not come again,
+and users report when a protocol is over. So a resumed run begins with the first protocol that is not
+complete. That protocol's rounds of before stay in the folder until it has a round again.
+
+A saved round has the server's rows and the new model, and no audit; once users have reported, the complete
+protocol replaces it. Writing waits for the disk, so a separate thread does it.
 """
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from simfl.engine.setup import ClosedRound
 from simfl.errors import BadInput
-from simfl.live.live_protocol import LiveStats, Played
-from simfl.live.round_saver import RoundSaver
+from simfl.live import entrance
+from simfl.live.live_protocol import LiveOutcome, LiveProtocol, LiveStats
+from simfl.live.processes import step_back
 from simfl.live.server import LiveServer
 from simfl.runs.assumptions import assumed
 from simfl.runs.build import Experiment
 from simfl.runs.folder import unfinished
 from simfl.runs.folder.result import Result
 from simfl.runs.folder.saved_rounds import Unfinished
-from simfl.runs.folder.saving import Saver
+from simfl.runs.folder.saving import Point, Saver
+from simfl.runs.results.round_summary import Measurement
+from simfl.trace import rows
+from simfl.trace.rows import Row, Trace
 
 NAME = "live.json"
 
@@ -36,19 +49,75 @@ FACTS = {
 """The keys of the file; `facts` and a protocol's `LiveStats` fill it."""
 
 
+class RoundSaver:
+    """Saves the rounds of one protocol. Those of an earlier attempt stay until its first round.
+
+    Args:
+        saver: The run's.
+        name: The protocol's entry.
+        on_error: Called in another thread with an error of writing.
+    """
+
+    def __init__(self, saver: Saver, name: str, on_error: Callable[[BaseException], None]) -> None:
+        self.saver, self.on_error = saver, on_error
+        self.rows = Trace()
+        self._thread = ThreadPoolExecutor(1, "saving", step_back)  # one, so that rounds are written in order
+        saver.start(name, self.rows, None, anew=True)
+
+    def add(self, closed: ClosedRound, trace: Trace, model: Any) -> None:
+        """Save a finished round.
+
+        Args:
+            closed: The round.
+            trace: The server's, up to now.
+            model: float32 [1, d], after the round.
+        """
+        self.rows.timed_by = trace.timed_by
+        self.rows.extend(map(server_causes, trace[len(self.rows) :]))
+        models = {closed.round + 1: np.asarray(model)}
+        point = Point(len(self.rows), models, None, ())
+        measurement = Measurement(dropout_rate=closed.rate)
+        self._thread.submit(self.saver.add, measurement, None, point).add_done_callback(self._done)
+
+    def _done(self, saving: Future[None]) -> None:
+        if (error := saving.exception()) is not None:
+            self.on_error(error)
+
+    def close(self) -> None:
+        """Wait until all rounds are written."""
+        self._thread.shutdown()
+
+
+def server_causes(row: Row) -> Row:
+    """Return a row of the server's trace without a cause that is a row of a user's trace."""
+    match row:
+        case rows.Sent() if row.arrived is not None:
+            return row._replace(cause=-1)
+        case rows.Step() if row.cause < -1:
+            return row._replace(cause=-1)
+        case _:
+            return row
+
+
 class LiveRun:
-    """The result so far, with the stats of each protocol, and the folder that it is saved to."""
+    """The result so far, with the stats of each protocol, and the folder in which it is saved.
+
+    Attributes:
+        stats: By protocol.
+        result: The protocols that are complete.
+        rounds: Saves the rounds of the protocol in progress.
+    """
 
     def __init__(
-        self, study: Experiment, saver: Saver | None, resume: bool, facts: Mapping[str, Any]
+        self, experiment: Experiment, saver: Saver | None, resume: bool, facts: Mapping[str, Any]
     ) -> None:
-        self.study, self.saver, self.facts = study, saver, dict(facts)
+        self.experiment, self.saver, self.facts = experiment, saver, dict(facts)
         self.stats: dict[str, LiveStats] = {}
         self._before: dict[str, Any] = {}
-        self.result = Result(study.scenario, assumed=assumed(study))
+        self.result = Result(experiment.scenario, assumed=assumed(experiment))
         if saver is not None:
-            s, known = study.scenario, self.result.assumed
-            self.result = saver.resume(s) if resume else saver.begin(s, known)
+            s = experiment.scenario
+            self.result = saver.resume(s) if resume else saver.begin(s, self.result.assumed)
             text = self.result.beside.get(NAME)
             self._before = {} if text is None else json.loads(text)["protocols"]
             self.put_stats()
@@ -56,14 +125,22 @@ class LiveRun:
 
     @property
     def todo(self) -> list[str]:
-        """The protocols that are still to be played."""
-        saver, names = self.saver, list(self.study.scenario.protocols)
+        """The protocols that are not complete."""
+        saver, names = self.saver, list(self.experiment.scenario.protocols)
         return [name for name in names if saver is None or not saver.is_done(name)]
 
-    def follow(self, name: str, server: LiveServer) -> None:
+    async def serve(
+        self, protocol: LiveProtocol, listening: socket.socket, context: ssl.SSLContext | None
+    ) -> LiveServer:
+        """Run the server of a protocol on a listening socket; without a context there is no TLS."""
+        server = protocol.server()
+        if self.saver is not None:
+            self._save_rounds(self.saver, protocol.name, server)
+        await entrance.run(server.session, listening, context)
+        return server
+
+    def _save_rounds(self, saver: Saver, name: str, server: LiveServer) -> None:
         """Save the rounds of a protocol as they finish. A write that fails ends the run."""
-        if self.saver is None:
-            return
         loop, failed = asyncio.get_running_loop(), server.env.failed
 
         def fail(error: BaseException) -> None:
@@ -73,13 +150,13 @@ class LiveRun:
         def on_error(error: BaseException) -> None:
             loop.call_soon_threadsafe(fail, error)
 
-        rounds = self.rounds = RoundSaver(self.saver, name, on_error)
+        rounds = self.rounds = RoundSaver(saver, name, on_error)
         trace, host = server.runtime.trace, server.side.host
         server.on_round = lambda closed: rounds.add(closed, trace, host.weights.content)
 
-    def add(self, name: str, played: Played) -> LiveStats:
-        """Take in what a protocol came to, and keep it."""
-        self.result.traces[name], self.result.measured[name], self.stats[name] = played
+    def add(self, name: str, outcome: LiveOutcome) -> LiveStats:
+        """Add the outcome of a protocol to the result, and save it."""
+        self.result.traces[name], self.result.measured[name], self.stats[name] = outcome
         if self.saver is not None:
             self.put_stats()
             result = self.result
@@ -89,23 +166,24 @@ class LiveRun:
         return self.stats[name]
 
     def put_stats(self) -> None:
-        """Put live.json beside the result's files."""
+        """Add the content of live.json to the result."""
         protocols = self._before | {name: asdict(stats) for name, stats in self.stats.items()}
         self.result.beside[NAME] = json.dumps({**self.facts, "protocols": protocols}, indent=2) + "\n"
 
     def finish(self) -> None:
+        """Write the files of the complete run."""
         if self.saver is not None:
             self.put_stats()
             self.saver.finish(self.result)
 
     def stop(self) -> None:
-        """Write the files of what was finished; it can be resumed."""
+        """Write the files of an interrupted run, which can be resumed."""
         self.result.interrupted = True
         if self.saver is None:
             return
         if self.rounds is not None:
             self.rounds.close()
-        saved = self.saver.own.read(self.study.scenario)
+        saved = self.saver.own.read(self.experiment.scenario)
         self.result.traces, self.result.measured = saved.traces, saved.measured
         self.put_stats()
         self.saver.leave(self.result)
@@ -113,18 +191,21 @@ class LiveRun:
 
 @contextmanager
 def open_live_run(
-    study: Experiment, out: Path | None, resume: bool = False, facts: Mapping[str, Any] = {}
+    experiment: Experiment, out: Path | None, resume: bool = False, facts: Mapping[str, Any] = {}
 ) -> Iterator[LiveRun]:
-    """Open the folder of a live run; leave there what was finished, whatever ends it.
+    """Open the folder of a live run; an error or an interruption leaves a run there that can be resumed.
 
     Args:
-        study: the experiment that is played.
-        out: the folder; nothing is written unless given.
-        resume: go on with the unfinished live run in `out`, which must be of this scenario, code and facts.
-        facts: of the run, such as how its links are made.
+        experiment: The experiment.
+        out: The folder; no file is written unless given.
+        resume: Continue the unfinished live run in `out`, which must be of this scenario, code and facts.
+        facts: Of the run, by the keys of `FACTS`.
+
+    Raises:
+        BadInput: `out` cannot be resumed, or has other files.
     """
     if resume and out is None:
-        raise BadInput("resume: out must be the folder of an unfinished run")
+        raise BadInput("out: must be the folder of an unfinished run, to resume it")
     folder: AbstractContextManager[Unfinished | None] = nullcontext()
     if out is not None:
         folder = unfinished.locked(out) if resume else unfinished.taken(out)
@@ -134,8 +215,8 @@ def open_live_run(
             own.played = ", ".join(("live", *(f"{key} {value}" for key, value in facts.items())))
             saver = Saver(own, 0)
             if resume:
-                own.check(study.scenario)
-        runs = LiveRun(study, saver, resume, facts)
+                own.check(experiment.scenario)
+        runs = LiveRun(experiment, saver, resume, facts)
         try:
             yield runs
         except BaseException:

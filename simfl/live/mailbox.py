@@ -1,7 +1,8 @@
-"""A user's mailbox in a live run: what it may not have, as its connection broke, is sent to it again.
+"""A user's mailbox in a live run: messages that it may have missed, as its connection broke, are sent again.
 
-Messages are numbered as they are sent. A user says now and then how many it has taken, and always when it is
-back; the rest of them are kept.
+Messages are numbered as they are sent. A user acknowledges their count at intervals, and whenever it is back.
+Invariant: messages beyond the acknowledged count are held, so each arrives in order, and counts once
+(tests/live/test_mailbox.py).
 """
 
 from collections import deque
@@ -16,31 +17,36 @@ class Mailbox(LiveLink):
 
     Attributes:
         taken: Messages that the user has acknowledged.
-        unacknowledged: The messages after those.
+        unacknowledged: The messages after those, which are held.
+        is_paused: The user is offline.
     """
 
     def __init__(self, network: LiveNetwork, user: int) -> None:
         super().__init__(network, user)
         self.taken = 0
         self.unacknowledged: deque[Transmission] = deque()
-        self.paused = False
+        self.is_paused = False
 
     def send(self, transmission: Transmission) -> None:
         self.unacknowledged.append(transmission)
-        if not self.paused:
+        if not self.is_paused:
             super().send(transmission)
 
     def online(self, now: bool) -> None:
-        """Keep messages while the user is offline; send them when it is back."""
-        self.paused = not now
+        """Hold messages while the user is offline; send them when it is back."""
+        self.is_paused = not now
         for transmission in self.unacknowledged if now else ():
             super().send(transmission)
 
     def acknowledge(self, count: int) -> None:
-        """Forget what the user has. Malformed for a count that cannot be."""
-        if not self.taken <= count <= self.taken + len(self.unacknowledged):
-            most = self.taken + len(self.unacknowledged)
-            raise Malformed(f"{count} messages taken: there are {self.taken} to {most}")
+        """Drop the messages that the user has.
+
+        Raises:
+            Malformed: The count is impossible.
+        """
+        last = self.taken + len(self.unacknowledged)
+        if not self.taken <= count <= last:
+            raise Malformed(f"{count} messages taken: must be from {self.taken} to {last}")
         while self.taken < count:
             self.unacknowledged.popleft()
             self.taken += 1

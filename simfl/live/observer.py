@@ -1,4 +1,4 @@
-"""A user that only looks at a live run: at its scenario, and at the link to its server."""
+"""A user that observes a live run without taking part: its scenario, and the link to its server."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from typing import Any
 from simfl.errors import BadInput, cut, reason
 from simfl.live.hello import DOWN, LOOK, Admission, Challenge, Rejected, Welcome
 from simfl.live.tls import Address, refuse_open
-from simfl.live.wire import Envelope, Malformed, Parser, Words
+from simfl.live.wire import Codec, Envelope, Malformed, Parser
 
-HEAR_S = 30.0
-MOST_BYTES = 2**24  # of a frame, which may hold a scenario
+ANSWER_S = 30.0
+"""Seconds within which the server must answer."""
+MAX_BYTES = 2**24
+"""Maximum size of a frame, which may hold a scenario."""
 AGAIN_S, SELDOM_S = 0.2, 2.0
-"""Seconds after which it is tried again: at first, and in the end."""
+"""Seconds from one try to the next: at first, and at most."""
 PASSING = (ConnectionError, TimeoutError, ssl.SSLEOFError, ssl.SSLZeroReturnError)
 """Errors of a connection that may succeed when it is tried again."""
-MOST_SAID = 500  # characters of a reason
+MAX_REASON = 500
+"""Maximum characters of the server's reason."""
 
 
 class Unreached(BadInput):
@@ -27,40 +30,40 @@ class Unreached(BadInput):
 
 
 class Observer:
-    """A connection of one user, which the server has welcomed."""
+    """A connection of one user, which the server has accepted."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
-        self.parser, self.codec = Parser(MOST_BYTES), Words(DOWN, 1)
+        self.parser, self.codec = Parser(MAX_BYTES), Codec(DOWN, users=1)
         self.frames: deque[memoryview] = deque()
         self.welcome = Welcome()
 
     @classmethod
     async def connect(cls, address: Address, admission: Admission, user: int, wait_s: float = 0) -> Observer:
-        """Connect and be welcomed.
+        """Connect, and wait for the server's welcome.
 
-        A connection that is refused, reset or closed before the welcome is tried again: the server may not be
-        there yet, or may have no place.
+        A connection that is refused, reset or closed before the welcome is tried again: the server may not
+        have started yet, or may have no place.
 
         Args:
             address: The server's.
-            admission: The user's.
+            admission: The user's credentials.
             user: Its number.
-            wait_s: Seconds for which it is tried again.
+            wait_s: Seconds for which it tries again.
 
         Raises:
-            BadInput: the reason of the server, or of the last try.
+            BadInput: The server refuses the user, or the last try failed.
         """
         refuse_open(address[0], admission.context is not None)
-        where, ends, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
+        place, ends, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
         while True:
             try:
-                return await cls._welcomed(address, admission, user, max(HEAR_S, ends - time.monotonic()))
+                return await cls._welcomed(address, admission, user, max(ANSWER_S, ends - time.monotonic()))
             except Unreached as error:
                 if time.monotonic() + pause_s > ends:
-                    raise BadInput(f"{where}: {error}") from None
+                    raise BadInput(f"{place}: {error}") from None
             except BadInput as error:
-                raise BadInput(f"{where}: {error}") from None
+                raise BadInput(f"{place}: {error}") from None
             await asyncio.sleep(pause_s)
             pause_s = min(SELDOM_S, 1.5 * pause_s)
 
@@ -70,14 +73,14 @@ class Observer:
             async with asyncio.timeout(within_s):
                 observer = cls(*await asyncio.open_connection(*address, ssl=admission.context))
         except ConnectionRefusedError as error:
-            raise Unreached(f"no server is there ({reason(error)})") from None
+            raise Unreached(f"no server listens there ({reason(error)})") from None
         except PASSING as error:
             raise Unreached(f"no connection ({reason(error) or 'it takes too long'})") from None
-        except OSError as error:  # of TLS too
+        except OSError as error:  # TLS errors are such, too
             raise BadInput(f"no connection ({reason(error)})") from None
         try:
-            if why := admission.pinned(observer.writer.transport):
-                raise BadInput(why)
+            if mismatch := admission.pin_mismatch(observer.writer.transport):
+                raise BadInput(mismatch)
             challenge = await observer.expect(Challenge, within_s)
             observer.send_control(admission.hello(user, challenge.nonce, LOOK))
             observer.welcome = await observer.expect(Welcome)
@@ -87,10 +90,16 @@ class Observer:
         return observer
 
     def send_control(self, message: Any) -> None:
+        """Send a control message."""
         self.writer.write(self.codec.encode(message, 0, -1, 0))
 
-    async def expect(self, kind: type[Any], within_s: float = HEAR_S) -> Any:
-        """Return the next word of the server, which must be of a kind."""
+    async def expect(self, kind: type[Any], within_s: float = ANSWER_S) -> Any:
+        """Return the server's next message, which must be of a kind.
+
+        Raises:
+            Unreached: The connection ended, or no answer arrived in time.
+            BadInput: The server refuses the user, or sent another message.
+        """
         try:
             async with asyncio.timeout(within_s):
                 while not self.frames:
@@ -104,10 +113,11 @@ class Observer:
         except (OSError, Malformed) as error:
             raise BadInput(f"the server does not answer ({reason(error) or 'it takes too long'})") from None
         if isinstance(envelope.message, Rejected):
-            raise BadInput(cut(envelope.message.why, MOST_SAID))
+            raise BadInput(cut(envelope.message.why, MAX_REASON))
         if not isinstance(envelope.message, kind):
-            raise BadInput(f"{envelope.message.kind} in place of {kind.kind}")
+            raise BadInput(f"the server sent {envelope.message.kind}, not {kind.kind}")
         return envelope.message
 
     def close(self) -> None:
+        """Close the connection."""
         self.writer.close()

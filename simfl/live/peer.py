@@ -1,4 +1,4 @@
-"""A user's connection as the server holds it; of a stranger until its hello."""
+"""The server's end of a connection, which is unauthenticated until its hello."""
 
 from __future__ import annotations
 
@@ -15,51 +15,51 @@ if TYPE_CHECKING:
     from simfl.live.connected_server import ConnectedServer
 
 HELLO_S = 5.0
-"""Until when whoever connects must have said who it is."""
+"""Seconds within which a new connection must have sent its hello."""
 STALL_S = 30.0
-"""Seconds after which half a frame ends its connection."""
-HALF, UNREAD = "half a frame, and no more of it", "it does not read what it is sent"
+"""Seconds without bytes after which half a frame ends its connection."""
+HALF, UNREAD = "half a frame, and not the rest of it", "it does not read its messages"
 
 
 class Peer(Connection):
     """The server's end of a connection, which is closed unless a hello arrives soon.
 
     Attributes:
-        owner: The server.
         nonce: Nonce of the challenge.
-        looks: The user only observes.
-        answered: Pings answered.
-        known: Set once its user is known, and at its end.
+        has_hello: Set once its hello is accepted, and at its end.
     """
 
     owner: ConnectedServer
-    looks = False
+    is_observer = False
+    """The user does not take part."""
     answered = 0
+    """Pings that were answered."""
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.owner.connections.add(self)
         self.nonce = secrets.token_hex(16)
         self.send_control(Challenge(self.nonce))
-        self.known = asyncio.Event()
+        self.has_hello = asyncio.Event()
         self.owner.unauthenticated.add(self)
         asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
 
     def flaw(self) -> str:
         """Return the reason for which it must end now, half a frame or unread bytes; empty without one."""
-        waits = self.into is not None and self.into.left > 0
-        if self.parser.amid and not waits and time.monotonic() - self.heard_s > STALL_S:
+        # While received bytes wait for the server's link, their frame is incomplete through no fault.
+        waits = self.inflow is not None and self.inflow.left > 0
+        if self.parser.has_part and not waits and time.monotonic() - self.received_s > STALL_S:
             return HALF
-        unread = self.transport.get_write_buffer_size() > QUEUE * self.owner.wires.most_bytes
+        unread = self.transport.get_write_buffer_size() > QUEUE * self.owner.wires.max_frame_bytes
         return UNREAD if unread else ""
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self.user < 0 and not self.closing:
-            self.owner.count("left without a hello: another certificate was pinned, or it was nobody's")
+        if self.user < 0 and not self.is_closing:
+            self.owner.count("left without a hello: another certificate was pinned, or no user connected")
         self.owner.connections.discard(self)
-        self.known.set()
+        self.has_hello.set()
         super().connection_lost(error)
 
     def _expect_hello(self) -> None:
-        if self.user < 0 and not self.closing:
+        if self.user < 0 and not self.is_closing:
             self.owner.on_malformed(self, Malformed(f"no hello within {HELLO_S:g} s"))

@@ -1,8 +1,9 @@
-"""The overhead, latency and rates of a link, by pings: what a scenario's `network` says of it.
+"""The overhead, latency and rates of a link, by pings: the values for a scenario's `network`.
 
-A round trip of n characters one way takes 2 latencies and 8 n / rate. The rate is the slope of a line
-through the medians by size. Of a trip without content, CPU time is overhead, and half of the rest latency.
-Connections are busy and TCP's window is open: what a fresh or an idle one takes besides is not in it.
+A round trip of n characters one way takes 2 latencies and 8 n / rate. The rate is the slope of a line through
+the medians by size. Of a trip without content, the CPU time is overhead, and half of the remainder is
+latency. Connections are busy and TCP's window is open, so the additional time of a new or idle connection is
+not included.
 """
 
 import os
@@ -24,22 +25,29 @@ from simfl.runs.build import Experiment
 from simfl.runs.folder.identity import code_version
 
 SIZES = (0, 4_000, 16_000, 64_000, 256_000)
-SMALL = 40  # pings without content, for latency and overhead
-REPEAT = 7  # of each other size and way
+"""Characters of a ping, or of its answer."""
+SMALL = 40
+"""Pings without content, for latency and overhead."""
+REPEAT = 7
+"""Pings of each other size and way."""
 LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
 class LinkMeasurement:
-    """A link as it was measured from a user's side; rates are of the user's own up- and downlink."""
+    """A link as it was measured from a user's side."""
 
     overhead_s: float
+    """CPU time of one received message."""
     latency_s: float
+    """One way."""
     uplink_mbps: float
+    """Of the user's uplink."""
     downlink_mbps: float
+    """Of the user's downlink."""
 
     def block(self) -> str:
-        """Return the keys of a scenario's `network` that say this; YAML takes 8e-05 for a text."""
+        """Return a scenario's `network` with this link, without exponents: YAML reads 8e-05 as text."""
         return (
             "network:\n"
             "  users:\n"
@@ -51,7 +59,11 @@ class LinkMeasurement:
 
 
 def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -> LinkMeasurement:
-    """Measure the link to a server, which may take `wait_s` to appear; BadInput if it turns the user away."""
+    """Measure the link to a server, which may take `wait_s` to start.
+
+    Raises:
+        BadInput: The server refuses the user, or does not answer.
+    """
 
     async def measured() -> LinkMeasurement:
         observer = await Observer.connect(address, admission, user, wait_s)
@@ -64,34 +76,36 @@ def ping(address: Address, admission: Admission, user: int, wait_s: float = 0) -
 
 
 async def measure(observer: Observer) -> LinkMeasurement:
+    """Measure the link of an observer's connection."""
+
     async def trip(up: int, down: int) -> float:
         began = time.monotonic_ns()
         observer.send_control(Ping(began, down, "." * up))
         await observer.expect(Pong)
         return (time.monotonic_ns() - began) / 1e9
 
-    for size in SIZES:  # until windows are open, and code is warm
+    for size in SIZES:  # opens TCP's windows, and warms up code
         await trip(size, size)
     used = time.process_time()
     small = [await trip(0, 0) for _ in range(SMALL)]
     # Each of the two messages has a sender and a receiver.
     overhead_s = (time.process_time() - used) / SMALL / 2
-    least = float(np.median(small))
+    small_s = float(np.median(small))
     rates = []
     for up, down in ((1, 0), (0, 1)):
-        medians = [least]
+        medians = [small_s]
         for n in SIZES[1:]:
             medians.append(float(np.median([await trip(n * up, n * down) for _ in range(REPEAT)])))
         slope = max(1e-12, float(np.polyfit(SIZES, medians, 1)[0]))
         rates.append(8 / slope / 1e6)
-    return LinkMeasurement(overhead_s, max(0.0, least / 2 - overhead_s), rates[0], rates[1])
+    return LinkMeasurement(overhead_s, max(0.0, small_s / 2 - overhead_s), rates[0], rates[1])
 
 
-def loopback(study: Experiment) -> LinkMeasurement:
-    """Measure this machine's loopback, between two processes as of a live run."""
-    name = next(iter(study.scenario.protocols))
+def loopback(experiment: Experiment) -> LinkMeasurement:
+    """Measure this machine's loopback, between two processes like those of a live run."""
+    name = next(iter(experiment.scenario.protocols))
     admission = Admission({0: os.urandom(16).hex()}, code=code_version())
-    protocol = LiveProtocol(study, name, Sockets(has_links=False), admission)
+    protocol = LiveProtocol(experiment, name, Sockets(has_links=False), admission)
     at = listening((LOOPBACK, 0), None, "", admission.tokens)
     try:
         with forked(lambda users: _answering(protocol, at), [[0]]):

@@ -1,8 +1,8 @@
-"""Processes of users, forked from one in which data, models and code are there and warm; their threads.
+"""Processes of users, forked from one that has loaded data and models and is warm; their threads.
 
-A process trains its users in one thread, as several would contend for the interpreter, and it goes behind the
-one that receives messages. A training has all the time of its slow device, and a message has none: where both
-had the same priority, a message waited until the training had used up its slice of a core.
+A process trains its users in one thread, as several would contend for the interpreter. That thread has a
+lower priority than the one that receives messages. A training has all the time of its slow device, and a
+message has none: with equal priorities, a message waited until the training had used up its slice of a core.
 """
 
 import asyncio
@@ -21,30 +21,33 @@ from simfl.errors import BadInput
 from simfl.live.real_time import run
 
 GONE = 3
-"""The exit code of users whose server is gone before the run was over."""
+"""Exit code of users whose server ended before the run was over."""
 POLL_S = 0.02
-"""The time between two looks at processes that should end."""
+"""Time from one check of processes that should end to the next."""
 NICE = 10
-"""The nice level of a thread that trains, where the run has no real-time priority."""
+"""Nice level of a thread that trains, where the run has no real-time priority."""
 
-Be = Callable[[Sequence[int]], Coroutine[Any, Any, bool]]
-"""Be some users until the run is over (True), or the server is gone (False)."""
+RunUsers = Callable[[Sequence[int]], Coroutine[Any, Any, bool]]
+"""Runs some users until the run is over (True), or the server has ended (False)."""
 
 
 @contextmanager
-def forked(be: Be, parts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
-    """Fork a process for each part of the users, and yield their numbers. At the end those that are left are
-    killed."""
+def forked(run_users: RunUsers, parts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Fork a process for each part of the users, and yield their process ids.
+
+    At the end, the processes that are still in this list are killed.
+    """
     pids: list[int] = []
+    # A child would write the buffered output again.
     sys.stdout.flush()
     sys.stderr.flush()
     gc.collect()
-    gc.freeze()  # or each process would look at all that is there, and copy it
+    gc.freeze()  # otherwise collections in each process would write to, and so copy, all objects' pages
     try:
         for users in parts:
             pid = os.fork()
             if pid == 0:
-                _be(be, users)
+                _run(run_users, users)
             pids.append(pid)
         yield pids
     finally:
@@ -55,7 +58,7 @@ def forked(be: Be, parts: Sequence[Sequence[int]]) -> Iterator[list[int]]:
 
 
 def exit_codes(pids: list[int], within_s: float = float("inf")) -> set[int]:
-    """Wait for processes to end, and return their exit codes; the list keeps those that are still there."""
+    """Wait for processes to end, remove them from the list, and return their exit codes."""
     codes, ends = set[int](), time.monotonic() + within_s
     while pids:
         pid, status = os.waitpid(pids[0], os.WNOHANG)
@@ -69,20 +72,20 @@ def exit_codes(pids: list[int], within_s: float = float("inf")) -> set[int]:
     return codes
 
 
-def _be(be: Be, users: Sequence[int]) -> NoReturn:
+def _run(run_users: RunUsers, users: Sequence[int]) -> NoReturn:
     code = 1
     try:
         gc.disable()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that forked it ends it
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        code = 0 if run(be(users)) else GONE
+        code = 0 if run(run_users(users)) else GONE
     except BadInput as problem:
         print(f"simfl: {problem}", file=sys.stderr, flush=True)
     except BaseException as problem:  # a child must never return into the parent's stack
         message = f"simfl: users {list(users)}: {type(problem).__name__}: {problem}"
         print(message, file=sys.stderr, flush=True)
     finally:
-        os._exit(code)
+        os._exit(code)  # without the exit handlers and the buffers of the parent
 
 
 def cores() -> int:
@@ -91,18 +94,17 @@ def cores() -> int:
 
 
 async def training_thread(first: Callable[[], None]) -> Executor:
-    """Return the thread when it has done `first`, as some of what libraries remember they remember for a
-    thread."""
+    """Return a thread that has called `first`, since libraries cache some state by thread."""
     worker = ThreadPoolExecutor(1, "training", step_back)
     await asyncio.get_running_loop().run_in_executor(worker, first)
     return worker
 
 
 def step_back() -> None:
-    """Let this thread go behind others of its process."""
+    """Lower this thread's priority below that of others in its process."""
     if sys.platform == "linux":  # elsewhere a priority is the whole process's
         level = os.sched_getparam(0).sched_priority
-        if level:  # of a run in real-time priority
+        if level:  # the run has real-time priority
             policy = os.sched_getscheduler(0) if level > 1 else os.SCHED_OTHER
             os.sched_setscheduler(0, policy, os.sched_param(level - 1))
         else:

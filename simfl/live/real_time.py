@@ -1,7 +1,8 @@
-"""Real time in place of virtual: the session's environment, carried out by an asyncio loop.
+"""Real time in place of virtual: the session's environment, executed by an asyncio loop.
 
-A session asks for calls at times and reads `now`. Here `now` is the machine's monotonic clock since the run's
-beginning, which all processes of a machine share. A call that is due is made at once, and none is made early.
+A session requests calls at times and reads `now`. Here `now` is the machine's monotonic clock since the run's
+begin, which all processes of a machine share. Invariant: no call is made before it is due
+(tests/live/test_real_time.py).
 """
 
 import asyncio
@@ -24,11 +25,11 @@ from simfl.virtual_time import NS
 
 T = TypeVar("T")
 SLACK = Path("/proc/self/timerslack_ns")
-"""The nanoseconds by which Linux may let a thread sleep too long."""
+"""Nanoseconds by which Linux may let a thread sleep too long."""
 FINE_NS = 250_000
-"""A nearer time is waited for in sleep: an event loop takes as long to wake up."""
+"""Times nearer than this are awaited in `time.sleep`: an event loop takes as long to wake up."""
 SWITCH_S = 0.0005
-"""So long another thread may keep the interpreter from the event loop's, a tenth of what Python grants."""
+"""Time for which another thread may keep the interpreter from the event loop's; Python's default is 0.005."""
 
 
 class FineSelector(selectors.DefaultSelector):
@@ -42,7 +43,7 @@ class FineSelector(selectors.DefaultSelector):
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run it in an event loop whose timers are fine, and which other threads do not hold up."""
+    """Run a coroutine in an event loop with fine timers, which other threads delay little."""
     loop = partial(asyncio.SelectorEventLoop, FineSelector())
     with _punctual(), asyncio.Runner(loop_factory=loop) as runner:
         return runner.run(main)
@@ -50,7 +51,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def _punctual() -> Iterator[None]:
-    """Let this thread have the interpreter soon, and let Linux wake it within less than its usual 50 us."""
+    """Give this thread the interpreter soon, and let Linux wake it earlier than its usual 50 us."""
     switch_s, slack_ns = sys.getswitchinterval(), SLACK.read_text() if SLACK.exists() else ""
     sys.setswitchinterval(SWITCH_S)
     if slack_ns:
@@ -67,7 +68,7 @@ class RealTime(Environment):
     """The clock stands at 0 until the run begins.
 
     Attributes:
-        origin: Of the machine's monotonic clock, the nanoseconds at which the run begins; None outside of it.
+        origin: The machine's monotonic clock at the run's begin, nanoseconds; None outside of the run.
         failed: Set to the error that ended the session.
     """
 
@@ -82,23 +83,24 @@ class RealTime(Environment):
         self.origin = origin
         self.run_due()
 
-    def call_at(self, when_ns: int, then: Callable[[], None]) -> None:
-        heappush(self._calls, (when_ns, NORMAL, next(self._eid), then))  # in the past: as soon as can be
+    def call_at(self, when_ns: int, callback: Callable[[], None]) -> None:
+        # A time in the past is allowed, unlike in virtual time: the call is then due at once.
+        heappush(self._calls, (when_ns, NORMAL, next(self._eid), callback))
 
-    def call_external(self, then: Callable[[], None]) -> None:
-        """Call `then` now, for an event from outside of the session."""
+    def call_external(self, callback: Callable[[], None]) -> None:
+        """Call `callback` now, as an event from outside of the session."""
         if self.origin is not None:
             self._look(self.origin)
-        self._guarded(then)
+        self._guarded(callback)
         self.run_due()
 
     def run_due(self) -> None:
-        """Do all that is due, and come back when the next is."""
+        """Make all calls that are due, and return when the next one is."""
         if self.origin is not None:
             self._guarded(self._do_due)
 
     def stop(self) -> None:
-        """Do nothing more."""
+        """Make no further calls."""
         self.origin = None
         if self._timer is not None:
             self._timer.cancel()
@@ -109,9 +111,9 @@ class RealTime(Environment):
         self._now = self.now = max(self.now, since)  # SimPy counts a process's timeouts from `_now`
         return since
 
-    def _guarded(self, then: Callable[[], None]) -> None:
+    def _guarded(self, callback: Callable[[], None]) -> None:
         try:
-            then()
+            callback()
         except Exception as error:
             if not self.failed.done():
                 self.failed.set_exception(error)
@@ -119,7 +121,7 @@ class RealTime(Environment):
 
     def _do_due(self) -> None:
         while self.origin is not None:
-            if self._soon:  # follows from what happened now: at the same time
+            if self._soon:  # part of the present event, so the clock is not read
                 self._soon.popleft()()
                 continue
             calls, queue = self._calls, self._queue
@@ -147,21 +149,29 @@ async def wait_until(
     reached: Callable[[], bool],
     within_s: float | None = None,
 ) -> bool:
-    """Wait until `reached`, which is called whenever `changed` is set; False if it is not in time.
+    """Wait until `reached` returns True; it is called whenever `changed` is set.
 
-    The error of `failed` is raised.
+    Returns:
+        False if `within_s` has passed before.
+
+    Raises:
+        Exception: The error of `failed`.
     """
     ends = None if within_s is None else time.monotonic() + within_s
     while not reached():
         changed.clear()
-        left_s = None if ends is None else ends - time.monotonic()
-        if not await either(changed, failed, left_s):
+        remaining_s = None if ends is None else ends - time.monotonic()
+        if not await either(changed, failed, remaining_s):
             return False
     return True
 
 
 async def either(event: asyncio.Event, failed: asyncio.Future[None], within_s: float | None = None) -> bool:
-    """Wait for an event; False if it does not come in time. The error of `failed` is raised."""
+    """Wait for an event; return False if it is not set within `within_s`.
+
+    Raises:
+        Exception: The error of `failed`.
+    """
     waiting: asyncio.Future[Any] = asyncio.ensure_future(event.wait())
     done, _ = await asyncio.wait({waiting, failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
     waiting.cancel()

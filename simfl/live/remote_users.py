@@ -1,8 +1,8 @@
 """Users of a live run as the server's side reaches them: at the other ends of connections.
 
-The server sends users their parts, and knows of one what came over its connection, the end of which is a
-loss. Over a buffer a user whose connection ends is away until it is back, and what is for it waits in its
-mailbox.
+The server sends users their tasks. Of a user it has only the messages that arrived over its connection, and
+the end of that connection is a loss. Over a buffer, a user whose connection ends is offline until it is back,
+and messages for it wait in its mailbox.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from simfl.engine.links import Transmission
 from simfl.engine.presence import LOST, PresenceTracker
 from simfl.engine.rounds import Rounds
 from simfl.engine.server_side import ServerSide
-from simfl.engine.user_side import UserRound
+from simfl.engine.user_round import UserRound
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveLink, LiveNetwork
 from simfl.live.mailbox import Mailbox
@@ -29,12 +29,16 @@ from simfl.virtual_time import NS
 
 
 def number_of(task: UserRound) -> int:
-    """Return the number of a user's part: its round, or over a buffer its cycle."""
+    """Return the number of a user's task: its round, or over a buffer its cycle."""
     return task.round if task.id is None else task.id.cycle
 
 
 def _check_keys(message: Message) -> None:
-    """Raise Malformed for public keys that every honest user would refuse, which would end its round."""
+    """Check a message's public keys.
+
+    Raises:
+        Malformed: An honest user would refuse a key, which would end its round.
+    """
     publics = message.publics if isinstance(message, Advertise) else None
     if publics is None or (publics.columns, publics.dtype.itemsize) != (KEY_BYTES, 1):
         return  # the machine refuses another shape
@@ -43,103 +47,114 @@ def _check_keys(message: Message) -> None:
 
 
 class RemoteUsers(ABC):
-    """All users of a run. `side` is set before it begins."""
+    """All users of a run."""
 
     link: type[LiveLink] = LiveLink
+    """Class of the links to users."""
+    side: ServerSide
+    """The engine's server side; set before the run."""
 
     def __init__(self, session: ConnectedServer) -> None:
         self.session, self.runtime, self.config = session, session.runtime, session.config
         self.env, self.trace = session.env, session.runtime.trace
-        self.network = LiveNetwork(session, session.wires, session.latencies, up=False, link=self.link)
+        self.network = LiveNetwork(session, session.wires, up=False, link=self.link)
         self.presence = PresenceTracker(
-            self.env, self.trace, self.network, None, self._left, self._returned, lambda user: False
+            self.env,
+            self.trace,
+            self.network,
+            lambda user, why, row: self.side.on_offline(user, why, row, was_lost=True),
+            lambda user, row: self.side.on_online(user, row),
         )
         self.busy: set[tuple[int, int]] = set()
-        """(user, number) of parts that users may still work for."""
-        self.broken_off: list[tuple[int, int, str, str, int]] = []
-        """(round, user, update, phase, time) of connections that ended amid a part."""
+        """(user, number) of tasks that users may still work for."""
+        self.broken_connections: list[tuple[int, int, str, str, int]] = []
+        """(round, user, update, phase, time) of connections that ended during a task."""
 
-    side: ServerSide
-
-    def _left(self, user: int, why: str, row: int) -> None:
-        self.side.offline(user, why, row, was_lost=True)
-
-    def _returned(self, user: int, row: int) -> None:
-        self.side.online(user, row)
-
-    # -- what the server's side asks
+    # -- calls of the server's side
     def follow_all(self) -> None:
         """Take users offline who are so from the start."""
 
-    def online(self, user: int) -> bool:
+    def is_online(self, user: int) -> bool:
         return user in self.session.peers
 
     def begin(self, task: UserRound) -> None:
-        """Tell a user that it takes part."""
+        """Send a user its task."""
         user, index, plan = task.user, task.round, task.plan
         task.entropy = self.runtime.setup.entropy(user, index if task.id is None else 0)
         self.busy.add((user, number_of(task)))
         point, when, delay_ns = ("", None, 0) if plan is None else (plan.point, plan.when, plan.delay_ns)
-        self._say(user, Part(point, when, delay_ns, None if task.id is None else task.id.cycle), index)
+        self._send(user, Part(point, when, delay_ns, None if task.id is None else task.id.cycle), index)
 
-    def over(self, user: int, task: UserRound | None) -> None:
-        """Tell a user that its part is over."""
+    def end_task(self, user: int, task: UserRound | None) -> None:
+        """Send a user the end of its task."""
         if task is not None:
-            task.over = True
-            self._say(user, Over(), number_of(task))
+            task.is_over = True
+            self._send(user, Over(), number_of(task))
 
-    def _say(self, user: int, word: Any, index: int) -> None:
+    def _send(self, user: int, message: Any, index: int) -> None:
         peer = self.session.peers.get(user)
         if peer is not None:
-            peer.send_control(word, index)
+            peer.send_control(message, index)
 
     def forget(self, task: UserRound) -> None:
-        """Do nothing: the user ends its part by itself."""
+        """Do nothing: the user ends its task by itself."""
 
     def in_flight(self, task: UserRound) -> bool:
-        return (task.user, number_of(task)) in self.busy and not (task.delivered or task.lost)
+        return (task.user, number_of(task)) in self.busy and not (task.is_delivered or task.is_lost)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
-        """Lose a user that uploaded in vain, by ending its connection."""
-        if not task.lost:
-            task.lost = True
+        """Lose a user whose upload is not counted, by ending its connection."""
+        if not task.is_lost:
+            task.is_lost = True
             about = name_of(task.id)
             row = self.trace.add(rows.Lost(task.round, task.user, about, phase, why, cause, self.env.now))
             self.session.dismiss(task.user)
-            self.side.lost(task, phase, row)
+            self.side.on_lost(task, phase, row)
 
-    # -- what connections say
+    # -- events of connections
     @abstractmethod
-    def part_of(self, user: int, envelope: Envelope) -> UserRound | None:
-        """Return the task that a user's message belongs to, if any. Malformed if there can be none."""
+    def task_of_message(self, user: int, envelope: Envelope) -> UserRound | None:
+        """Return the task of a user's message, if any.
+
+        Raises:
+            Malformed: The user cannot have such a task.
+        """
 
     @abstractmethod
-    def gone(self, user: int) -> None:
-        """The connection of a user is no more, before the run was over."""
+    def on_gone(self, user: int) -> None:
+        """Act on the end of a user's connection before the run is over."""
 
     @abstractmethod
-    def back(self, user: int) -> None:
-        """A user that was offline has connected again."""
+    def on_back(self, user: int) -> None:
+        """Act on a user that was offline and has connected again."""
 
     def on_user_message(self, user: int, envelope: Envelope) -> None:
-        """Take a user's message. Malformed if it is not one for now."""
+        """Receive a user's message, after its latency.
+
+        Raises:
+            Malformed: The message is not allowed now.
+        """
         message = envelope.message
         _check_keys(message)
-        task, (index, step) = self.part_of(user, envelope), (envelope.round, envelope.step)
+        task, (index, step) = self.task_of_message(user, envelope), (envelope.round, envelope.step)
         t = Transmission(self.runtime, message, user, SERVER, index, step, task, self.side)
-        t.at = min(t.at, envelope.at)
+        t.sent_ns = min(t.sent_ns, envelope.at)
         self.session.latencies.later(user, True, t.on_arrived)
 
-    def free(self, user: int, index: int) -> None:
-        """A user works no more on what it was asked for in a round."""
+    def on_free(self, user: int, index: int) -> None:
+        """Act on a user that no longer works on its task of this number."""
         self.busy.discard((user, index))
 
     def parts_of(self, user: int) -> int:
-        """Return the number behind that of a user's last part."""
+        """Return the number after that of a user's last task."""
         return self.config.rounds
 
-    def acknowledged(self, user: int, count: int) -> None:
-        """A user is there, and has taken so many messages. Malformed where none are counted."""
+    def on_acknowledged(self, user: int, count: int) -> None:
+        """Act on a user that is back, and has received `count` messages.
+
+        Raises:
+            Malformed: Messages are not counted in this run.
+        """
         raise Malformed("no count of messages is due")
 
     def has_begun(self) -> bool:
@@ -147,29 +162,30 @@ class RemoteUsers(ABC):
         return self.env.origin is not None
 
     def refusal_round(self) -> int:
-        """Return the round in which a refused frame is noted; -1 before the first."""
+        """Return the round to which a refused frame is booked; -1 before the first."""
         return min(self.side.round, self.config.rounds - 1) if self.has_begun() else -1
 
-    def broke_off(self, task: UserRound) -> None:
-        """Lose a user whose connection ended during its part; report it if the server hears of losses."""
-        task.lost = True
-        phase, user, side = self._waited_in(task), task.user, self.side
-        self.broken_off.append((task.round, user, name_of(task.id), phase, self.env.now))
+    def lose_connection(self, task: UserRound) -> None:
+        """Lose a user whose connection ended during its task; notify the machine where it is notified."""
+        task.is_lost = True
+        phase, user, side = self._awaited_phase(task), task.user, self.side
+        self.broken_connections.append((task.round, user, name_of(task.id), phase, self.env.now))
         if self.config.disconnect_ns is not None:
             latency_ns = self.session.latencies.of(user)
             delay_ns = max(self.config.disconnect_ns, latency_ns)
             if not self.session.wires.sockets.adds_latency:
-                delay_ns -= latency_ns  # the connection's end was as slow
-            more = {"subject": task.id, "round": task.round}
-            gone = partial(side.call, task.server, "gone", user, -2 - user, phase, **more)
+                delay_ns -= latency_ns  # the kernel delayed the connection's end by the latency
+            # The cause is the user's own row of its loss, which `merge` finds by this number.
+            fields = {"subject": task.id, "round": task.round}
+            gone = partial(side.call, task.server, "gone", user, -2 - user, phase, **fields)
             side.disconnections.notify_at(self.env.now + delay_ns, user, gone)
 
-    def _waited_in(self, task: UserRound) -> str:
-        """Return the phase of the latest deadline: for all that the server knows, a user is missed there."""
+    def _awaited_phase(self, task: UserRound) -> str:
+        """Return the phase of the task's latest deadline, in which the server misses its user."""
         about = name_of(task.id)
         timers = (row for row in reversed(self.trace) if isinstance(row, rows.TimerSet))
-        mine = (row.phase for row in timers if (row.round, row.about) == (task.round, about))
-        return next(mine, self.runtime.setup.first_phase)
+        phases = (row.phase for row in timers if (row.round, row.about) == (task.round, about))
+        return next(phases, self.runtime.setup.first_phase)
 
 
 class RoundUsers(RemoteUsers):
@@ -179,33 +195,33 @@ class RoundUsers(RemoteUsers):
 
     def __init__(self, session: ConnectedServer) -> None:
         super().__init__(session)
-        self.known: dict[tuple[int, int], UserRound] = {}
-        """Parts of which messages may still come."""
+        self.tasks: dict[tuple[int, int], UserRound] = {}
+        """Tasks whose messages may still arrive, by (user, round)."""
         self._latest = -1
 
     def begin(self, task: UserRound) -> None:
         if (index := task.round) > self._latest:
-            self._latest, known = index, self.known.items()
-            self.known = {key: task for key, task in known if key[1] >= index - 1 or self.in_flight(task)}
-        self.known[task.user, index] = task
+            self._latest, tasks = index, self.tasks.items()
+            self.tasks = {key: task for key, task in tasks if key[1] >= index - 1 or self.in_flight(task)}
+        self.tasks[task.user, index] = task
         super().begin(task)
 
     def has_begun(self) -> bool:
         return self.side.begun >= 0
 
-    def part_of(self, user: int, envelope: Envelope) -> UserRound:
-        task = self.known.get((user, envelope.round))
+    def task_of_message(self, user: int, envelope: Envelope) -> UserRound:
+        task = self.tasks.get((user, envelope.round))
         if task is None:
-            raise Malformed(f"{envelope.message.kind}: of round {envelope.round}, which it is not in")
+            raise Malformed(f"{envelope.message.kind}: of round {envelope.round}, in which it is not")
         return task
 
-    def gone(self, user: int) -> None:
-        for task in self.known.values():
+    def on_gone(self, user: int) -> None:
+        for task in self.tasks.values():
             current = task.round == self.side.round and not self.side.done
-            if task.user == user and not task.lost and (current or self.in_flight(task)):
-                self.broke_off(task)
+            if task.user == user and not task.is_lost and (current or self.in_flight(task)):
+                self.lose_connection(task)
 
-    def back(self, user: int) -> None:
+    def on_back(self, user: int) -> None:
         self.side.disconnections.notify(user)  # a new connection shows that the old one broke
 
 
@@ -215,17 +231,17 @@ class BufferUsers(RemoteUsers):
     link = Mailbox
     side: Buffer
     watching = False
-    """A connection broke; from then on it is checked every second that something can still happen."""
+    """A connection broke, so it is checked every second that an event can still happen."""
 
     def follow_all(self) -> None:
-        for user in self.session.absent:
+        for user in self.session.offline_peers:
             self.presence.add_reason(user, LOST)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         super().lose(task, phase, why, cause)
         self.presence.add_reason(task.user, LOST)
 
-    def part_of(self, user: int, envelope: Envelope) -> UserRound | None:
+    def task_of_message(self, user: int, envelope: Envelope) -> UserRound | None:
         update, side = envelope.message.subject, self.side
         if not self.has_begun() or envelope.round > side.round:
             raise Malformed(f"{envelope.message.kind}: of round {envelope.round}, which is not yet")
@@ -238,23 +254,23 @@ class BufferUsers(RemoteUsers):
         if not self.side.done:
             super().on_user_message(user, envelope)
 
-    def free(self, user: int, index: int) -> None:
-        super().free(user, index)
+    def on_free(self, user: int, index: int) -> None:
+        super().on_free(user, index)
         if self.has_begun():
             self.side.rest(user)
-            self.side.pick(self.side.device.last)
+            self.side.pick(self.side.device.last_row)
 
     def parts_of(self, user: int) -> int:
         return self.side.cycles[user]
 
-    def gone(self, user: int) -> None:
+    def on_gone(self, user: int) -> None:
         side = self.side
-        if not self.has_begun() or side.done or user in self.presence.away:
+        if not self.has_begun() or side.done or user in self.presence.reasons:
             return
         task = side.current.get(user)
-        if task is not None and not task.delivered:
+        if task is not None and not task.is_delivered:
             side.drop(task)
-            self.broke_off(task)
+            self.lose_connection(task)
             self.presence.add_reason(user, LOST)
         else:
             self.presence.add_reason(user, LOST)
@@ -262,23 +278,23 @@ class BufferUsers(RemoteUsers):
             side.disconnections.report(user, None, side.machine, phase, row)
         if not self.watching:
             self.watching = True
-            self._look_out()
+            self._check_stall()
 
-    def back(self, user: int) -> None:
-        """It says first what it has."""
+    def on_back(self, user: int) -> None:
+        """Do nothing: the user acknowledges its messages first."""
 
-    def acknowledged(self, user: int, count: int) -> None:
+    def on_acknowledged(self, user: int, count: int) -> None:
         box = self.network.link(user, up=False)
         assert isinstance(box, Mailbox)
         box.acknowledge(count)
-        if user in self.presence.away and not self.side.done:
+        if user in self.presence.reasons and not self.side.done:
             self.presence.remove_reason(user, LOST)
 
-    def _look_out(self) -> None:
-        """Stop a run in which nothing can happen any more, as processes are gone that would have to act."""
-        returning = any(user in self.presence.away for user in self.session.lines())
+    def _check_stall(self) -> None:
+        """Stop a run in which no event can happen, as the processes that would cause one have ended."""
+        returning = any(user in self.presence.reasons for user in self.session.all_peers())
         if self.env.peek() == float("inf") and not returning:
             online = f"{len(self.session.peers)} of {self.config.users} users online"
             self.side.stall(f"nothing left that could happen, {online}")
         elif not self.side.done:
-            self.env.call_at(self.env.now + NS, self._look_out)
+            self.env.call_at(self.env.now + NS, self._check_stall)

@@ -1,7 +1,7 @@
-"""The server of a live run across machines: users join it over TLS, and nobody else comes in.
+"""The server of a live run across machines: users with a token join it over TLS.
 
-Users' secrets are their own (`entropy: os`): with the scenario's seed everybody could derive every mask. The
-data are the scenario's, and so are no secrets here.
+Users draw their secrets from their own systems (`entropy: os`): with the scenario's seed, each of them could
+derive every mask. The data are the scenario's, and so are not secret here.
 """
 
 import hashlib
@@ -15,13 +15,11 @@ from pathlib import Path
 
 from simfl.errors import BadInput, reason
 from simfl.learning.trainer import one_thread
-from simfl.live import entrance
 from simfl.live.connection import Sockets
 from simfl.live.hello import Admission, Welcome
 from simfl.live.live_protocol import LiveProtocol, LiveStats
-from simfl.live.live_run import LiveRun, open_live_run
+from simfl.live.live_run import open_live_run
 from simfl.live.real_time import run
-from simfl.live.server import LiveServer
 from simfl.live.tls import Address, refuse_open
 from simfl.runs.build import Experiment
 from simfl.runs.folder.identity import code_version, identified
@@ -30,11 +28,11 @@ from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 
 OWN = {"entropy": "os"}
-"""The override that every side of a run across machines has."""
+"""The override that each side of a run across machines has."""
 
 
 def portable(scenario: Scenario) -> Scenario:
-    """Return a scenario without what each machine has at a place of its own: the folder of data sets."""
+    """Return a scenario without the folder of data sets, which differs between machines."""
     data = scenario.learning.data.model_copy(update={"root": None})
     learning = scenario.learning.model_copy(update={"data": data})
     return scenario.model_copy(update={"learning": learning})
@@ -51,7 +49,9 @@ class Listening:
     """A server's listening socket, with its credentials."""
 
     socket: socket.socket
+    """Listens, without blocking."""
     context: ssl.SSLContext | None
+    """TLS; None without."""
     certificate: str
     """SHA-256 of the certificate, hexadecimal; empty without TLS."""
     tokens: Mapping[int, str]
@@ -59,6 +59,7 @@ class Listening:
 
     @property
     def address(self) -> Address:
+        """Host and port of the socket."""
         host, port, *_ = self.socket.getsockname()
         return host, port
 
@@ -66,40 +67,52 @@ class Listening:
 def listening(
     at: Address, context: ssl.SSLContext | None, certificate: str, tokens: Mapping[int, str]
 ) -> Listening:
-    """Listen at an address, from now on: users wait in the backlog until a protocol begins."""
+    """Begin to listen at an address; users wait in the backlog until a protocol begins.
+
+    Raises:
+        BadInput: The address cannot be used, or is beyond the loopback without TLS.
+    """
     refuse_open(at[0], context is not None)
     try:
-        family, _, _, _, where = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        own = socket.create_server(where[:2], family=family, backlog=1024)
+        family, _, _, _, address = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
+            0
+        ]
+        server_socket = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise BadInput(f"{at[0]}:{at[1]}: cannot listen there ({reason(error)})") from None
-    own.setblocking(False)
-    return Listening(own, context, certificate, tokens)
+    server_socket.setblocking(False)
+    return Listening(server_socket, context, certificate, tokens)
 
 
 def serve(
-    study: Experiment,
+    experiment: Experiment,
     at: Listening,
     out: Path | None = None,
     shaped: bool = True,
     join_s: float = 120.0,
-    tell: Callable[[str, LiveStats], None] = lambda name, stats: None,
+    on_protocol: Callable[[str, LiveStats], None] = lambda name, stats: None,
     resume: bool = False,
 ) -> tuple[Result, dict[str, LiveStats]]:
-    """Play a scenario's protocols with the users who join.
+    """Run a scenario's protocols with the users that join.
 
     Args:
-        study: what `live_protocol.prepared` returned, of a scenario with `OWN`.
-        at: where it listens.
-        out: a folder for the run's files; none are written unless given.
-        shaped: links are as the scenario says, in user space.
-        join_s: until when all users must have joined a protocol.
-        tell: called after each protocol.
-        resume: go on with the unfinished run in `out`.
+        experiment: The result of `live_protocol.prepared`, for a scenario with `OWN`.
+        at: The listening socket.
+        out: Folder for the run's files; none are written unless given.
+        shaped: Links have the scenario's rates, in user space.
+        join_s: Seconds within which all users must join a protocol.
+        on_protocol: Called after each protocol.
+        resume: Continue the unfinished run in `out`.
+
+    Returns:
+        The result, and the stats of each protocol.
+
+    Raises:
+        RunFailed: Too few users joined.
     """
-    s = study.scenario
+    s = experiment.scenario
     facts = {"links": "user" if shaped else "none", "listens": "TLS" if at.context else "loopback"}
-    with open_live_run(study, out, resume, facts) as runs, one_thread(study.by_torch):
+    with open_live_run(experiment, out, resume, facts) as runs, one_thread(experiment.by_torch):
         todo = runs.todo
         for k, name in enumerate(todo):
             admission = Admission(
@@ -113,17 +126,10 @@ def serve(
             )
             is_first = name == next(iter(s.protocols))
             protocol = LiveProtocol(
-                study, name, Sockets(has_links=shaped), admission, join_s, begins_without=not is_first
+                experiment, name, Sockets(has_links=shaped), admission, join_s, begins_without=not is_first
             )
             protocol.warm()
             began = time.monotonic()
-            server = run(_played(protocol, at, runs))
-            tell(name, runs.add(name, protocol.outcome(server, time.monotonic() - began)))
+            server = run(runs.serve(protocol, at.socket, at.context))
+            on_protocol(name, runs.add(name, protocol.outcome(server, time.monotonic() - began)))
     return runs.result, runs.stats
-
-
-async def _played(protocol: LiveProtocol, at: Listening, runs: LiveRun) -> LiveServer:
-    server = protocol.server()
-    runs.follow(protocol.name, server)
-    await entrance.run(server.session, at.socket, at.context)
-    return server

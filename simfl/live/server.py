@@ -1,8 +1,8 @@
 """The server of a live run: the engine's server side, whose users are at the other ends of sockets.
 
-It selects, opens rounds, runs the machine and closes rounds as in virtual time; it is the same code. The
-aggregates are checked after the run, as the server has no plain updates: the users are trained again, from
-the models that they were sent.
+It selects users, opens rounds, runs the machine and closes rounds as in virtual time, with the same code. The
+aggregates are checked after the run, since the server has no plain updates: it trains the users again, from
+the models that it sent to them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from simfl.engine.devices import Runtime
 from simfl.engine.rounds import Rounds
 from simfl.engine.setup import Aggregate, ClosedRound, ProtocolSetup, RunConfig
 from simfl.engine.training import seed_of
-from simfl.engine.user_side import UserRound, how_submitted
+from simfl.engine.user_round import UserRound
+from simfl.engine.user_side import prepared_update
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveRuntime, WireConfig
 from simfl.live.real_time import RealTime
@@ -27,7 +28,7 @@ from simfl.trace.codes import StepsDone
 
 
 class RevealedRounding:
-    """A user's entropy, of which it revealed how it rounded, and nothing else."""
+    """A user's entropy, of which it revealed the rounding seed, 32 bytes, and nothing else."""
 
     def __init__(self, rounding: bytes) -> None:
         self.rounding = rounding
@@ -37,7 +38,14 @@ class RevealedRounding:
 
 
 class LiveServer:
-    """The server's part of a live run."""
+    """The server's side of a live run.
+
+    Args:
+        wires: Settings of the connections.
+        config: The world.
+        setup: The protocol.
+        given: Operations, clock, trainer, streams and the server's rule, as a `Session` has them.
+    """
 
     on_round: Callable[[ClosedRound], None] = staticmethod(lambda closed: None)
     """Called with each round as it finishes."""
@@ -45,11 +53,12 @@ class LiveServer:
     def __init__(self, wires: WireConfig, config: RunConfig, setup: ProtocolSetup, *given: Any) -> None:
         *steps, rule = given
         self.env = RealTime()
-        here = replace(config, days=None, audits=False)
-        self.runtime = LiveRuntime(self.env, here, setup, *steps)
+        # Users follow their schedules in their processes, and their updates stay with them.
+        own_config = replace(config, schedule=None, audits=False)
+        self.runtime = LiveRuntime(self.env, own_config, setup, *steps)
         self.session = ConnectedServer(self.runtime, wires)
-        users = (BufferUsers if setup.kind.asynchronous else RoundUsers)(self.session)
-        kind = Buffer if setup.kind.asynchronous else Rounds
+        users = (BufferUsers if setup.protocol.asynchronous else RoundUsers)(self.session)
+        kind = Buffer if setup.protocol.asynchronous else Rounds
         self.side: Rounds | Buffer = kind(self.runtime, users.network, users, rule)
         users.side = self.side
         self.users: RoundUsers | BufferUsers = users
@@ -57,19 +66,20 @@ class LiveServer:
         self.side.on_round = self._closed
 
     def _closed(self, closed: ClosedRound) -> None:
-        if self.side.done and isinstance(self.side, Buffer):  # what comes later is of no round
-            self.side.device.power(False)
+        if self.side.done and isinstance(self.side, Buffer):  # later messages belong to no aggregation
+            self.side.device.switch(False)
         self.on_round(closed)
         self.session.changed.set()
 
     def audited(self, trace: rows.Trace) -> Iterator[ClosedRound]:
-        """Yield the closed rounds with their audits and evaluations, all of it done now.
+        """Yield the closed rounds with their audits and evaluations, which are computed now.
 
-        trace: of all parties, which says how much users trained.
+        Args:
+            trace: Rows of all parties, with the minibatches that users trained.
         """
         ops, setup = self.runtime.ops, self.runtime.setup
         trainings = (row for row in trace if isinstance(row, rows.Step) and row.call == rows.TRAIN)
-        what = {(row.party, row.round, row.about): row.what for row in trainings}
+        steps_done = {(row.party, row.round, row.about): row.what for row in trainings}
         for closed in self.side.outcomes:
             if closed.unaudited is None:
                 yield closed
@@ -78,13 +88,15 @@ class LiveServer:
             else:
                 ops.begin_step((setup.name, closed.round, SERVER, "audit", ""), "recovery")
                 for task, _ in closed.unaudited.involved:
-                    _retrain(self.runtime, task, what.get((task.user, task.round, name_of(task.id)), ""))
+                    _retrain(
+                        self.runtime, task, steps_done.get((task.user, task.round, name_of(task.id)), "")
+                    )
                 ops.end_step()
                 yield self.side.audited(closed)
 
     def _rounding_is_known(self, aggregate: Aggregate) -> bool:
-        """Return True if the sum can be checked: its members' seeds are the scenario's, or were revealed."""
-        if not self.session.wires.admission.own_entropy or not self.runtime.setup.kind.offline:
+        """Return True if members' rounding seeds are known: from the scenario, or as they revealed them."""
+        if not self.session.wires.admission.own_entropy or not self.runtime.setup.protocol.offline:
             return True
         for task, _ in aggregate.involved:
             revealed = self.session.rounding.get((task.user, number_of(task)))
@@ -95,9 +107,9 @@ class LiveServer:
 
 
 def _retrain(runtime: Runtime, task: UserRound, what: str) -> None:
-    """Train once more for an audit: as many minibatches as `what` of the training's row says."""
+    """Train once more for an audit, with as many minibatches as `what` of the training's row has."""
     done = StepsDone.read(what)
     task.steps = runtime.trainer.steps(task.user) if done is None else done.steps
     seed = seed_of(runtime, task)
     task.train(runtime.ops, runtime.trainer, seed, None if done is None else done.steps)
-    task.prepare_update(*how_submitted(runtime, task))
+    prepared_update(runtime, task)

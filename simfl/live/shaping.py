@@ -1,8 +1,8 @@
-"""Links as slow as the scenario says: bytes are let through by the clock, and shared max-min fairly.
+"""Links at the scenario's rates: bytes pass by the clock, and flows share a link max-min fairly.
 
-The engine's link is a fluid; this is the same fluid in ticks. Bytes that fell due since the last tick
-are let through at the next one, so nothing drifts, and no byte is late by more than one tick. A message's
-last byte has a tick of its own.
+The engine's link is a fluid; this is the same fluid in ticks. Bytes that fell due since the last tick pass at
+the next one, so no error accumulates, and no byte is late by more than one tick. A tick ends at a message's
+last byte, so that its time is exact.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ from simfl.engine.environment import Environment
 from simfl.virtual_time import NS
 
 TICK_NS = 4_000_000
+"""Longest time between two ticks."""
 
 Rate = Callable[[int], float]
-"""Bit/s at a time, nanoseconds; infinite where nothing is shaped."""
+"""Bit/s at a time, nanoseconds; infinite where a link is not shaped."""
 Sink = Callable[[memoryview], object]
+"""Receives bytes that have passed."""
 
 
 class Link:
-    """A link that flows share. Whatever is put at one time is shared out once."""
+    """A link that flows share; for bytes that are put at one time, shares are computed once.
+
+    Attributes:
+        active: Flows with bytes that wait, in order.
+    """
 
     def __init__(self, env: Environment, rate: Rate) -> None:
         self.env, self.rate = env, rate
@@ -33,7 +39,7 @@ class Link:
         self._due = -1
 
     def wake(self, flow: Flow) -> None:
-        """Let a flow take part that has something to carry."""
+        """Add a flow that has bytes to carry."""
         self.active[flow] = None
         self._tick_at(self.env.now)
 
@@ -43,7 +49,7 @@ class Link:
             self.env.call_at(due, lambda: self._tick(due))
 
     def _tick(self, due: int) -> None:
-        if due != self._due:  # an earlier one took its place
+        if due != self._due:  # an earlier tick replaced it
             return
         self._due, since, self._since = -1, self._since, self.env.now
         for flow, share in self._shares.items():
@@ -58,6 +64,8 @@ class Link:
         """Return the bytes a nanosecond of each flow, by progressive filling."""
         now = self.env.now
         shares, left = dict[Flow, float](), self.rate(now)
+        # The number decides between equal caps, as flows have no order. From the lowest cap on, each flow
+        # gets at most an equal part of the rate that remains.
         capped = sorted((flow.cap(now), k, flow) for k, flow in enumerate(self.active))
         for k, (cap, _, flow) in enumerate(capped):
             share = min(cap, left / (len(capped) - k))
@@ -67,14 +75,12 @@ class Link:
 
 
 class Piece(NamedTuple):
-    """Bytes on their way.
-
-    Attributes:
-        then: Called as they are through; None to call nothing.
-    """
+    """Bytes on their way."""
 
     data: memoryview
-    then: Callable[[], object] | None
+    """The bytes that have not passed."""
+    on_sent: Callable[[], object] | None
+    """Called when the last of them has passed, if given."""
 
 
 class Flow:
@@ -90,7 +96,7 @@ class Flow:
         self.link, self.cap, self.sink = link, cap, sink
         self.waiting: deque[Piece] = deque()
         self._through = 0.0
-        """The part of the first waiting piece that is through."""
+        """Bytes of the first waiting piece that may pass now; a fraction stays for the next tick."""
 
     @property
     def left(self) -> float:
@@ -99,45 +105,46 @@ class Flow:
 
     @property
     def awaited(self) -> float:
-        """Bytes until the next end of a piece that something waits for, or until all are through."""
+        """Bytes until the next end of a piece with a `on_sent`, or until the end of all."""
         awaited = -self._through
         for piece in self.waiting:
             awaited += len(piece.data)
-            if piece.then is not None:
+            if piece.on_sent is not None:
                 break
         return awaited
 
-    def put(self, data: bytes, then: Callable[[], object] | None = None) -> None:
-        """Queue bytes; `then` is called when the last of them is through."""
-        self.waiting.append(Piece(memoryview(data), then))
+    def put(self, data: bytes, on_sent: Callable[[], object] | None = None) -> None:
+        """Queue bytes; `on_sent` is called when the last of them has passed."""
+        self.waiting.append(Piece(memoryview(data), on_sent))
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
         elif len(self.waiting) == 1:
             self.link.wake(self)
 
-    def let_through(self, more: float) -> None:
-        self._through += more
+    def let_through(self, size_bytes: float) -> None:
+        """Let the first waiting bytes pass."""
+        self._through += size_bytes
         while self.waiting:
-            data, then = self.waiting[0]
+            data, on_sent = self.waiting[0]
             count = min(len(data), int(self._through))
             self._through -= count
             if count:
                 self.sink(data[:count])
             if count < len(data):
-                self.waiting[0] = Piece(data[count:], then)
+                self.waiting[0] = Piece(data[count:], on_sent)
                 return
             self.waiting.popleft()
-            if then is not None:
-                then()  # which may cut the flow, or put more
+            if on_sent is not None:
+                on_sent()  # it may cut the flow, or put more bytes
         self._through = 0.0
 
     def flush(self) -> None:
-        """Let all that waits through at once; no `then` is called."""
+        """Let all waiting bytes pass at once; no `on_sent` is called."""
         for piece in self.waiting:
             self.sink(piece.data)
         self.cut()
 
     def cut(self) -> None:
-        """Drop what has not passed."""
+        """Drop the bytes that have not passed."""
         self.waiting.clear()
         self._through = 0.0

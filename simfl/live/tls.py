@@ -1,4 +1,4 @@
-"""Files and addresses of a live run across machines: certificate, key, tokens; TLS 1.3, nothing less."""
+"""Files and addresses of a live run across machines: certificate, key, tokens; at least TLS 1.3."""
 
 import ipaddress
 import os
@@ -15,14 +15,20 @@ from simfl.errors import BadInput, reason
 
 Address = tuple[str, int]
 CERTIFICATE, KEY, TOKENS = "server.pem", "server.key", "tokens"
-TOKEN_DIGITS = range(32, 129)  # of a token, hexadecimal: at least 128 bits
+TOKEN_DIGITS = range(32, 129)
+"""Lengths of a token, hexadecimal: at least 128 bits."""
 
 
 def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
+    """Return the context of a server with this certificate.
+
+    Raises:
+        BadInput: The files are not a certificate with its key.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
-        context.load_cert_chain(certificate, key, password="")  # or OpenSSL would ask for one
+        context.load_cert_chain(certificate, key, password="")  # otherwise OpenSSL would prompt for one
     except (OSError, ssl.SSLError) as error:
         raise BadInput(f"{certificate}, {key}: no certificate with its key ({reason(error)})") from None
     return context
@@ -43,7 +49,11 @@ def fingerprint(certificate: bytes) -> str:
 
 
 def fingerprint_of(path: Path) -> str:
-    """Return the fingerprint of a file's first certificate."""
+    """Return the fingerprint of a file's first certificate.
+
+    Raises:
+        BadInput: The file has none.
+    """
     try:
         text = path.read_text(encoding="ascii")
         end = "-----END CERTIFICATE-----"
@@ -53,53 +63,76 @@ def fingerprint_of(path: Path) -> str:
 
 
 def pin(text: str) -> str:
-    """Read a fingerprint: 64 hexadecimal digits, with colons or without."""
+    """Read a fingerprint: 64 hexadecimal digits, with colons or without.
+
+    Raises:
+        BadInput: The text is not one.
+    """
     digits = text.replace(":", "").lower()
     if len(digits) != 64 or not set(digits) <= set("0123456789abcdef"):
-        raise BadInput(f"pin {text:.80}: must be the 64 hexadecimal digits of a SHA-256")
+        raise BadInput(f"--pin: must be the 64 hexadecimal digits of a SHA-256, not {text:.80}")
     return digits
 
 
 def tokens(path: Path, users: Iterable[int]) -> dict[int, str]:
-    """Read the tokens of these users: lines of a user's number and its token."""
-    wanted, found = set(users), dict[int, str]()
+    """Read the tokens of these users: lines of a user's number and its token.
+
+    Raises:
+        BadInput: A line is wrong, or a user has no token.
+    """
+    needed, by_user = set(users), dict[int, str]()
     try:
         lines = path.read_text(encoding="ascii").splitlines()
     except (OSError, ValueError) as error:
         raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
     for number, line in enumerate(lines, 1):
         user, _, token = line.strip().partition(" ")
-        good = user.isdecimal() and len(user) < 10 and len(token.strip()) in TOKEN_DIGITS
-        if user and (not good or int(user) in found):
-            raise BadInput(f"{path}:{number}: a line is a user's number and its token, of each user one")
+        valid = user.isdecimal() and len(user) < 10 and len(token.strip()) in TOKEN_DIGITS
+        if user and (not valid or int(user) in by_user):
+            raise BadInput(f"{path}:{number}: must be a user's number and its token, one line a user")
         if user:
-            found[int(user)] = token.strip()
-    if missing := sorted(wanted - found.keys()):
-        raise BadInput(f"{path}: no token of users {', '.join(map(str, missing[:10]))}")
-    return {user: found[user] for user in wanted}
+            by_user[int(user)] = token.strip()
+    if missing := sorted(needed - by_user.keys()):
+        raise BadInput(f"{path}: has no token of users {', '.join(map(str, missing[:10]))}")
+    return {user: by_user[user] for user in needed}
 
 
 def users_of(text: str, users: int | None = None) -> list[int]:
     """Read numbers of users.
 
+    Args:
+        text: Numbers and ranges.
+        users: Users of the run, if known.
+
+    Raises:
+        BadInput: The text is not a list of such numbers.
+
     >>> users_of("3-5,9")
     [3, 4, 5, 9]
     """
-    found = set[int]()
+    numbers = set[int]()
     for part in text.split(","):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 18:
-            raise BadInput(f"user {text:.80}: must be a number, or numbers such as 3-5,9")
+            raise BadInput(f"users: must be numbers such as 3-5,9, not {text:.80}")
         if int(last or first) - int(first) not in range(10**6):
-            raise BadInput(f"user {part}: must go up, by less than a million")
-        found.update(range(int(first), int(last or first) + 1))
-    if users is not None and max(found) >= users:
-        raise BadInput(f"user {max(found)}: the run has users 0 to {users - 1}")
-    return sorted(found)
+            raise BadInput(f"users: must be ranges of at most a million users, not {part}")
+        numbers.update(range(int(first), int(last or first) + 1))
+    if users is not None and max(numbers) >= users:
+        raise BadInput(f"users: must be from 0 to {users - 1}, not {max(numbers)}")
+    return sorted(numbers)
 
 
 def address(text: str, what: str) -> Address:
-    """Read HOST:PORT, or a URL simfl://HOST:PORT."""
+    """Read HOST:PORT, or a URL simfl://HOST:PORT.
+
+    Args:
+        text: The address.
+        what: Name of the option, for the message.
+
+    Raises:
+        BadInput: The text is no address.
+    """
     try:
         parts = urlsplit(text if "://" in text else f"simfl://{text}")
         host, port = parts.hostname, parts.port
@@ -107,11 +140,11 @@ def address(text: str, what: str) -> Address:
             return host, port
     except ValueError:
         pass
-    raise BadInput(f"{what} {text:.80}: must be HOST:PORT, such as 127.0.0.1:7000 or [::1]:7000")
+    raise BadInput(f"{what}: must be HOST:PORT, such as 127.0.0.1:7000 or [::1]:7000, not {text:.80}")
 
 
 def is_loopback(host: str) -> bool:
-    """Say if an address is this machine's own: no name but localhost is believed."""
+    """Return True for an address of this machine; of names, only localhost is one."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -119,37 +152,49 @@ def is_loopback(host: str) -> bool:
 
 
 def refuse_open(host: str, protected: bool) -> None:
-    """Raise BadInput where a connection beyond this machine would go without TLS."""
+    """Refuse a connection beyond this machine without TLS.
+
+    Raises:
+        BadInput: The host is another machine, and the connection is not protected.
+    """
     if not protected and not is_loopback(host):
-        how = "a server needs --cert and --key (--make-cert DIR writes them), a user needs --pin"
-        raise BadInput(f"{host} is beyond the loopback, and nothing goes there without TLS: {how}")
+        remedy = "a server needs --cert and --key (--make-cert DIR writes them), a user needs --pin"
+        raise BadInput(f"{host}: is beyond the loopback, and must have TLS; {remedy}")
 
 
 @dataclass(frozen=True)
-class Made:
-    """The files that a server needs, and its certificate's fingerprint."""
+class ServerFiles:
+    """The files that a server needs."""
 
     certificate: Path
+    """Certificate as PEM."""
     key: Path
+    """Its private key."""
     tokens: Path
+    """Token of each user."""
     pin: str
+    """Fingerprint of the certificate."""
 
 
-def make(folder: Path, users: int) -> Made:
-    """Write a certificate, its key and a token for each user; BadInput where there is one of them."""
+def make(folder: Path, users: int) -> ServerFiles:
+    """Write a certificate, its key and a token for each user.
+
+    Raises:
+        BadInput: One of the files exists, or cannot be written.
+    """
     certificate, key = self_signed("simfl")
-    made = Made(folder / CERTIFICATE, folder / KEY, folder / TOKENS, "")
+    files = ServerFiles(folder / CERTIFICATE, folder / KEY, folder / TOKENS, "")
     lines = "".join(f"{user} {secrets.token_hex(32)}\n" for user in range(users)).encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for path in (made.certificate, made.key, made.tokens):
+        for path in (files.certificate, files.key, files.tokens):
             if path.exists():
-                raise BadInput(f"{path} is there: choose another folder, or remove it")
-        for path, content in ((made.key, key), (made.tokens, lines), (made.certificate, certificate)):
-            # Nobody else can read a secret, not even before it is all written.
-            mode = 0o644 if path == made.certificate else 0o600
+                raise BadInput(f"{path}: exists already; choose another folder, or remove it")
+        for path, content in ((files.key, key), (files.tokens, lines), (files.certificate, certificate)):
+            # The mode is set as the file is files, so another user cannot read a secret in between.
+            mode = 0o644 if path == files.certificate else 0o600
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
     except OSError as error:
         raise BadInput(f"{folder}: cannot be written ({reason(error)})") from None
-    return Made(made.certificate, made.key, made.tokens, fingerprint_of(made.certificate))
+    return ServerFiles(files.certificate, files.key, files.tokens, fingerprint_of(files.certificate))

@@ -8,12 +8,12 @@ from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import Recorded
 
 Problem = tuple[str, str]
-"""A key of the scenario, and why it cannot be played."""
+"""A key of the scenario, and the reason for which it cannot be run live."""
 
 
-def problems(study: Experiment) -> Iterator[Problem]:
-    """Yield each part of a scenario that cannot be played live."""
-    s = study.scenario
+def problems(experiment: Experiment) -> Iterator[Problem]:
+    """Yield each key of a scenario that a live run does not support."""
+    s = experiment.scenario
     if s.payload != "real":
         yield "payload", "shadow counts work without doing it: a live run does it"
     if isinstance(s.clock, Recorded):
@@ -26,29 +26,29 @@ def problems(study: Experiment) -> Iterator[Problem]:
     if s.network.peers == "direct":
         yield "network.peers", "users of a live run are not connected to each other: use relayed"
     if s.network.tcp_start is not None:
-        yield "network.tcp_start", "is a law of the start of TCP, and a live run has the TCP of this machine"
+        yield "network.tcp_start", "is a model of TCP's start, and a live run has this machine's TCP"
     if s.server.slowdown < s.server.cores:
         speed = f"{s.server.cores} cores and slowdown {s.server.slowdown:g}"
         yield "server", f"{speed} make it faster than this machine: slowdown must be at least cores"
     if s.server.energy is not None:
         yield "server.energy", "energy is counted in simulations only"
-    yield from _of_users(study)
-    yield from _of_protocols(study)
+    yield from _of_users(experiment)
+    yield from _of_protocols(experiment)
 
 
-def _of_users(study: Experiment) -> Iterator[Problem]:
-    s = study.scenario
-    for name, own in settings_of(s).items():
-        if own.energy is not None:
+def _of_users(experiment: Experiment) -> Iterator[Problem]:
+    s = experiment.scenario
+    for name, settings in settings_of(s).items():
+        if settings.energy is not None:
             yield key_of(s, name, "energy"), "energy is counted in simulations only"
-    slowest = float(study.people.slowdown.min())
+    slowest = float(experiment.people.slowdown.min())
     if slowest < 1:
-        user = int(study.people.slowdown.argmin())
+        user = int(experiment.people.slowdown.argmin())
         yield "population.devices.slowdown", f"user {user} with {slowest:g} is faster than this machine"
 
 
-def _of_protocols(study: Experiment) -> Iterator[Problem]:
-    s = study.scenario
+def _of_protocols(experiment: Experiment) -> Iterator[Problem]:
+    s = experiment.scenario
     for name, kind in s.protocols.items():
         try:
             messages(kind, s.params(name, 1))

@@ -1,8 +1,8 @@
 """A user of a live run: the engine's users' side with one user, whose server is at the other end of a socket.
 
 As in virtual time, `UserSide` decides when it trains, is lost, is in flight or is offline. A user that is
-lost closes its connection, and opens another one for the rounds to come. While it is offline that one is for
-its report alone.
+lost closes its connection, and opens another one for later rounds. While it is offline, its connection serves
+for its report alone, if the run ends before it is back.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
 from simfl.engine.links import Transmission
 from simfl.engine.setup import ModelDownload, ProtocolSetup, RunConfig
-from simfl.engine.user_side import UserRound, UserSide
-from simfl.engine.user_state import State
+from simfl.engine.user_round import State, UserRound
+from simfl.engine.user_side import UserSide
 from simfl.errors import BadInput, cut
-from simfl.live.clocks import Offset
+from simfl.live.clock_offset import ClockOffset
 from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, WireConfig
 from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rejected, Rounding, Welcome
 from simfl.live.observer import AGAIN_S, PASSING, SELDOM_S
@@ -34,31 +34,45 @@ from simfl.trace.rows import row_lines
 from simfl.virtual_time import NS
 from simfl.world.dropout import PlannedLoss
 
-ROWS = 200  # of the trace in one frame
-KEPT = 2  # rounds of which messages may still come
+ROWS = 200
+"""Rows of the trace in one frame."""
+TASKS = 2
+"""Latest rounds or cycles whose messages may still arrive."""
 SHAKE_S = 600.0
+"""Time for a TLS handshake: the server may still run the protocol before."""
 GONE_S = 2.0
-"""After so long without a welcome a server that refuses connections is gone."""
+"""Time without a welcome after which a server that refuses connections has ended."""
 FLUSH_S = 60.0
-"""So long the report may take to leave."""
-MOST_OFF_S = 60.0
-"""Seconds between the run's beginning and the message of it, at most; a false clock is further off."""
-MOST_WAITING = 100
-"""Messages that may wait at a user, and `MOST_OF_USER` more for each of the run's users."""
-MOST_OF_USER = 4
+"""Time within which the report has to leave."""
+MAX_OFF_S = 60.0
+"""Maximum seconds between the run's begin and the message of it; more means a false clock."""
+MAX_WAITING, MAX_WAITING_PER_USER = 100, 4
+"""Maximum number of messages that wait at a user: the first, and the second for each of the run's users."""
 
 
 class LiveUser:
-    """One user. Its server, as the users' side reaches it, is the connection that this class keeps.
+    """One user. Its server, as the users' side reaches it, is the connection that this class holds.
+
+    Args:
+        user: Its number.
+        address: The server's.
+        worker: Thread that trains; None: the event loop's thread does.
+        wires: Settings of the connection.
+        config: The world.
+        setup: The protocol.
+        given: Operations, clock, trainer, streams and the server's rule, as a `Session` has them.
 
     Attributes:
         dialled: Its latest connection.
         connected: The same, while it takes part.
-        tasks: Its latest parts, by round or by cycle.
-        asked: Parts of which the server has still to learn that nothing is under way.
-        finished: Set when the run is over for it, or the server is gone.
-        ended: It was the run that is over.
-        offset: Of the server's clock, at the hello and at the end; None where both have one clock.
+        tasks: Its latest tasks, by round or by cycle.
+        unreported: Tasks that are over and of which the server does not know yet that nothing is under way.
+        finished: Set when the run is over for it, or the server has ended.
+        has_reported: The run is over, and its report is sent.
+        propagating: Number of messages that wait for their latency to pass.
+        origin: The server's monotonic clock as the run began, nanoseconds; 0 before.
+        roundings: By task's number, the entropy that rounded its update, and the name of the seed in it.
+        offset: Offset of the server's clock, at the hello and at the end; None where both have one clock.
     """
 
     def __init__(
@@ -75,46 +89,46 @@ class LiveUser:
         self.user, self.address, self.wires, self.config = user, address, wires, config
         self.env = RealTime()
         self.runtime = runtime = LiveRuntime(self.env, config, setup, *steps)
-        runtime.worker, runtime.after_step = worker, self._tell_free
+        runtime.worker, runtime.after_step = worker, self._send_free
         runtime.training_ops = EagerOps(setup.params.q)
         runtime.training_ops.timed, runtime.training_ops.now_ns = runtime.ops.timed, runtime.ops.now_ns
         self.latencies = Latencies(self.env, wires)
-        self.users = UserSide(runtime, LiveNetwork(self, wires, self.latencies, up=True), done_at=State.SENT)
+        self.users = UserSide(runtime, LiveNetwork(self, wires, up=True), done_at=State.SENT)
         self.users.server = self
         self.presence = self.users.presence
         self.env.call_soon(partial(self.presence.follow, user))
         self.dialled: Connection | None = None
         self.connected: Connection | None = None
         self.tasks: dict[int, UserRound] = {}
-        self.asked: set[int] = set()
+        self.unreported: set[int] = set()
         self.finished = asyncio.Event()
-        self.in_air = 0
-        """Messages that wait for their latency to pass."""
-        self.ended = False
+        self.propagating = 0
+        self.has_reported = False
         self.origin = 0
         self.roundings: dict[int, tuple[Any, str]] = {}
-        self.offset = self.first_offset = None if wires.admission.one_clock else Offset()
+        self.offset = self.first_offset = None if wires.admission.one_clock else ClockOffset()
         self._dialling: asyncio.Task[None] | None = None
-        self._tries, self._trying_s = 0, 0.0  # dials since the last welcome, and the time of the first
+        self._tries, self._trying_s = 0, 0.0
+        """Dials since the last welcome, and the monotonic time of the first."""
 
     # -- the connection
     async def run(self) -> None:
-        """Take part until the server says that the run is over, or is gone."""
+        """Take part until the run is over, or the server has ended."""
         self._dialling = asyncio.get_running_loop().create_task(self._dial())
         await self._dialling
         await either(self.finished, self.env.failed)
         self.env.stop()
-        if self.ended and self.dialled is not None:  # what is still to be written would go with the loop
+        # Bytes that still have to be written would be lost with the event loop.
+        if self.has_reported and self.dialled is not None:
             async with asyncio.timeout(FLUSH_S):
                 await self.dialled.closed.wait()
 
     async def _dial(self) -> None:
-        def made() -> Connection:
-            self.dialled = _ToServer(self, self.wires.down, self.wires.most_bytes, SERVER)
+        def connection() -> Connection:
+            self.dialled = _ToServer(self, self.wires.down, self.wires.max_frame_bytes, SERVER)
             return self.dialled
 
         dial, context = asyncio.get_running_loop().create_connection, self.wires.admission.context
-        # The server may still be busy with the protocol before.
         within_s = None if context is None else SHAKE_S
         if not self._tries:
             self._trying_s = time.monotonic()
@@ -122,12 +136,13 @@ class LiveUser:
             if time.monotonic() - self._trying_s > self.wires.join_s:
                 self.finished.set()
                 return
-            if self._tries:  # the last one did not lead to a welcome
+            if self._tries:  # the last dial did not lead to a welcome
+                # The exponent is bounded, since the power of many tries would be too large for a float.
                 await asyncio.sleep(min(SELDOM_S, AGAIN_S * 1.5 ** min(self._tries, 20)))
             self._tries += 1
             try:
-                await dial(made, *self.address, ssl=context, ssl_handshake_timeout=within_s)
-                if self.dialled is not None:  # it was not dropped while it was opened
+                await dial(connection, *self.address, ssl=context, ssl_handshake_timeout=within_s)
+                if self.dialled is not None:  # the user was not lost while it was opened
                     return
             except OSError as error:
                 is_refused = isinstance(error, ConnectionRefusedError)
@@ -135,13 +150,13 @@ class LiveUser:
                 if is_gone or not isinstance(error, PASSING):
                     self.finished.set()
 
-    def fail(self, why: str) -> None:
-        """Fail the session: the server is another one, or turned the user away."""
+    def fail(self, reason: str) -> None:
+        """Fail the session: the server is another one, or refused the user."""
         if not self.env.failed.done():
-            self.env.failed.set_exception(BadInput(cut(why, 500)))
+            self.env.failed.set_exception(BadInput(cut(reason, 500)))
 
-    def _ask(self, connection: Connection) -> None:
-        """Ask for the server's clock, and go on once it is known."""
+    def _compare_clocks(self, connection: Connection) -> None:
+        """Send pings until the server's clock is estimated, and then announce the user, or report."""
         assert self.offset is not None
         if not self.offset.known:
             connection.send_control(Ping(time.monotonic_ns()))
@@ -149,11 +164,11 @@ class LiveUser:
             self._leave(connection)
         else:
             self.first_offset = self.offset
-            self.get_ready(connection)
+            self.announce(connection)
 
-    def get_ready(self, connection: Connection) -> None:
-        """Say that the user is there, or is offline."""
-        if not self.presence.online(self.user):
+    def announce(self, connection: Connection) -> None:
+        """Send that the user is ready, or that it is offline."""
+        if not self.presence.is_online(self.user):
             connection.send_control(Away())
             return
         connection.send_control(Ready())
@@ -161,37 +176,38 @@ class LiveUser:
         rate = self.wires.rate(self.user, up=True)
         connection.shape(Link(self.env, rate), rate)
 
-    # -- what the users' side says to the server
-    def lost(self, task: UserRound, phase: str, row: int) -> None:
+    # -- calls of the users' side
+    def on_lost(self, task: UserRound, phase: str, row: int) -> None:
         self._dial_again()
 
-    def offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
-        """Its links have noticed."""
+    def on_offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
+        """Do nothing: `on_presence` has closed its connection."""
 
-    def online(self, user: int, row: int) -> None:
-        """Its links have noticed."""
+    def on_online(self, user: int, row: int) -> None:
+        """Do nothing: `on_presence` has connected it again."""
 
     def _dial_again(self) -> None:
-        """Close a lost user's connection behind what has left, and open another one."""
+        """Close a lost user's connection behind the bytes that have left, and open another one."""
         connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
             connection.leave()
-        if self._dialling is None or self._dialling.done():  # who dials looks then, if the user is online
+        # A dial in progress serves: `announce` then sends whether the user is online.
+        if self._dialling is None or self._dialling.done():
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
 
-    def switched(self, user: int, now: bool) -> None:
-        """Connect again as its device leaves or is back."""
+    def on_presence(self, user: int, now: bool) -> None:
+        """Connect again as its device goes offline or is back."""
         if now or self.connected is not None:
             self._dial_again()
 
     def count_return(self, stays: bool = False) -> None:
-        """Do nothing: the server counts how often a run gets nowhere."""
+        """Do nothing: the server detects runs that stall."""
 
     def connection_of(self, user: int) -> Connection | None:
         return self.connected
 
     def on_broken(self, connection: Connection) -> None:
-        """Release all tasks once the server closed the connection: it wants their results no more."""
+        """Release all tasks once the server has closed the connection: it no longer needs their results."""
         ended = self.finished.is_set() or self.env.failed.done()
         if connection is self.dialled and not ended:
             for task in self.tasks.values():
@@ -202,107 +218,111 @@ class LiveUser:
         connection.abort()
         self.on_broken(connection)
 
-    # -- what the server says
+    # -- messages of the server
     def on_message(self, connection: Connection, envelope: Envelope) -> None:
         index = envelope.round
         match envelope.message:
             case Challenge(nonce):
                 connection.send_control(self.wires.admission.hello(self.user, nonce, RUN, self.origin))
                 if self.offset is None or self.origin:
-                    self.get_ready(connection)
+                    self.announce(connection)
             case Rejected(why):
                 self.fail(why)
             case Welcome():
                 self._tries = 0
                 if self.offset is not None and not self.origin:
-                    self._ask(connection)
+                    self._compare_clocks(connection)
             case Pong(sent, at) if self.offset is not None:
                 self.offset.take(sent, at)
-                self._ask(connection)
+                self._compare_clocks(connection)
             case Start(origin):
                 self._start(origin)
             case Part(point, when, delay_ns, cycle):
                 self._begin(index, cycle, PlannedLoss(point, when, delay_ns) if point and when else None)
             case Over():
                 if (task := self.tasks.get(index)) is not None:
-                    self.users.over(self.user, task)
-                self.asked.add(index)
-                self._tell_free()
+                    self.users.end_task(self.user, task)
+                self.unreported.add(index)
+                self._send_free()
             case Bye() if self.offset is None or not self.origin:
                 self._leave(connection)
             case Bye():
                 connection.unshape()
-                self.offset = Offset()
-                self._ask(connection)
+                self.offset = ClockOffset()
+                self._compare_clocks(connection)
             case _:
                 self.take(envelope)
 
     def _start(self, origin: int) -> None:
-        """Start the clock, if the server's word of when the run began is near."""
+        """Start the clock, if the begin that the server sent is near."""
         now = time.monotonic_ns()
         begun = origin - (0 if self.offset is None else self.offset.ns)
-        if abs(now - begun) > MOST_OFF_S * NS:
+        if abs(now - begun) > MAX_OFF_S * NS:
             self.fail(f"by the server's clock the run began {(now - begun) / NS:.3g} s ago, not just now")
             return
         self.origin = origin
         self.env.start(begun)
 
     def _begin(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> None:
-        """Begin the user's part in a round, or in a cycle; of older ones no messages are taken."""
-        server: Any = None  # its machine is elsewhere
+        """Begin a task in a round or a cycle, and drop older ones, whose messages are ignored."""
+        server: Any = None  # its machine is in another process
         number, update = (index, None) if cycle is None else (cycle, UpdateId(self.user, cycle))
-        model = Handle(1, self.runtime.trainer.d, F32)  # before it has come
-        task = UserRound.of(self.runtime.setup, self.user, index, server, model, plan, update)
+        model = Handle(1, self.runtime.trainer.d, F32)  # until the model arrives
+        task = UserRound.begin(self.runtime.setup, self.user, index, server, model, plan, update)
         self.users.begin(task)
         if self.wires.admission.reveals:
             self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
-        self.tasks = {k: task for k, task in self.tasks.items() if k > number - KEPT} | {number: task}
+        self.tasks = {k: task for k, task in self.tasks.items() if k > number - TASKS} | {number: task}
         for old in tuple(self.users.tasks[self.user]):
             is_over = old.state >= State.SENT or not self.users.in_flight(old)
             if is_over and old not in self.tasks.values():
                 self.users.forget(old)
 
     def take(self, envelope: Envelope) -> None:
-        """Take a message of the protocol."""
+        """Receive a message of the protocol, after its latency."""
         task = self.tasks.get(envelope.round)
-        if task is not None and not task.lost:
+        if task is not None and not task.is_lost:
             task.inbound += 1
-            self._later(partial(self._arrived, task, envelope))
+            self._delay(partial(self._arrived, task, envelope))
 
-    def _later(self, then: Callable[[], None]) -> None:
-        """Let a message arrive a latency later. Malformed if too many wait: a server that floods is left."""
-        most = MOST_WAITING + MOST_OF_USER * self.config.users
-        if self.in_air + len(self.users.device(self.user).protocol.jobs or ()) >= most:
-            raise Malformed(f"more than {most} messages wait")
-        self.in_air += 1
-        self.latencies.later(self.user, False, partial(self._landed, then))
+    def _delay(self, on_arrived: Callable[[], None]) -> None:
+        """Let a message arrive a latency later.
 
-    def _landed(self, then: Callable[[], None]) -> None:
-        self.in_air -= 1
-        then()
+        Raises:
+            Malformed: Too many messages wait: the user leaves a server that floods it.
+        """
+        limit = MAX_WAITING + MAX_WAITING_PER_USER * self.config.users
+        if self.propagating + len(self.users.device(self.user).protocol.jobs or ()) >= limit:
+            raise Malformed(f"more than {limit} messages wait")
+        self.propagating += 1
+        self.latencies.later(self.user, False, partial(self._after_latency, on_arrived))
+
+    def _after_latency(self, on_arrived: Callable[[], None]) -> None:
+        self.propagating -= 1
+        on_arrived()
 
     def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
-        """A message is there, a latency later."""
-        if not self.presence.online(self.user):
+        """Hand a message to the users' side, a latency later."""
+        if not self.presence.is_online(self.user):
             return
         message = envelope.message
         if isinstance(message, ModelDownload) and task is not None:
             task.weights = message.weights
-        where = SERVER, self.user, envelope.round, envelope.step, task
-        t = Transmission(self.runtime, message, *where, self.users)
-        t.at = min(t.at, envelope.at)
+        args = SERVER, self.user, envelope.round, envelope.step, task
+        t = Transmission(self.runtime, message, *args, self.users)
+        t.sent_ns = min(t.sent_ns, envelope.at)
         t.on_arrived()
 
-    def _tell_free(self) -> None:
-        """Say of rounds that are over that nothing is under way for them any more."""
-        for index in sorted(self.asked):
+    def _send_free(self) -> None:
+        """Send, for tasks that are over, that nothing of them is under way any longer."""
+        for index in sorted(self.unreported):
             task = self.tasks.get(index)
             if (task is None or not self.users.in_flight(task)) and self.connected is not None:
-                self.asked.discard(index)
+                self.unreported.discard(index)
                 self.connected.send_control(Free(), index)
 
     def _leave(self, connection: Connection) -> None:
-        """Report, over a link that is not shaped any more, and leave."""
+        """Report, over a link that is no longer shaped, and leave."""
         for device in self.users.devices.values():
             device.close()
         connection.unshape()
@@ -310,17 +330,17 @@ class LiveUser:
         for first in range(0, len(trace), ROWS):
             connection.send_control(Rows("".join(row_lines(trace[first : first + ROWS]))))
         for number, (entropy, name) in self.roundings.items():
-            with suppress(ValueError):  # it did not come to rounding
+            with suppress(ValueError):  # its update was not rounded
                 connection.send_control(Rounding(entropy.peek(name).hex()), number)
         clock: tuple[Any, ...] = ()
         if self.offset is not None and self.first_offset is not None:
-            now, then = self.offset, self.first_offset
-            clock = then.ns, now.ns - then.ns, now.error_ns + then.error_ns
+            before, after = self.first_offset, self.offset
+            clock = before.ns, after.ns - before.ns, before.error_ns + after.error_ns
         connection.send_control(
             Done(self.runtime.steps_ns, self.runtime.late_ns, self.runtime.held_ns, *clock)
         )
         connection.leave()
-        self.ended = True
+        self.has_reported = True
         self.finished.set()
 
 
@@ -331,7 +351,7 @@ class _ToServer(Connection):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
-        if why := self.owner.wires.admission.pinned(transport):
-            self.closing = True
-            self.owner.fail(why)
+        if mismatch := self.owner.wires.admission.pin_mismatch(transport):
+            self.is_closing = True
+            self.owner.fail(mismatch)
             transport.close()

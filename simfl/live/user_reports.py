@@ -1,7 +1,7 @@
-"""Reports of users when a run is over: the rows that they noted, and facts of their devices.
+"""Reports of users when a run is over: their rows, and facts of their devices.
 
-All of it is a user's own word, which the server cannot check. So each report is bounded: its size, and its
-numbers by the length of the run. A report beyond a bound is refused, and its user counts as silent.
+The server cannot check a report. So its size is bounded, and its numbers are bounded by the length of the
+run. A report beyond a bound is refused, and its user counts as silent.
 """
 
 from collections import Counter
@@ -12,15 +12,15 @@ from simfl.trace.rows import Row
 from simfl.virtual_time import NS
 
 REPORT_S = 20.0
-"""Until when all users must have reported; the run ends without the reports of the others."""
+"""Seconds within which all users must report; the run ends without the other reports."""
 REPORT_BYTES = 2**26
-"""The longest report of a user, in characters of its rows."""
+"""Maximum size of a user's report, in characters of its rows."""
 CLOCK_NS = 10 * 365 * 86_400 * NS
-"""The most that two machines' clocks, which count from their starts, may be apart."""
+"""Maximum difference of two machines' clocks, which count from their starts."""
 WORK_FACTOR = 4
-"""The most step time of a user, as a multiple of the run's time: its two lanes, and steps begun late."""
+"""Maximum step time of a user, as a multiple of the run's time: two lanes, and steps that began late."""
 SLACK_NS = 10 * NS
-"""The most by which a row may seem to be later than the report, as the user's clock is not the server's."""
+"""Maximum time by which a row may seem later than the report, as the clocks differ."""
 
 
 class UserReports:
@@ -37,9 +37,13 @@ class UserReports:
         self._sizes: Counter[int] = Counter()
 
     def add(self, user: int, lines: str) -> None:
-        """Take rows of a user. Malformed after its report's end, for no rows, and beyond its length."""
+        """Add rows of a user.
+
+        Raises:
+            Malformed: Its report has ended, the text is empty, or the report is too long.
+        """
         if user in self.done:
-            raise Malformed("a report that is not asked for")
+            raise Malformed("a report that was not requested")
         if not lines:
             raise Malformed("a report of no rows")
         self._sizes[user] += len(lines)
@@ -48,17 +52,20 @@ class UserReports:
         self.lines.setdefault(user, []).append(lines)
 
     def end(self, user: int, done: Done, run_ns: int, wait_ns: int) -> None:
-        """Take the end of a user's report. Malformed for a second one, and for times that cannot be.
+        """End a user's report.
 
         Args:
             user: Its number.
             done: Its facts.
             run_ns: Nanoseconds since the run began.
             wait_ns: Nanoseconds for which users may have compared clocks before that.
+
+        Raises:
+            Malformed: Its report has ended already, or a time is impossible.
         """
         if user in self.done:
-            raise Malformed("a report that is not asked for")
-        for name, value, most in (
+            raise Malformed("a report that was not requested")
+        for name, value, limit in (
             ("step time", done.steps_ns, WORK_FACTOR * run_ns),
             ("late time", done.late_ns, WORK_FACTOR * run_ns),
             ("one step's work", done.held_ns, run_ns),
@@ -66,20 +73,21 @@ class UserReports:
             ("clock gain", abs(done.ahead_ns), run_ns),
             ("clock error", done.off_ns, run_ns + wait_ns),
         ):
-            if value > most:
-                raise Malformed(f"a report of {value / NS:.3g} s of {name}, at most {most / NS:.3g} s can be")
+            if value > limit:
+                bound = f"must be at most {limit / NS:.3g} s"
+                raise Malformed(f"a report of {value / NS:.3g} s of {name}: {bound}")
         self.done[user] = done
 
 
-def is_possible(row: Row, user: int, rounds: int, until_ns: int, most_bytes: int) -> bool:
-    """Return True for a row that a user can know of, at a time and of a size that can be in its run.
+def is_possible(row: Row, user: int, rounds: int, until_ns: int, max_frame_bytes: int) -> bool:
+    """Return True for a row that a user can have written, with a time and a size that its run allows.
 
     Args:
         row: The row.
         user: The user that reports it.
-        rounds: Those of the run.
-        until_ns: The server's time when the report was there.
-        most_bytes: The longest message.
+        rounds: Rounds of the run.
+        until_ns: The server's time as the report was complete.
+        max_frame_bytes: Maximum size of a message.
     """
     latest_ns = until_ns + SLACK_NS
     match row:
@@ -90,7 +98,7 @@ def is_possible(row: Row, user: int, rounds: int, until_ns: int, most_bytes: int
         case rows.Sent():
             observer = row.sender if row.arrived is None else row.to
             times = row.sent <= latest_ns and (row.arrived or 0) <= latest_ns
-            return user == observer and row.round < rounds and times and row.size <= most_bytes
+            return user == observer and row.round < rounds and times and row.size <= max_frame_bytes
         case rows.Lost():
             return row.user == user and row.round < rounds and row.at <= latest_ns
         case rows.Presence():

@@ -1,10 +1,11 @@
-"""Messages as bytes, and back: the one module that knows the format.
+"""Messages as bytes, and back: the only module that depends on the format.
 
 A frame is its length, the length of its header, the header and the content of its handles, one after the
 other. The header is a JSON array, `Header`.
 
-Decoding is strict, as whoever is at the other end may be a stranger: kind, direction, types, sizes and ranges
-are those of the dataclass, or the frame is `Malformed`. Nothing is unpickled.
+Invariant: the kind, direction, types, sizes and ranges of a decoded message are those of the dataclass, or
+the frame is `Malformed`: the peer may be unauthenticated. Nothing is unpickled. tests/fuzz sends mutated
+frames.
 """
 
 import struct
@@ -26,96 +27,108 @@ from simfl.protocols.protocol import Protocol
 from simfl.random_streams import ZeroEntropy
 from simfl.world.dropout import WhenPlanned
 
-LENGTHS = struct.Struct(">II")  # of what follows, and of the header in it
-UNAUTHENTICATED_BYTES = 1024  # in a frame of somebody who has not said who it is
+LENGTHS = struct.Struct(">II")
+"""Length of the frame without this number, and of the header in it."""
+UNAUTHENTICATED_BYTES = 1024
+"""Maximum size of a frame on an unauthenticated connection."""
 
 
-# --- what the driver itself says: of no protocol, not shaped, not in the trace ---------------------------
+# --- control messages: of no protocol, not shaped, not in the trace --------------------------------------
 @dataclass(frozen=True, slots=True)
 class Control:
+    """A message of the live driver."""
+
     kind: ClassVar[str]
+    """Its name on the wire."""
 
 
 @dataclass(frozen=True, slots=True)
 class Start(Control):
-    """The run begins; `origin`: the machine's monotonic clock then, nanoseconds."""
+    """The begin of the run."""
 
     kind = ".start"
     origin: int
+    """The server's monotonic clock then, nanoseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part(Control):
-    """The user is in the round of this frame, and is to be lost as it says; `point` is empty if it is not.
-    cycle: over a buffer, of its update."""
+    """A user's task in the round of this frame, with its planned loss."""
 
     kind = ".part"
     point: str = ""
+    """Point of the loss; empty if none is planned."""
     when: WhenPlanned | None = None
+    """Time of the loss at the point."""
     delay_ns: int = 0
+    """Planned delay."""
     cycle: int | None = None
+    """Over a buffer, the cycle of its update."""
 
 
 @dataclass(frozen=True, slots=True)
 class Over(Control):
-    """The round (the cycle) of this number is over: a user whose upload is not there says `Free` once it
-    works on it no more."""
+    """The end of the round (the cycle) of this number, for a user whose upload has not arrived."""
 
     kind = ".over"
 
 
 @dataclass(frozen=True, slots=True)
 class Free(Control):
+    """The answer to `Over`, once the user no longer works on the round."""
+
     kind = ".free"
 
 
 @dataclass(frozen=True, slots=True)
 class Taken(Control):
-    """Over a buffer: the user is there, and has taken so many messages of the protocol in all."""
+    """Over a buffer, an acknowledgement of messages of the protocol."""
 
     kind = ".taken"
     count: int
+    """Messages that the user has received so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Away(Control):
-    """The user is offline: over this connection it only reports, if the run ends before it is back."""
+    """Notice that the user is offline: on this connection it only reports, if the run ends now."""
 
     kind = ".away"
 
 
 @dataclass(frozen=True, slots=True)
 class Bye(Control):
-    """The run is over: the user reports and leaves."""
+    """The end of the run, after which a user reports and leaves."""
 
     kind = ".bye"
 
 
 @dataclass(frozen=True, slots=True)
 class Rows(Control):
-    """Some lines of the user's trace."""
+    """A piece of the user's trace."""
 
     kind = ".rows"
     lines: str
+    """Lines as in `trace.jsonl`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Done(Control):
-    """All rows are there. Its figures are a user's own word."""
+    """The end of a user's report, with figures that the server cannot check."""
 
     kind = ".done"
     steps_ns: int
-    """The time of its steps."""
+    """Total duration that the clock gave to its steps."""
     late_ns: int
-    """By how much they took longer than they should."""
+    """Total time by which they took longer."""
     held_ns: int
-    """The longest real work of one."""
+    """Longest real work of one."""
     offset_ns: Signed = 0
-    """The server's clock less the user's as the run began."""
+    """The server's clock minus the user's as the run began."""
     ahead_ns: Signed = 0
-    """By how much the server's clock has gone ahead since."""
+    """Growth of that difference during the run."""
     off_ns: int = 0
-    """The most by which the two before are wrong."""
+    """Maximum error of these two."""
 
 
 UPWARD: tuple[type[Control], ...] = (Away, Free, Taken, Rows, Done)
@@ -123,28 +136,34 @@ DOWNWARD: tuple[type[Control], ...] = (Start, Part, Over, Bye)
 
 
 class Header(Struct, array_like=True, forbid_unknown_fields=True):
-    """The header of a frame. `step` and `at` say which step of the sender sent it and when, for the trace."""
+    """The header of a frame."""
 
     kind: str
+    """The message's."""
     round: Whole
+    """Round, or number of the task."""
     step: Annotated[int, Meta(ge=-1, le=LARGEST)]
+    """Row of the step that sent it, in the sender's trace; -1 for a control message."""
     at: Whole
+    """Time of sending, nanoseconds."""
     fields: Raw
-    """Those of the message's dataclass, in order; of an array [rows, columns, type of elements]."""
+    """Fields of the message's dataclass, in order; for an array [rows, columns, type of elements]."""
 
 
 HEADER = json.Decoder(Header)
 
 
 class Malformed(Exception):
-    """The bytes are no message, or not one of this sender."""
+    """Bytes that are no message, or a message that this sender may not send now."""
 
 
 class Envelope(NamedTuple):
     """A message with the header of its frame."""
 
     message: Any
+    """The message."""
     round: int
+    """Round, or number of the task."""
     step: int
     """Step that sent it; -1 for a control message."""
     at: int
@@ -153,36 +172,42 @@ class Envelope(NamedTuple):
     """Bytes of the frame."""
 
 
-def messages(kind: Protocol, params: Params) -> tuple[list[type[Any]], list[type[Any]]]:
-    """Return the types of messages that users send and those that they take, from the machines' tables.
+def messages(protocol: Protocol, params: Params) -> tuple[list[type[Any]], list[type[Any]]]:
+    """Return the types of messages that users send, and that they receive, from the machines' tables.
 
-    ValueError for machines without one: their messages are not known.
+    Raises:
+        ValueError: A machine has no table, or a message has a field that the wire does not support.
     """
-    client: Any = kind.client(0, params, _no_ops(), ZeroEntropy())
-    server: Any = kind.server(range(params.N), params, _no_ops(), ZeroEntropy())
+    no_ops: Any = None  # machines use their operations only when they are called
+    client: Any = protocol.client(0, params, no_ops, ZeroEntropy())
+    server: Any = protocol.server(range(params.N), params, no_ops, ZeroEntropy())
     table = getattr(client, "table", None)
-    stages, takes = getattr(server, "stages", None), getattr(server, "table", None)
-    if table is None or (stages is None and takes is None):
-        raise ValueError("its machines have no table, so that its messages are not known")
+    stages, server_table = getattr(server, "stages", None), getattr(server, "table", None)
+    if table is None or (stages is None and server_table is None):
+        raise ValueError("its machines have no table, so its messages are not known")
     down = {message for _, message in table} | {ModelDownload, Stop}
-    up = set(takes or ()) if stages is None else {stage.message for stage in stages.values()}
+    up = set(server_table or ()) if stages is None else {stage.message for stage in stages.values()}
     for message in (*up, *down):
         field_types(message)
     return [*up, *UPWARD], [*down, *DOWNWARD]
 
 
-def _no_ops() -> Any:
-    return None  # machines keep it, and use it when they are called
-
-
 class Codec:
-    """To and from bytes for one protocol and one side; `takes` are the types that may come in."""
+    """Conversion of messages to and from bytes.
 
-    def __init__(self, takes: Iterable[type[Any]], kind: Protocol, params: Params, users: int) -> None:
-        self.kinds = {message.kind: message for message in takes}
-        self.offline, self.q, self.users = kind.offline, params.q, users
+    Args:
+        received: Types of the messages that this side receives.
+        users: Users of the run.
+        offline: The protocol sums over a field, and so has an offline phase.
+        q: Size of that field.
+    """
+
+    def __init__(self, received: Iterable[type[Any]], users: int, offline: bool = False, q: int = 1) -> None:
+        self.kinds = {message.kind: message for message in received}
+        self.users, self.offline, self.q = users, offline, q
 
     def encode(self, message: Any, index: int, step: int, at: int) -> bytes:
+        """Return the frame of a message, as `Header` describes its other arguments."""
         head, body = list[Any](), list[bytes]()
         for field in fields(message):
             value = getattr(message, field.name)
@@ -200,12 +225,16 @@ class Codec:
         """By kind of message, the decoder of its fields and a conversion of each."""
         types = {kind: field_types(message, self.users) for kind, message in self.kinds.items()}
         return {
-            kind: (json.Decoder(tuple[tuple(t.wire for t in own)]), [t.convert for t in own])  # type: ignore[misc]
-            for kind, own in types.items()
+            kind: (json.Decoder(tuple[tuple(t.wire for t in ts)]), [t.convert for t in ts])  # type: ignore[misc]
+            for kind, ts in types.items()
         }
 
     def decode(self, frame: memoryview) -> Envelope:
-        """Read a frame without its length. Malformed if it is none that may come in."""
+        """Read a frame without its length.
+
+        Raises:
+            Malformed: It is no message that this side receives.
+        """
         (length,) = struct.unpack_from(">I", frame)
         if length > len(frame) - 4:
             raise Malformed(f"a header of {length} bytes in a frame of {len(frame)}")
@@ -217,81 +246,80 @@ class Codec:
             decoded = decoder.decode(header.fields)
         except (DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Malformed(f"a false header: {cut(str(error))}") from None
-        message, content, at = self.kinds[header.kind], frame[4 + length :], 0
+        message, content, begin = self.kinds[header.kind], frame[4 + length :], 0
         values = [convert(value) for convert, value in zip(converts, decoded, strict=True)]
         for k, value in enumerate(values):
             if isinstance(value, Shape):
-                values[k], taken = self._handle(message, value, content[at:])
-                at += taken
-        if at != len(content):
-            raise Malformed(f"{header.kind}: {len(content) - at} bytes too many")
+                values[k], size = self._handle(message, value, content[begin:])
+                begin += size
+        if begin != len(content):
+            raise Malformed(f"{header.kind}: {len(content) - begin} bytes too many")
         return Envelope(message(*values), header.round, header.step, header.at, len(frame) + 4)
 
     def _handle(self, message: type[Any], shape: Shape, content: memoryview) -> tuple[Handle, int]:
+        """Return a handle with the first bytes of `content`, and their number."""
         rows, columns, name = shape
         sizes = {self._type(message, itemsize): itemsize for itemsize in (4, 1)}
         if name not in sizes:
             raise Malformed(f"{message.kind}: elements of {name[:8]!r} instead of {' or '.join(sizes)}")
-        taken = rows * columns * sizes[name]
-        if taken > len(content):
+        size = rows * columns * sizes[name]
+        if size > len(content):
             raise Malformed(f"{message.kind}: {len(content)} bytes for {rows} x {columns} elements of {name}")
-        array: Any = np.frombuffer(bytes(content[:taken]), "<" + name).reshape(rows, columns)
+        array: Any = np.frombuffer(bytes(content[:size]), "<" + name).reshape(rows, columns)
         if name == "u4" and array.size and int(array.max()) >= self.q:
             raise Malformed(f"{message.kind}: an element at or above q={self.q}")
         if name == "f4" and not np.isfinite(array).all():
             raise Malformed(f"{message.kind}: an element that is not finite")
         if rows > 1 and columns * sizes[name] >= LONG_BYTES:
-            array = list(array)
-        return Handle(rows, columns, np.dtype(name), array), taken
+            array = list(array)  # long rows stay apart, so that each is freed with its last holder
+        return Handle(rows, columns, np.dtype(name), array), size
 
     def _type(self, message: type[Any], itemsize: int) -> str:
-        """Return the type of elements so wide; the sum is over the reals where there is no offline phase."""
+        """Return the type of elements of `itemsize` bytes; sums without an offline phase are real."""
         if itemsize == 1:
             return "u1"
         return "f4" if message is ModelDownload or not self.offline else "u4"
 
 
-class Words(Codec):
-    """To and from bytes for the driver's own words only, of no protocol."""
-
-    def __init__(self, takes: Iterable[type[Control]], users: int) -> None:
-        self.kinds = {message.kind: message for message in takes}
-        self.offline, self.q, self.users = False, 1, users
-
-
 def _plain(value: Any) -> Any:
-    """Return what JSON does not have, a sequence or a number of numpy, as it has it."""
+    """Return a sequence or a number of numpy as a list or an int, which JSON has."""
     return list(value) if isinstance(value, Sequence) else int(value)
 
 
 def _bytes_of(handle: Handle, name: str) -> bytes:
     content = handle.content
     rows = [np.ascontiguousarray(row) for row in (content if isinstance(content, list) else [content])]
-    wanted = np.dtype("<" + name)
-    if any(row.dtype != wanted for row in rows):
-        raise TypeError(f"elements of {rows[0].dtype} where the wire has {wanted}")
+    dtype = np.dtype("<" + name)
+    if any(row.dtype != dtype for row in rows):
+        raise TypeError(f"elements of {rows[0].dtype} where the wire has {dtype}")
     return b"".join(row.tobytes() for row in rows)
 
 
 class Parser:
-    """Bytes in, frames out, each of at most `most` bytes."""
+    """Cuts received bytes into frames, each of at most `max_bytes` bytes."""
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, max_bytes: int) -> None:
+        self.max_bytes = max_bytes
         self._held = bytearray()
 
     @property
-    def amid(self) -> bool:
-        """True while a frame is there in part."""
+    def has_part(self) -> bool:
+        """True while a part of a frame has arrived."""
         return bool(self._held)
 
     def feed(self, data: bytes | memoryview) -> Iterator[memoryview]:
-        """Yield the frames that are whole now, without their lengths. Malformed for one that is too long."""
+        """Yield the frames that are complete now, without their lengths.
+
+        Raises:
+            Malformed: A frame is too long.
+        """
         self._held += data
         while len(self._held) >= 4:
             (size,) = struct.unpack_from(">I", self._held)
-            if not LENGTHS.size <= size <= self.most:
-                raise Malformed(f"a frame of {size} bytes, allowed are {self.most}")
+            # Checked before the frame is complete, so a peer cannot make this side hold more than
+            # `max_bytes`.
+            if not LENGTHS.size <= size <= self.max_bytes:
+                raise Malformed(f"a frame of {size} bytes, at most {self.max_bytes} are allowed")
             if len(self._held) < 4 + size:
                 return
             frame = memoryview(bytes(self._held[4 : 4 + size]))

@@ -286,14 +286,15 @@ class _Recorded:
         over the quantisation's levels and the user's weight."""
         setup, q = self.setup, self.study.scenario.field.q
         index, d = int(self.held["rounds"][place]), self.held["updates"].shape[1]
-        asynchronous = setup.kind.asynchronous
+        asynchronous = setup.protocol.asynchronous
         invited = list(range(int(self.held["users"]))) if asynchronous else list(self.rounds[index].invited)
         ops, zero = EagerOps(q), np.zeros(d, np.float32)
         scope = 0 if asynchronous else index
         clients = {u: setup.client(u, setup.params, ops, setup.entropy(u, scope)) for u in invited}
         server = setup.server(invited, setup.params, ops, setup.entropy(SERVER, scope))
         # A client rounds and multiplies by its samples; a factor by staleness comes from the server.
-        counts = {u: self.study.trainers[self.name].samples(u) if setup.kind.weighted else 1 for u in invited}
+        samples, weighted = self.study.trainers[self.name].samples, setup.protocol.weighted
+        counts = {user: samples(user) if weighted else 1 for user in invited}
 
         def update(user: int, *more: Any) -> Update:
             delta = updates.get(user, zero)[None]

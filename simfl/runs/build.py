@@ -229,7 +229,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         quorum=answers,
         disconnect_ns=nanoseconds(s.detect.delay_s) if isinstance(s.detect, ByDisconnect) else None,
         in_round=people.online.by_round,
-        days=people.online.at if people.has_churn else None,
+        schedule=people.online.at if people.has_churn else None,
         samples=trainer.samples,
         select=select,
         clip=None if isinstance(clip, NoClip) else clip,
@@ -278,7 +278,7 @@ def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
             for name in s.protocols:
                 if name not in traces:
                     raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
-            return lambda name: clocks.Recorded(clocks.Recording(traces[name]), traces[name].timed_by)
+            return lambda name: clocks.RecordedClock(clocks.Recording(traces[name]), traces[name].timed_by)
         case _:
             assert_never(s.clock)
 

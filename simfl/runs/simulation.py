@@ -12,7 +12,7 @@ import numpy as np
 
 from simfl.config.python_files import located_errors
 from simfl.dataplane.ops import Ops
-from simfl.engine.checkpoints import Past
+from simfl.engine.checkpoints import ResumeState
 from simfl.engine.clocks import Clock
 from simfl.engine.driver import drive
 from simfl.engine.machine_speed import SpeedProbe
@@ -210,14 +210,14 @@ async def _one(
     """Run one protocol to its end, publish its rounds in the result, and save them. speed: called between
     rounds, for the machine's speed then."""
     s, trainer = study.scenario.of(name), study.trainers[name]
-    past = Past() if saver is None else saver.past(name)
+    past = ResumeState() if saver is None else saver.past(name)
     if saver is not None and clock.measures and past.rounds:
-        clock = saver.clock(name, result.traces[name], clock)
+        saver.set_recording(clock, name, result.traces[name])
     places = [] if there is None else there.places(name, trainer)
     session = study.session(name, clock, places=places)
     ops = session.ops
     if isinstance(s.clock, Measured):
-        warm(session.setup.kind, session.setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
+        warm(session.setup.protocol, session.setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
     elif s.payload == "real":
         result.training[name] = str(trainer.way) if there is None else there.ways[name][0]
     if past.rounds == 0:

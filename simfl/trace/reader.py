@@ -1,8 +1,8 @@
 """Reading `trace.jsonl` back, for reports and for `clock: recorded`.
 
 Invariant: a row that is read is as the engine writes it. Each field has its type and range, a step's segments
-fill it, causes are earlier rows, and rounds begin and end in order. Code that takes a trace from here
-checks none of this again.
+fill it, causes are earlier rows, and rounds begin and end in order. Other code relies on this without further
+checks (tests/trace/test_reader.py).
 """
 
 from collections.abc import Callable, Iterable
@@ -35,8 +35,10 @@ from simfl.trace.rows import (
 )
 from simfl.trace.text import first_problem, shown
 
-LARGEST = 10**24  # of all integers: as nanoseconds thirty million years, and far from a float's limit
-LARGEST_FJ = LARGEST * 10**12  # a megawatt for so long, in femtojoules
+LARGEST = 10**24
+"""Maximum of all integers: as nanoseconds thirty million years, and far below a float's limit."""
+LARGEST_FJ = LARGEST * 10**12
+"""Maximum of an energy, femtojoules: a megawatt during the longest time."""
 
 
 def _is_filled(r: Step) -> bool:
@@ -44,13 +46,13 @@ def _is_filled(r: Step) -> bool:
     return r.ready <= r.start <= r.end and filled
 
 
-def _says_steps(r: Step) -> bool:
+def _has_steps(r: Step) -> bool:
     return r.call != TRAIN or r.what == "" or StepsDone.read(r.what) is not None
 
 
 RULES: dict[str, tuple[Callable[[Any], bool], str]] = {
     "step": (
-        lambda r: _is_filled(r) and _says_steps(r),
+        lambda r: _is_filled(r) and _has_steps(r),
         "ready <= start <= end, and segments that fill it; `what` of a training is nothing, or steps done",
     ),
     "message": (
@@ -68,25 +70,29 @@ class TraceError(BadInput):
 
 
 class _RowError(ValueError):
-    """A line that is not a row: what was found, and what was expected."""
+    """A line that is not a row; the text has the value and the expected values."""
 
 
 def read(path: Path, users: int | None = None) -> dict[str, Trace]:
     """Return the traces in the `trace.jsonl` of a folder, by protocol.
 
     Args:
-        path: the file.
-        users: the scenario's number of users, if known.
+        path: The file.
+        users: The scenario's number of users, if known.
 
     Raises:
-        BadInput: the file is not as it was written (`digests.Damaged`), or not a trace (TraceError).
+        BadInput: The file is not as it was written (`digests.Damaged`), or not a trace (TraceError).
     """
     with checked(path).open(encoding="utf-8", newline="\n") as lines:
         return parse(lines, path, users)
 
 
 def parse(lines: Iterable[str], path: Path, users: int | None = None) -> dict[str, Trace]:
-    """Return the traces in the lines of a file, by protocol; its digest is the caller's to check."""
+    """Return the traces in the lines of a file, by protocol, without a check of its digest.
+
+    Raises:
+        TraceError: A line is wrong, or the file cannot be read.
+    """
     model = _line_model(users)
     order: dict[str, _Order] = {}
     current: _Order | None = None
@@ -106,12 +112,15 @@ def parse(lines: Iterable[str], path: Path, users: int | None = None) -> dict[st
         raise TraceError(f"{path}:{number}: not a row of a trace: {error}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise TraceError(f"{path}: cannot be read ({reason(error)})") from None
-    return {name: found.rows for name, found in order.items()}
+    return {name: protocol.rows for name, protocol in order.items()}
 
 
 def rows_of(lines: str, users: int) -> list[Row]:
-    """Return the rows in some lines of a trace, each as it should be; how they stand to each other is not
-    looked at. TraceError if one is no row."""
+    """Return the rows in some lines of a trace, each checked alone.
+
+    Raises:
+        TraceError: A line is not a row.
+    """
     model = _line_model(users)
     try:
         return [_row(*_parsed(model, text)) for text in lines.splitlines()]
@@ -131,8 +140,8 @@ def _row(kind: str, values: dict[str, Any]) -> Row:
 def _line_model(users: int | None) -> TypeAdapter[Any]:
     """Make the model of a line: a union of all kinds of rows."""
 
-    def integer(least: int, most: int = LARGEST) -> Any:
-        return Annotated[int, Field(ge=least, le=most)]
+    def integer(minimum: int, maximum: int = LARGEST) -> Any:
+        return Annotated[int, Field(ge=minimum, le=maximum)]
 
     last = LARGEST if users is None else users - 1
     natural, cause, user, party = integer(0), integer(-1), integer(0, last), integer(SERVER, last)
@@ -178,17 +187,27 @@ def _parsed(model: TypeAdapter[Any], text: str) -> tuple[str, dict[str, Any]]:
 
 @dataclass(slots=True)
 class _Order:
-    """The rows of a protocol so far. begun, decided, ended: how many rounds have begun, have an aggregate or
-    were aborted, and are over; buffered: an asynchronous run, which begins once for all of them."""
+    """The rows of a protocol so far, and the order of its rounds."""
 
     protocol: str
+    """Entry of the scenario."""
     rows: Trace = field(default_factory=Trace)
+    """The rows."""
     begun: int = 0
+    """Number of rounds that have begun."""
     decided: int = 0
+    """Number of rounds that have an aggregate or were aborted."""
     ended: int = 0
+    """Number of rounds that are over."""
     buffered: bool = False
+    """An asynchronous run, which begins once for all of its aggregations."""
 
     def add(self, row: Row) -> None:
+        """Add a row.
+
+        Raises:
+            _RowError: It cannot follow the rows before it.
+        """
         number = len(self.rows)
         if isinstance(row, Begin):
             self._begin(row)

@@ -2,7 +2,9 @@
 
 A row's number is its place in its protocol's list; a cause is such a number, or -1 for none. Times are
 integer nanoseconds of virtual time. `results.metrics` derives spans, critical path, bytes and losses from
-rows alone. They hold sizes and public names, never content: no key, mask or update can end up in a trace.
+rows alone.
+
+Invariant: rows hold sizes and public names, never content: no key, mask or update can end up in a trace.
 """
 
 from __future__ import annotations
@@ -16,12 +18,12 @@ from typing import Any, NamedTuple, get_args
 
 from simfl.trace.codes import Discarded
 
-SERVER = -1  # the server's party number; users are 0 .. N - 1
-
+SERVER = -1
+"""The server's party number; users are 0 .. N - 1."""
 PHASES = ("offline", "training", "upload", "recovery")
-
-LANES = ("protocol", "training")  # of a device: what it does one at a time
-
+"""Phases of a round, in order."""
+LANES = ("protocol", "training")
+"""Lanes of a device, which has one step at a time in each."""
 
 SHARED = {
     "round": "The round; in an asynchronous run the next aggregation.",
@@ -147,7 +149,7 @@ class GaveUp(NamedTuple):
 
 
 class Surplus(NamedTuple):
-    """The server has as many messages as it wants, and tells these users that theirs are not needed."""
+    """The server has enough messages, and notifies these users that theirs are not needed."""
 
     round: int
     phase: str
@@ -156,12 +158,14 @@ class Surplus(NamedTuple):
     at: int
 
 
-TRAIN = "train"  # the call of a local training, of which `what` may be a `StepsDone`
-UPDATE = "update"  # stands in place of the message in the `Ignored` row of a discarded update
+TRAIN = "train"
+"""The call of a local training, whose `what` may be a `StepsDone`."""
+UPDATE = "update"
+"""Stands for the message in the `Ignored` row of a discarded update."""
 
 
 class Ignored(NamedTuple):
-    """A party threw a late, doubled or out-of-phase message (or timer, or update) of `sender` away unread."""
+    """A party discarded a late, doubled or out-of-phase message (or timer, or update) of `sender` unread."""
 
     round: int
     party: int
@@ -176,7 +180,7 @@ class Ignored(NamedTuple):
 
     @property
     def discarded(self) -> Discarded | None:
-        """The reason for which the server threw an update out of its buffer; None if it did not."""
+        """The reason for which the server discarded an update from its buffer; None if it did not."""
         if self.party != SERVER or self.message != UPDATE:
             return None
         return next((reason for reason in Discarded if reason == self.why.partition(":")[0]), None)
@@ -264,14 +268,14 @@ ROWS: dict[str, type[Any]] = dict(zip(_NAMES.split(), get_args(Row), strict=True
 
 
 class Trace(list[Row]):
-    """The rows of one protocol's run, in the order in which they were known. timed_by: of measured durations,
-    the devices and how each was timed."""
+    """The rows of one protocol's run, in the order of their events."""
 
     timed_by: str | None = None
+    """Of measured durations, the devices and the timer of each."""
 
     @property
     def buffered(self) -> bool:
-        """True of an asynchronous run: its one `Begin`, the first row after those of presence, says so."""
+        """True for an asynchronous run, by its one `Begin`, the first row after those of presence."""
         return next((row.buffered for row in self if isinstance(row, Begin)), False)
 
     def add(self, row: Row) -> int:
@@ -281,17 +285,18 @@ class Trace(list[Row]):
 
 
 def unit(buffered: bool) -> str:
-    """Return what a round is called: an asynchronous run's are aggregations."""
+    """Return the name of a round: in an asynchronous run it is an aggregation."""
     return "aggregation" if buffered else "round"
 
 
-_frozen = False  # by a caller further out: to count what is frozen, Python goes through all of it
+_frozen = False
+"""An outer caller has frozen objects. Python's count of frozen objects would visit all of them."""
 
 
 @contextmanager
 def seldom_collecting() -> Iterator[None]:
     """Collect garbage rarely while millions of rows are made or read; in measured steps it is off."""
-    # Rows make few cycles, and what is there already (torch, the trace so far) is no garbage.
+    # Rows make few cycles, and the objects of before (torch, the trace so far) are not garbage.
     global _frozen
     thresholds, outermost = gc.get_threshold(), not _frozen and gc.get_freeze_count() == 0
     gc.set_threshold(200_000, 20, 1000)
@@ -308,7 +313,7 @@ def seldom_collecting() -> Iterator[None]:
 
 
 def heading(name: str, timed_by: str | None) -> str:
-    """Return the line that stands before the rows of a protocol."""
+    """Return the line before the rows of a protocol."""
     measured = {} if timed_by is None else {"timed_by": timed_by}
     return json.dumps({"row": "protocol", "name": name, **measured}) + "\n"
 
@@ -321,6 +326,7 @@ def lines(traces: dict[str, Trace]) -> Iterator[str]:
 
 
 def row_lines(rows: Iterable[Row]) -> Iterator[str]:
+    """Yield the line of each row."""
     writers = {kind: _writer(name, kind) for name, kind in ROWS.items()}
     for row in rows:
         yield writers[type(row)](row)
@@ -332,11 +338,11 @@ _recurring = lru_cache(maxsize=4096)(_encoded)
 
 def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
     """Make a function that writes rows of a kind as the json module would."""
-    # The json module takes longer than the run itself. So a template has the keys,
-    # and only what is no integer is encoded.
+    # The json module would take longer than the run itself. So a template has the keys, and only values that
+    # are not integers are encoded.
     line = "".join([f'{{"row":"{name}"', *(f',"{field}":%s' for field in kind._fields), "}\n"])
     hints = enumerate(hint.__forward_arg__ for hint in kind.__annotations__.values())
-    # the same few names and the durations of a device recur
+    # Names recur, and so do the durations of a device.
     recurring = ("str", "tuple[tuple[str, int], ...]", "tuple[tuple[str, str, int], ...]")
     others = [(k, _recurring if hint in recurring else _encoded) for k, hint in hints if hint != "int"]
 

@@ -1,4 +1,4 @@
-"""Text and values that come from files, made fit for a terminal, for a message and for a spreadsheet."""
+"""Text and values from files, made safe for a terminal, for a message and for a spreadsheet."""
 
 import csv
 import re
@@ -13,7 +13,7 @@ _short.maxstring = _short.maxother = _short.maxlong = 60
 
 
 def shown(value: Any) -> str:
-    """Return a value as a message has it, shortened where it is long."""
+    """Return a value for a message, shortened where it is long."""
     return _short.repr(value)
 
 
@@ -30,12 +30,12 @@ def printable(text: str) -> str:
 
 
 def first_problem(errors: ValidationError) -> str:
-    """Return the first problem that a model has with a value: its key, the value, and what is expected."""
+    """Return the first problem of a value with a model: its key, the value, and the expected values."""
     first = errors.errors(include_url=False)[0]
     kind, message, value = first["type"], first["msg"], shown(first["input"])
     parts = (f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"])
     key = "".join(parts).removeprefix(".")
-    found = f"{key} is {value}" if key else value
+    subject = f"{key} is {value}" if key else value
     match kind:
         case "json_invalid":
             return f"not JSON ({message.removeprefix('Invalid JSON: ')})"
@@ -46,9 +46,9 @@ def first_problem(errors: ValidationError) -> str:
         case "value_error":
             return f"{key}: {message.removeprefix('Value error, ')}"
         case "model_type" | "dict_type":
-            return f"{found}, expected a mapping"
+            return f"{subject}, expected a mapping"
     expected = message.removeprefix("Input should be ")
-    return f"{found}{', expected' if expected != message else ':'} {expected}"
+    return f"{subject}{', expected' if expected != message else ':'} {expected}"
 
 
 _FORMULA = re.compile(r"[=+\-@\t\r\n]")
@@ -56,7 +56,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def write_csv(file: IO[str], rows: Iterable[Iterable[Any]]) -> None:
-    """Write rows of a table; text that a spreadsheet would take for a formula gets a ' before it."""
+    """Write rows of a table; text that a spreadsheet would read as a formula gets a ' before it."""
 
     def cell(value: Any) -> Any:
         formula = isinstance(value, str) and _FORMULA.match(value) and not _NUMBER.fullmatch(value)

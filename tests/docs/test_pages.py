@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from simfl.dataplane.work import WORK
-from simfl.engine.user_state import MISSED_IN, State
+from simfl.engine.user_round import MISSED_IN, State
 from tests.docs.pages import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

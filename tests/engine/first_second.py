@@ -144,9 +144,9 @@ def run(case: Case, log: Log) -> None:
     scenario = load(ROOT / "scenarios" / "tutorial.yaml", case.overrides)
     if case.live:
         from simfl.live.live_protocol import prepared
-        from simfl.live.play import play
+        from simfl.live.run_live import run_live
 
-        play(prepared(scenario))
+        run_live(prepared(scenario))
     else:
         simfl.run(scenario)
 

@@ -62,7 +62,7 @@ def test_a_wrong_kernel_ends_the_run(what: str, workers: int, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("workers", [0, 2])
-def test_streamed_shares_are_held_to_it_too(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streamed_shares_are_audited(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "surely_fits", lambda s, p, offline, *_: not offline)
     monkeypatch.setattr(memory, "plan", lambda *_, **__: memory.Memory(2, 1))
     overrides = {**SIX, **HELD, "protocols": ["lightsecagg"], "workers": workers}
@@ -74,7 +74,9 @@ def test_streamed_shares_are_held_to_it_too(workers: int, monkeypatch: pytest.Mo
 
 @pytest.mark.ci(but=["rounds"])
 @pytest.mark.parametrize("base", [SIX, ASYNC], ids=["rounds", "buffers"])
-def test_it_compares_everything_and_changes_nothing(base: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_audit_compares_each_element_and_changes_no_row(
+    base: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seen: list[str] = []
     check = oracle.check
 
@@ -93,7 +95,7 @@ def test_it_compares_everything_and_changes_nothing(base: Any, monkeypatch: pyte
 
 
 @pytest.mark.ci
-def test_the_measured_clock_leaves_it_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_measured_clock_excludes_the_audit(monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(kernel: Any, *_: Any) -> None:
         began = time.thread_time()
         while kernel is mds.encode and time.thread_time() < began + 0.1:

@@ -170,7 +170,7 @@ def test_a_battery_is_the_same_a_nanosecond_at_a_time(
     for ns, draws in plan:
         then = now
         while then < now + ns:
-            then = quick.step(then, now + ns, draws)
+            then = quick.advance(then, now + ns, draws)
         for t in range(now, now + ns):
             gain = store.flow(0, t)[0][0]
             on = on and level + gain - draws - base >= 0
@@ -180,12 +180,12 @@ def test_a_battery_is_the_same_a_nanosecond_at_a_time(
             standby += base * on
             on = on or (gain > 0 and level >= back)
         now += ns
-        assert (quick.level, quick.on, quick.charged, quick.standby) == (level, on, charged, standby)
+        assert (quick.level, quick.is_on, quick.charged, quick.standby) == (level, on, charged, standby)
 
 
 def test_more_than_the_level_is_paid_as_far_as_it_goes() -> None:
     one = Battery(Store(9, 1, 0, 0, lambda user: 7, plugged([], 0)), 0)
-    assert (one.pay(4), one.on, one.pay(4), one.on, one.level) == (4, True, 3, False, 0)
+    assert (one.pay(4), one.is_on, one.pay(4), one.is_on, one.level) == (4, True, 3, False, 0)
 
 
 def test_a_device_that_ran_empty_has_no_tail_when_it_is_back() -> None:
@@ -229,7 +229,7 @@ def test_levels_and_charging_are_each_users_own() -> None:
     assert len({start for start, *_ in drawn(3)}) == 3
 
 
-def test_charging_has_draws_of_its_own() -> None:
+def test_charging_has_separate_draws() -> None:
     changes = {"population.availability": SESSIONS, "population.energy": battery(charging=SESSIONS)}
     study = build(load(SYNC, changes))
     assert study.scenario.population.energy is not None

@@ -56,7 +56,7 @@ def test_a_device_runs_empty_at_the_nanosecond(tmp_path: Path) -> None:
     assert of(trace, Begin)[-1].users == (0,)
 
 
-def test_standby_alone_empties_a_device_that_nobody_follows() -> None:
+def test_standby_alone_empties_an_unfollowed_device() -> None:
     energy = battery(capacity_j=1.0, base_w=1.0, charger_w=0.0, comes_back_at=1.0)
     energy |= {"cpu_w": 0.0, "radio": None}
     changes = {"population.energy": energy, "rounds": 40, "protocols": ["fedavg"], "selection": {"random": 1}}

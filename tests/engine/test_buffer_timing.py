@@ -82,7 +82,7 @@ def test_time_that_is_long_changes_no_aggregate() -> None:
               "buffer.least: least=9 must not be above K=4"),
     "one": ({"buffer.every_s": 1, "buffer.least": 1}, "buffer.least: least=1 must be at least 2"),
 }.values())  # fmt: skip
-def test_what_cannot_be_is_refused(more: dict[str, Any], message: str) -> None:
+def test_buffers_refuse_impossible_settings(more: dict[str, Any], message: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         run(more, ASYNC)
     assert message in str(refused.value)

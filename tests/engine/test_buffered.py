@@ -113,7 +113,7 @@ def test_a_lost_user_is_away_for_its_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_a_run_that_cannot_go_on_ends_with_the_reason(name: str) -> None:
+def test_a_run_that_cannot_continue_ends_with_the_reason(name: str) -> None:
     never_back = {"dropout": {"rate": 1 - 1e-9}, "buffer.return_s": 1000.0, "horizon_s": 900.0}
     (entry,) = run(never_back, ASYNC).summary["protocols"][name]["rounds"]
     assert entry["status"] == "aborted"

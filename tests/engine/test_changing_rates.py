@@ -193,7 +193,7 @@ def test_all_that_the_link_can_carry_is_carried(changes: list[tuple[int, int, in
 
 
 # --- by hand ------------------------------------------------------------------------------------
-def test_a_transfer_stands_still_at_cap_0_and_goes_on() -> None:
+def test_a_transfer_pauses_at_cap_0_and_continues() -> None:
     """1000 bytes at 8 Mbit/s, a byte a microsecond: 300, then nothing for 5 ms, then twice as fast."""
     env, ends = Environment(), list[int]()
     link = FairLink(env, 100 * MBPS)
@@ -202,14 +202,14 @@ def test_a_transfer_stands_still_at_cap_0_and_goes_on() -> None:
     env.run()
     assert env.peek() == float("inf")  # nothing waits for what stands still
     assert ends == []
-    assert link.busy
+    assert link.is_busy
     env.call_at(5_300_000, lambda: link.change(flow, 16 * MBPS))
     env.run()
     assert ends == [5_300_000 + 350_000]
-    assert not link.busy
+    assert not link.is_busy
 
 
-def test_others_take_over_what_a_standing_transfer_leaves() -> None:
+def test_others_use_the_share_of_a_standing_transfer() -> None:
     """Two at 50 of 100 Mbit/s; from 1 ms on one stands and the other has 100, until 2 ms."""
     env, ends, moved = Environment(), dict[str, int](), list[int]()
     link = FairLink(env, 100 * MBPS)
@@ -235,7 +235,7 @@ def test_a_link_without_a_rate_holds_everything() -> None:
     assert ends == [2_050_000, 2_050_000]
 
 
-def test_an_end_that_was_rounded_up_is_told_though_all_stops() -> None:
+def test_an_end_that_was_rounded_up_is_reported_at_rate_0() -> None:
     """7 bytes at 100 Gbit/s take 0.56 ns: at 1 ns all has moved, and the rate falls to 0."""
     env, ends = Environment(), list[int]()
     link = FairLink(env, 100_000 * MBPS)

@@ -55,7 +55,7 @@ def test_asynchronous_users_are_trained_ahead_together(batches: list[int]) -> No
     assert len(batches) < sum(batches)
 
 
-def test_who_is_lost_has_trained_too(batches: list[int]) -> None:
+def test_a_lost_user_has_trained_with_its_batch(batches: list[int]) -> None:
     lost = script((0, 0, "training", "after_send"), (1, 2, "upload", "before_send"))
     result = run({**COHORT, "protocols": ["fedavg"], "dropout": lost})
     (trace,) = result.traces.values()

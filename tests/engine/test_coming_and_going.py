@@ -154,7 +154,7 @@ def test_leaving_with_the_upload_in_the_air_counts(name: str, detect: Any, tmp_p
 
 
 @by_protocol
-def test_who_leaves_in_the_middle_of_training_stops_there(name: str, tmp_path: Path) -> None:
+def test_a_user_that_goes_offline_during_training_stops_there(name: str, tmp_path: Path) -> None:
     (train,) = of(calm(name), Step, call="train", party=0, round=0)
     leaves = (train.start + train.end) // 2
     result = run({**ROOMY, "protocols": [name], **online(tmp_path, {0: away(leaves, leaves + MS)}, 6)})
@@ -168,7 +168,7 @@ def test_who_leaves_in_the_middle_of_training_stops_there(name: str, tmp_path: P
 
 
 # --- coming back late: rounds ---------------------------------------------------------------------
-def test_a_new_connection_tells_that_the_old_one_broke(tmp_path: Path) -> None:
+def test_a_new_connection_reveals_that_the_old_one_broke(tmp_path: Path) -> None:
     """Long before the transport would have noticed; the round does not wait for it."""
     leaves, returns = 20 * MS, 200 * MS
     for delay_s, expected in ((60.0, returns), (0.1, leaves + 100 * MS)):
@@ -178,7 +178,7 @@ def test_a_new_connection_tells_that_the_old_one_broke(tmp_path: Path) -> None:
         assert of(trace, End)[0].at < expected + MS
 
 
-def test_who_leaves_between_two_rounds_was_not_lost(tmp_path: Path) -> None:
+def test_a_user_that_leaves_between_two_rounds_is_not_lost(tmp_path: Path) -> None:
     """User 2 leaves in the first round, so the second waits for a third user; then the others leave too."""
     times_s = {0: [(0.0, 1.0)], 1: [(0.0, 1.0)], 2: [(0.0, 0.02)]}
     here: dict[str, Any] = {"rounds": 2, "selection": {"random": 3}, "detect": {"disconnect": 0.0}}

@@ -152,7 +152,7 @@ def presence(result: Result) -> dict[str, list[tuple[int, int, bool]]]:
 @pytest.mark.ci
 @pytest.mark.parametrize("availability", BY_TIME)
 @pytest.mark.parametrize("dropout", ["", "per_step"])
-def test_in_rounds_users_come_and_go_at_the_same_times(availability: str, dropout: str) -> None:
+def test_churn_in_rounds_is_the_same_under_each_protocol(availability: str, dropout: str) -> None:
     seen = presence(in_rounds(dropout, availability))
     assert len(seen["fedavg"]) > 10
     assert all(rows == seen["fedavg"] for rows in seen.values())
@@ -160,7 +160,7 @@ def test_in_rounds_users_come_and_go_at_the_same_times(availability: str, dropou
 
 @pytest.mark.ci
 @pytest.mark.parametrize("availability", BY_TIME)
-def test_planned_losses_do_not_depend_on_who_is_there(availability: str) -> None:
+def test_planned_losses_do_not_depend_on_other_users(availability: str) -> None:
     """Coins of each step are each user's own: whoever is lost as planned is lost so with everyone there."""
     always, fickle = in_rounds("per_step"), in_rounds("per_step", availability)
     for name in IN_ROUNDS:
@@ -172,7 +172,7 @@ def test_planned_losses_do_not_depend_on_who_is_there(availability: str) -> None
 
 @pytest.mark.ci
 @pytest.mark.parametrize("availability", BY_TIME)
-def test_in_buffers_users_come_and_go_at_the_same_times(availability: str) -> None:
+def test_churn_in_buffers_is_the_same_under_each_protocol(availability: str) -> None:
     """Nobody follows idle users of fedbuff, so it has rows of some of the changes only."""
     world = {**ASYNC_WORLD, "rounds": 40, "population.availability": BY_TIME[availability]}
     seen = presence(run(world, ASYNC))

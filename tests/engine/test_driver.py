@@ -194,7 +194,7 @@ def test_a_recording_of_other_protocols_is_refused(tmp_path: Path) -> None:
         run({"protocols": ["secagg"], "clock": f"recorded:{tmp_path}"})
 
 
-def test_a_measured_loss_amid_training_replays(tmp_path: Path) -> None:
+def test_a_measured_loss_during_training_replays(tmp_path: Path) -> None:
     lost = {"dropout": script((0, 0, "training", "mid_send"))}
     run({**lost, "clock": "measured"}, out=tmp_path)
     again = run({**lost, "clock": f"recorded:{tmp_path}"})

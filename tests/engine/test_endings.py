@@ -33,7 +33,7 @@ NEVER: dict[str, Any] = {
 
 @by_protocol
 @pytest.mark.parametrize("availability", NEVER)
-def test_rounds_nobody_comes_to_end_with_the_reason(name: str, availability: str, tmp_path: Path) -> None:
+def test_rounds_without_users_end_with_the_reason(name: str, availability: str, tmp_path: Path) -> None:
     nobody = {"population.availability": NEVER[availability]}
     if availability == "trace":
         nobody = online(tmp_path, {user: [] for user in range(3)}, 3)
@@ -48,7 +48,7 @@ def test_rounds_nobody_comes_to_end_with_the_reason(name: str, availability: str
 
 @by_protocol
 @by_detection
-def test_rounds_go_on_without_users_until_the_last(name: str, detect: Any, tmp_path: Path) -> None:
+def test_rounds_continue_without_users_until_the_last(name: str, detect: Any, tmp_path: Path) -> None:
     times_s = {user: [(0.0, 0.15)] for user in range(3)}
     result, trace = traced(tmp_path, name, times_s, rounds=9, detect=detect)
     rounds = result.summary["protocols"][name]["rounds"]
@@ -79,7 +79,7 @@ def test_rounds_stop_at_the_horizon(name: str, horizon_s: float, tmp_path: Path)
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
 @by_detection
 @pytest.mark.parametrize("first_s", [0.0, 3.0])
-def test_a_buffer_stops_once_nobody_can_come_any_more(
+def test_a_buffer_stops_once_no_user_can_return(
     name: str, detect: Any, first_s: float, tmp_path: Path
 ) -> None:
     times_s = {user: [(first_s, first_s + 0.3 + user / 100)] for user in range(8)}
@@ -109,7 +109,7 @@ def test_a_buffer_that_cannot_be_filled_stops(name: str, tmp_path: Path) -> None
     assert rounds[-1]["reason"].startswith("stopped at 50.000 s: nothing left that could happen, 0 of 8")
 
 
-def test_a_server_goes_with_its_round_whatever_its_deadlines(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_servers_memory_is_freed_with_its_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Deadlines of 3000 s are still to come when a round of a few seconds is over."""
     servers: list[ref[SecAggServer]] = []
     alive: list[int] = []

@@ -154,7 +154,7 @@ def test_buffers_against_a_brute_force_integrator(name: str) -> None:
 
 
 # --- work that is broken off ------------------------------------------------------------------------
-def test_a_broken_step_counts_what_was_worked() -> None:
+def test_an_interrupted_step_is_booked_until_then() -> None:
     (trace,) = run({**COUNTED, "dropout": script((1, 0, "training", "mid_send"))}).traces.values()
     (cut,) = of(trace, Step, party=1, call="train")
     training = sum(fj for (phase, party, source), fj in spent(trace).items() if (party, source) == (1, "cpu"))
@@ -163,7 +163,7 @@ def test_a_broken_step_counts_what_was_worked() -> None:
     assert cut.end - cut.start == (whole.end - whole.start) // 2
 
 
-def test_a_broken_message_counts_what_was_moved() -> None:
+def test_an_aborted_message_is_booked_by_its_moved_bytes() -> None:
     (trace,) = run({**COUNTED, "dropout": script((1, 0, "upload", "mid_send"))}).traces.values()
     found = spent(trace)
     assert found["upload", 1, "up"] == UPLOAD // 2 * 3 * 10**9
@@ -171,7 +171,7 @@ def test_a_broken_message_counts_what_was_moved() -> None:
 
 
 # --- what a run says ---------------------------------------------------------------------------------
-def test_without_energy_nothing_is_said(tmp_path: Path) -> None:
+def test_a_run_without_energy_reports_none(tmp_path: Path) -> None:
     result = run(out=tmp_path)
     assert not of(result.traces["fedavg"], Spent)
     assert "energy" not in (tmp_path / "summary.json").read_text()

@@ -56,7 +56,7 @@ def test_nothing_after_a_time_is_done(agenda: list[tuple[int, bool]], until: int
     assert len(done) == sum(when <= until for when, _ in agenda)
 
 
-def test_who_has_seen_enough_stops_the_steps() -> None:
+def test_an_event_can_end_a_slice() -> None:
     env, done = Environment(), list[int]()
 
     def stop() -> None:

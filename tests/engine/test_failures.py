@@ -72,7 +72,7 @@ def test_a_training_that_diverges_ends_every_run_alike(protocol: str) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["fedavg", "lightsecagg_async"])
-def test_it_ends_a_measured_run(protocol: str, diverging: None) -> None:
+def test_divergence_ends_a_measured_run(protocol: str, diverging: None) -> None:
     told = failure({"protocols": [protocol], "rounds": 3, "clock": "measured"}, world(protocol))
     assert re.fullmatch(rf"{protocol}: training diverged: user [245], round \d: {REMEDY}", told)
 
@@ -122,7 +122,7 @@ def test_a_horizon_ends_a_run() -> None:
     assert abort.at <= 2 * 10**9
 
 
-def test_who_leaves_amid_training_was_computing_until_then() -> None:
+def test_a_user_that_leaves_during_training_worked_until_then() -> None:
     """The critical path books the cut training of a user that went offline, not one long wait."""
     fickle = {"kind": "sessions", "on_s": {"fixed": 3.0}, "off_s": {"fixed": 3.0}}
     slow = {"population.availability": fickle, "population.devices.slowdown": 20000.0}

@@ -181,7 +181,7 @@ def test_a_link_moves_one_message_at_a_time_at_its_cap_or_slower(case: Case) -> 
 
 
 @given(st.lists(st.tuples(CAPS, st.integers(1, NS)), min_size=1, max_size=12), st.integers(MBPS, 10**10))
-def test_what_moves_at_any_time_is_the_fair_share(flows: list[tuple[int, int]], rate: int) -> None:
+def test_moved_bytes_follow_the_fair_share_at_any_time(flows: list[tuple[int, int]], rate: int) -> None:
     """Stopped one by one, at one instant after another: what each has moved tells the shares."""
     env = Environment()
     link = FairLink(env, rate)
@@ -216,7 +216,7 @@ def test_equal_caps_at_the_edge_of_the_rate_change_over_and_back() -> None:
     assert ends == {"d": 600_000, "a": 1_050_000, "b": 1_050_000, "c": 1_050_000}
 
 
-def test_what_a_slow_user_leaves_goes_to_the_others() -> None:
+def test_others_share_the_rate_that_a_slow_user_leaves() -> None:
     """100 shared by 10, 40 and 200: at 10, 40, 50; when 10 has left 40, 60; alone 100."""
     env, ends = Environment(), dict[int, int]()
     link = FairLink(env, 100 * MBPS)

@@ -38,7 +38,7 @@ def began(trace: Trace) -> dict[str, int]:
 
 @pytest.mark.ci(but=["diurnal"])
 @by_kind
-def test_whoever_is_picked_is_online(kind: str) -> None:
+def test_picked_users_are_online(kind: str) -> None:
     everyone, trace = fedbuff(KINDS[kind], users=12, rounds=60)
     assert len(began(trace)) > 100
     for about, at in began(trace).items():
@@ -47,7 +47,7 @@ def test_whoever_is_picked_is_online(kind: str) -> None:
 
 @pytest.mark.ci(but=["diurnal"])
 @by_kind
-def test_whoever_leaves_in_flight_is_lost_then(kind: str) -> None:
+def test_users_that_leave_in_flight_are_lost_then(kind: str) -> None:
     everyone, trace = fedbuff(KINDS[kind], users=12, rounds=60, **{"buffer.concurrency": 12})
     lost = {row.about: row.at for row in of(trace, Lost)}
     left = {m.about: m.arrived for m in of(trace, Sent, kind="upload", to=SERVER) if m.arrived is not None}
@@ -68,7 +68,7 @@ def test_whoever_leaves_in_flight_is_lost_then(kind: str) -> None:
 
 @pytest.mark.ci(but=["sessions"])
 @by_kind
-def test_what_a_trace_tells_of_idle_users_is_true(kind: str) -> None:
+def test_presence_rows_of_idle_users_match_their_schedules(kind: str) -> None:
     """A row of presence is a change at that time; who leaves was in flight."""
     everyone, trace = fedbuff(KINDS[kind], users=4, rounds=60)
     rows = of(trace, Presence)
@@ -96,9 +96,7 @@ def test_each_of_the_online_is_picked_alike() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "trace"])
-def test_users_at_whom_nobody_looks_cost_nothing(
-    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
-) -> None:
+def test_unread_users_cost_nothing(kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     looked: set[int] = set()
     make = users.UserPopulation.of
 

@@ -66,7 +66,7 @@ def test_a_cancelled_run_leaves_its_rounds_within_a_second(
     assert trace_reader.read(out / "trace.jsonl").keys() == summary["protocols"].keys()
 
 
-def test_a_run_that_was_not_stopped_says_so() -> None:
+def test_an_uninterrupted_run_is_marked_so() -> None:
     assert run().summary["interrupted"] is False
 
 

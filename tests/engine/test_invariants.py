@@ -65,7 +65,7 @@ def traces(which: str) -> Iterator[tuple[str, Trace]]:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("which", WORLDS)
-def test_bytes_crossed_are_sizes_of_what_arrived(which: str) -> None:
+def test_crossed_bytes_are_the_sizes_of_arrived_messages(which: str) -> None:
     for _, trace in traces(which):
         messages = of(trace, Sent)
         assert messages
@@ -192,7 +192,7 @@ def test_a_user_is_counted_or_lost_in_one_phase(which: str) -> None:
 
 
 @pytest.mark.parametrize(("base", "name"), [(SYNC, "fedavg"), (ASYNC, "fedbuff")])
-def test_a_protocol_without_an_offline_phase_loses_nobody_in_it(base: dict[str, Any], name: str) -> None:
+def test_a_protocol_without_an_offline_phase_has_no_losses_in_it(base: dict[str, Any], name: str) -> None:
     fickle = {"population.users": 8, "population.availability": sessions(0.1, 0.1)}
     changes = {**fickle, "deadlines.upload": 0.5, "rounds": 8}
     trace = run({**changes, "protocols": [name]}, base).traces[name]
@@ -223,7 +223,7 @@ def test_a_user_never_has_two_tasks_at_once(which: str) -> None:
 
 
 @pytest.mark.parametrize("name", SYNC_PROTOCOLS)
-def test_nobody_is_selected_who_is_in_flight(name: str) -> None:
+def test_users_in_flight_are_not_selected(name: str) -> None:
     trace = world("sync").traces[name]
     ends = {end.round: end for end in of(trace, End)}
     in_flight = 0
@@ -246,7 +246,7 @@ def test_nobody_is_selected_who_is_in_flight(name: str) -> None:
     ],
     ids=["aborted before the upload", "given up before the upload"],
 )
-def test_who_was_not_lost_takes_part_again(name: str, losses: dict[str, Any]) -> None:
+def test_survivors_take_part_again(name: str, losses: dict[str, Any]) -> None:
     rounds = run({**SIX, "protocols": [name], "rounds": 5, "dropout": losses})
     assert rounds.summary["protocols"][name]["rounds"][-1]["selected"] == 6
 

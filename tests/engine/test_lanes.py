@@ -99,7 +99,7 @@ def test_a_lost_users_device_starts_nothing_more_for_that_round(name: str, cores
 
 @pytest.mark.ci(but=["[secagg]"])
 @pytest.mark.parametrize("name", ["fedavg", *SECURE])
-def test_a_loss_amid_training_ends_the_training_there(name: str) -> None:
+def test_a_loss_during_training_ends_the_step(name: str) -> None:
     trace = trace_of(name, **{"population.availability": sessions(0.5, 0.2), "rounds": 10})
     lost = {(row.round, row.user): row.at for row in of(trace, Lost)}
     broken_off = [

@@ -71,7 +71,7 @@ def steps(*changes: tuple[int, float]) -> Steps:
 
 
 # --- a user's link ------------------------------------------------------------------------------
-def test_a_transfer_in_the_air_goes_on_at_the_new_rate() -> None:
+def test_a_transfer_continues_at_the_new_rate() -> None:
     """8 Mbit/s are a byte a microsecond: 1000 bytes in 1 ms, 500 in 1 ms, 2000 in 1 ms, and 500 of them."""
     world = World([steps((0, 8), (1, 4), (2, 16))])
     world.send(0, "a", 2000)
@@ -92,7 +92,7 @@ def test_a_user_without_a_rate_for_ever_leaves_nothing_to_happen() -> None:
     world.send(0, "a", 1)
     assert world.run().events == []
     assert world.env.peek() == float("inf")
-    assert world.network.busy(0)
+    assert world.network.is_busy(0)
 
 
 def test_a_steady_link_is_looked_at_once_and_adds_no_event() -> None:
@@ -187,7 +187,7 @@ def test_direct_messages_follow_their_users_rate() -> None:
 
 
 # --- the server's link --------------------------------------------------------------------------
-def test_the_servers_rate_changes_for_what_moves() -> None:
+def test_the_servers_rate_changes_for_moving_transfers() -> None:
     """Two at 4 of 8 Mbit/s; from 1 ms on at 2; then their own rates."""
     world = World([steps((0, 8))] * 2, steps((0, 8), (1, 4), (3, 800)))
     for user in (0, 1):
@@ -233,7 +233,7 @@ CHANGES = st.lists(
 @pytest.mark.ci
 @settings(max_examples=examples(300), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(1, 400), CHANGES), max_size=5), CHANGES)
-def test_a_message_a_user_moves_as_the_integrator_says(
+def test_one_message_a_user_moves_as_the_integrator_computes(
     plan: list[tuple[int, int, list[tuple[int, int]]]], server: list[tuple[int, int]]
 ) -> None:
     """A message of each user, at random times under random states of all links."""

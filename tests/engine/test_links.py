@@ -90,7 +90,7 @@ def test_direct_messages_do_not_pass_the_servers_link(direct: bool, relayed_ns: 
     assert sent["user 1"] == sent["user 2"] == (2_000_000 if direct else 3_000_000)
 
 
-def test_a_relayed_transfer_that_breaks_off_leaves_its_link() -> None:
+def test_an_aborted_relayed_transfer_leaves_its_link() -> None:
     env = Environment()
     log = Log(env)
     links = uniform(env, 100, 100, LATENCY_S, 100, direct=True)
@@ -158,7 +158,7 @@ def test_a_paused_downlink_keeps_its_order() -> None:
     ]
 
 
-def test_what_left_a_paused_uplink_arrives_and_the_rest_waits() -> None:
+def test_sent_messages_of_a_paused_uplink_arrive_and_others_wait() -> None:
     env, log, link = started(up=True)
     env.call_at(1_250_000, link.pause)
     env.call_at(50_000_000, link.resume)
@@ -185,14 +185,14 @@ def test_cut_drops_unsent_messages_and_reports_bytes() -> None:
     assert log.when("arrived") == {"a": 1_000_000 + LATENCY, "c": 3_000_000 + LATENCY}
 
 
-def test_cut_reports_what_had_only_been_queued_as_zero_bytes() -> None:
+def test_cut_reports_queued_messages_as_zero_bytes() -> None:
     env, log, link = started(up=True)
     env.call_at(300_000, link.cut)
     env.run()
     assert log.events == [("a", "broke", 300), ("b", "broke", 0)]
 
 
-def test_stop_says_how_many_bytes_moved_alone_and_shared() -> None:
+def test_stop_returns_the_moved_bytes_alone_and_shared() -> None:
     env = Environment()
     link = FairLink(env, 8_000_000)  # a byte a microsecond
     moved: list[int] = []

@@ -251,7 +251,7 @@ def test_an_upload_delayed_within_the_deadline_costs_its_delay(name: str) -> Non
 
 # --- bytes --------------------------------------------------------------------------------------
 @by_protocol
-def test_what_had_left_before_the_break_is_counted(name: str) -> None:
+def test_messages_sent_before_a_break_are_counted(name: str) -> None:
     hand = HANDS[name]()
     bytes_up = {
         when: metrics.rounds(traced(name, when, {"disconnect": 0.0}))[0].bytes_up

@@ -47,7 +47,7 @@ def shown(capsys: pytest.CaptureFixture[str], result: Result) -> str:
 
 @pytest.mark.ci
 @pytest.mark.usefixtures("every_round")
-def test_a_drift_is_recorded_and_told(
+def test_a_drift_is_recorded_and_reported(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     planted(monkeypatch, 100, 100, 100, 134, 130, 120, 110, 100)

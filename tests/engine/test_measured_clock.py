@@ -7,7 +7,7 @@ import pytest
 import simfl
 from simfl.dataplane.work import Segment
 from simfl.engine import clocks
-from simfl.engine.clocks import MeasuredClock, Recorded, Recording
+from simfl.engine.clocks import MeasuredClock
 from simfl.scenario.load import load
 from tests.engine.harness import ROOT
 
@@ -19,9 +19,8 @@ def test_a_cold_step_comes_after_a_pause_and_other_data(monkeypatch: pytest.Monk
     assert clock.timed_by == "CPU time with cold caches"
     began = time.thread_time_ns()
     clock.prepare()
-    Recorded(Recording([]), None, clock).prepare()  # the rest of a run that goes on
-    assert slept == [clocks.PAUSE_S] * 2
-    assert time.thread_time_ns() - began > 2 * 10**5  # reads half a million lines each time
+    assert slept == [clocks.PAUSE_S]
+    assert time.thread_time_ns() - began > 10**5  # reads half a million lines
     assert clock.work_ns(Segment("upload", taken_ns=7), 3.0) == 21
 
 

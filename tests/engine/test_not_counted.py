@@ -71,7 +71,7 @@ def test_in_buffers_an_update_is_lost_as_it_arrives(name: str, detect: Any) -> N
     assert sum(path.values()) == metrics.rounds(trace)[-1].end
 
 
-def test_nothing_is_counted_of_one_who_left_meanwhile(tmp_path: Path) -> None:
+def test_an_upload_of_an_offline_user_is_not_lost_twice(tmp_path: Path) -> None:
     """User 0 goes offline while its upload is in the air: one loss, and the upload stays uncounted."""
     world = {"dropout": script((0, 0, "upload", "not_counted")), "protocols": ["fedavg"]}
     (sent,) = of(run(world).traces["fedavg"], Sent, kind="upload", sender=0)

@@ -136,7 +136,7 @@ def stop_of(trace: Trace) -> Sent:
     return message
 
 
-def test_who_is_told_stops_what_waits() -> None:
+def test_a_stopped_user_drops_its_waiting_work() -> None:
     trace = late(0.5)
     end, stop = of(trace, End)[0], stop_of(trace)
     assert (stop.to, stop.sent, stop.arrived) == (3, end.at, end.at + 10 * MS + 2000)
@@ -164,7 +164,7 @@ def test_a_training_ends_at_the_word() -> None:
     assert not of(trace, Sent, sender=stop.to, round=0)
 
 
-def test_an_upload_is_cut_amid_its_sending() -> None:
+def test_a_stop_cuts_an_upload_during_its_sending() -> None:
     """2604 bytes at a byte a microsecond; the word comes 1 ms after the first of them left."""
     end, stop = of(late(0.5), End)[0], stop_of(late(0.5))
     (trained,) = of(late(0.5), Step, party=3, call="train", round=0)
@@ -192,7 +192,7 @@ def test_an_upload_on_its_way_is_ignored_and_counted_once() -> None:
     assert metrics.rounds(trace)[0].bytes_up == 4 * upload.size
 
 
-def test_until_it_hears_a_user_is_in_flight() -> None:
+def test_a_surplus_user_is_in_flight_until_its_stop_arrives() -> None:
     """The second round begins as the first ends, so without user 3; the third has it."""
     trace = late(0.5, rounds=3)
     first, second, third = of(trace, Begin)
@@ -251,7 +251,7 @@ def test_content_does_not_change_the_trace(more: dict[str, Any]) -> None:
 
 # --- summaries ----------------------------------------------------------------------------------
 @pytest.mark.ci
-def test_summaries_without_it_are_what_they_were() -> None:
+def test_summaries_without_over_selection_have_no_surplus() -> None:
     before, after = (ran(factor).summary["protocols"]["fedavg"] for factor in (None, 1.3))
     assert "surplus" not in before["rounds"][0]
     assert before["selection"] == {"kind": "random", "users": 10}

@@ -141,7 +141,7 @@ def test_the_same_in_line_in_threads_and_in_shadow(
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("base", "overrides"), [IN_ROUNDS, BUFFERED], ids=["rounds", "buffers"])
-def test_a_deadline_that_binds_nobody_changes_nothing(
+def test_a_deadline_that_binds_no_user_changes_no_row(
     base: Mapping[str, Any], overrides: dict[str, Any]
 ) -> None:
     without = {**overrides, "learning.partial": None, "record_updates": True}
@@ -168,12 +168,12 @@ def test_a_round_counts_the_cut_updates_in_its_aggregate(
         }
         for r, entry in zip(result.rounds[name], result.summarised().protocols[name].rounds, strict=True):
             shares = [done[about or r.index, user] for user, about, _ in r.members]
-            assert entry.partial == sum(each.steps < each.whole for each in shares)
-            expected = sum(each.steps / each.whole for each in shares) / len(shares) if shares else 1
+            assert entry.partial == sum(each.steps < each.total for each in shares)
+            expected = sum(each.steps / each.total for each in shares) / len(shares) if shares else 1
             assert entry.steps_share == pytest.approx(expected)
 
 
-def test_the_summary_has_it_only_where_training_was_cut(tmp_path: Path) -> None:
+def test_the_summary_has_partial_work_only_where_training_was_cut(tmp_path: Path) -> None:
     keys = {"partial", "steps_share"}
     cut = run({**PARTIAL, "payload": "shadow"}, out=tmp_path).summarised()
     whole = run({**PARTIAL, "learning.partial": None, "payload": "shadow"}).summarised()
@@ -186,7 +186,7 @@ def test_the_summary_has_it_only_where_training_was_cut(tmp_path: Path) -> None:
         assert not keys & {column.key for column in at("run", entries[1:])}
 
 
-def test_check_tells_of_the_deadline() -> None:
+def test_check_prints_the_deadline() -> None:
     """The law is of the whole training, and the deadline has a line of its own."""
     synthetic = {"kind": "synthetic", "shape": [1, 28, 28], "classes": 10, "train": 600, "test": 20}
     given = {"profile": "reference", "learning": {"batch_size": 10, "dataset": synthetic}}
@@ -316,7 +316,7 @@ def test_a_modelled_run_is_resumed_with_its_steps(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_refused(
+def test_partial_work_refuses_impossible_settings(
     base: Mapping[str, Any], partial: dict[str, Any], more: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(ScenarioError, match=says):

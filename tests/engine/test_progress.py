@@ -86,7 +86,7 @@ def test_flapping_within_a_nanosecond_ends(name: str, horizon_s: float | None) -
 DEADLINES = {"advertise": 2.0, "shares": 2.0, "upload": 5.0, "recovery": 2.0}
 
 
-def test_a_horizon_is_reached_by_users_who_flap(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_of_flapping_users_reaches_its_horizon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "MAX_RETURNS", 10**9)
     reason = last("fedbuff", {**flapping(1e-9, 1e-9), "horizon_s": 2e-7})
     assert reason == "stopped at 0.000 s: the horizon of 2e-07 s is reached"
@@ -101,7 +101,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("detect", ["timeout", {"disconnect": 0.0}], ids=["timeout", "told"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_users_who_stay_too_short_for_a_cycle_end_a_run(name: str, detect: Any) -> None:
+def test_sessions_too_short_for_a_cycle_end_a_run(name: str, detect: Any) -> None:
     reason = last(name, {**flapping(0.01, 0.5), "detect": detect})
     assert "times, for 0.01 s on average" in reason
     assert "deadlines.upload" not in reason
@@ -164,7 +164,7 @@ def test_sessions_too_short_for_any_update_end_a_run_soon() -> None:
 # --- what is only slow goes on ----------------------------------------------------------------------
 @pytest.mark.ci
 @pytest.mark.parametrize("name", ["fedbuff", pytest.param("lightsecagg_async", marks=pytest.mark.slow)])
-def test_nights_in_which_nobody_stays_do_not_end_a_run(name: str) -> None:
+def test_nights_without_online_users_do_not_end_a_run(name: str) -> None:
     """In slots of 10 ms a cycle needs several; at night users are there for one in ten: 300 slots of it."""
     day = {"kind": "diurnal", "low": 0.1, "high": 1.0, "peak_s": 0.0, "spread_s": 0.0, "period_s": 6.0}
     result = run(
@@ -178,7 +178,7 @@ def test_nights_in_which_nobody_stays_do_not_end_a_run(name: str) -> None:
 
 @pytest.mark.ci(but=["fedbuff"])
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_users_who_come_seldom_are_waited_for(name: str, tmp_path: Path) -> None:
+def test_rarely_online_users_are_awaited(name: str, tmp_path: Path) -> None:
     """One user at a time, for a second in each thousand: a buffer of three takes months of virtual time."""
     times_s = {u: [(1e4 * k + 1e3 * u, 1e4 * k + 1e3 * u + 1) for k in range(99)] for u in range(8)}
     here = online(tmp_path, {u: [(0.0, 0.5), *times_s[u][1:]] for u in times_s}, 8)
@@ -236,7 +236,7 @@ def completed(result: Any) -> bool:
     return all(r["status"] == "completed" for r in rounds)
 
 
-def test_an_update_stays_whose_deadline_passed_while_it_waited() -> None:
+def test_an_update_in_a_queue_survives_its_deadline() -> None:
     """The server, busy with the first upload, reads the next after its deadline has fired."""
     result = simfl.run(KEY_ERROR)
     trace = result.traces["fedbuff"]
@@ -254,7 +254,7 @@ def test_short_deadlines_of_the_shipped_buffers(upload_s: float) -> None:
 
 
 # --- users whom nobody would wait for, or think of again ----------------------------------------------
-def test_a_user_who_leaves_as_it_begins_is_given_up() -> None:
+def test_a_user_that_leaves_at_its_begin_is_given_up() -> None:
     """The server takes some 50 ms to begin a cycle: its machine waits for that user, by a deadline."""
     changes = {"population.availability": sessions(0.5, 0.05), "server.slowdown": 1e4, "rounds": 20}
     trace = run({"protocols": ["fedbuff"], **changes}, REFERENCE).traces["fedbuff"]
@@ -265,7 +265,7 @@ def test_a_user_who_leaves_as_it_begins_is_given_up() -> None:
     assert due >= set(begun)
 
 
-def test_users_who_enrol_late_take_part(tmp_path: Path) -> None:
+def test_users_that_enrol_late_take_part(tmp_path: Path) -> None:
     """The third comes after enrolment was closed, and a buffer takes updates of three."""
     late = {
         "population.users": 3,
@@ -306,7 +306,7 @@ def test_a_user_is_in_flight_until_its_late_update_leaves() -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("name", ASYNC_PROTOCOLS)
-def test_users_who_never_come_online_end_a_run(name: str) -> None:
+def test_users_that_are_never_online_end_a_run(name: str) -> None:
     """The server of a buffer waits for slots of 0.1 s in which a user is online; no event but they pass."""
     never = {"kind": "bernoulli", "p": 1e-9, "slot_s": 0.1}
     reason = last(name, {"population.availability": never, "horizon_s": 1e4})

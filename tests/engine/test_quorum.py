@@ -28,7 +28,7 @@ def world(**changes: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", ["fedavg", "secagg", "lightsecagg"])
-def test_the_server_goes_on_a_grace_after_its_quorum(name: str) -> None:
+def test_the_server_continues_a_grace_after_its_quorum(name: str) -> None:
     result = run(world(protocols=[name], **{"deadlines.upload": quorum(0.6, 0.2)}))
     trace = result.traces[name]
     (grace,) = of(trace, TimerSet, name="upload grace")
@@ -44,13 +44,13 @@ def test_the_server_goes_on_a_grace_after_its_quorum(name: str) -> None:
     assert (entry["status"], entry["survivors"], entry["aggregate_exact"]) == ("completed", 3, True)
 
 
-def test_who_comes_within_the_grace_is_counted() -> None:
+def test_uploads_within_the_grace_are_counted() -> None:
     changes = world(protocols=["secagg"], **{"deadlines.upload": quorum(0.6, 0.9)})
     (entry,) = run(changes).summary["protocols"]["secagg"]["rounds"]
     assert entry["survivors"] == 5
 
 
-def test_a_fraction_below_what_the_protocol_needs_waits_for_that() -> None:
+def test_a_fraction_below_the_protocols_minimum_waits_for_it() -> None:
     lost = script(*((u, 0, "upload", "before_send") for u in range(3)))
     changes = world(protocols=["lightsecagg"], dropout=lost, **{"deadlines.upload": quorum(0.0, 0.1)})
     result = run(changes)

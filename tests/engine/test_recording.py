@@ -14,7 +14,8 @@ def key(call: str, what: str = "", party: int = 3) -> Key:
 
 def recording(*steps: tuple[Key, int]) -> Recording:
     """Steps of so many nanoseconds."""
-    return Recording(Step(*key, "", -1, -1, 0, 0, ns, (("upload", ns),)) for key, ns in steps)
+    rows = (Step(*key, "", -1, -1, 0, 0, ns, (("upload", ns),)) for key, ns in steps)
+    return Recording(rows, continued=True)
 
 
 def ns(spans: Spans | None) -> int:
@@ -37,7 +38,12 @@ def test_steps_of_a_kind_are_first_in_first_out() -> None:
     assert [ns(found.next(INBOX)) for _ in range(2)] == [1, 3]
 
 
-def test_a_kind_that_was_not_recorded_is_told() -> None:
+def test_a_kind_that_was_not_recorded_is_refused() -> None:
     found = recording((INBOX, 1))
     with pytest.raises(ReplayError, match="round 0, party 3: now submit, recorded receive inbox"):
         found.next(SUBMIT)
+
+
+def test_a_recording_of_a_whole_run_refuses_further_steps() -> None:
+    with pytest.raises(ReplayError, match="party 3: now submit, which the recording does not have"):
+        Recording([]).next(SUBMIT)

@@ -75,7 +75,7 @@ def test_a_recovery_ends_with_three_answers(name: str, dropout: Any) -> None:
 
 @pytest.mark.ci(but=["ccesa"])
 @by_protocol
-def test_it_waits_for_all_where_the_scenario_says_so(name: str) -> None:
+def test_the_recovery_waits_for_all_users_by_setting(name: str) -> None:
     of_all = {"deadlines.recovery": ALL}
     assert lasted(traced(name, PROTOCOLS[name], **of_all)) == sum(hand(name, N))
     trace = traced(name, PROTOCOLS[name], dropout=LOST, **of_all)

@@ -50,7 +50,7 @@ def test_messages_wait_one_after_the_other(slow_start: str, waits: int) -> None:
     assert log.when("sent")["b"] == waits + 2 * MOVES
 
 
-def test_who_waits_leaves_the_servers_link_to_others() -> None:
+def test_a_waiting_window_leaves_the_servers_link_to_others() -> None:
     env = Environment()
     log, links = Log(env), network(env, server_mbps=8)
     for user, size in enumerate((SIZE, 10_000)):  # the second ends with its first window
@@ -60,7 +60,7 @@ def test_who_waits_leaves_the_servers_link_to_others() -> None:
     assert log.when("sent") == {"user 1": both, "user 0": WAITS + MOVES}
 
 
-def test_who_is_crowded_waits_for_less() -> None:
+def test_crowded_transfers_do_not_wait_for_windows() -> None:
     """Ten first windows fill the link for longer than a round trip: nobody waits."""
     env = Environment()
     log, links = Log(env), network(env, server_mbps=8)
@@ -71,7 +71,7 @@ def test_who_is_crowded_waits_for_less() -> None:
 
 
 @pytest.mark.parametrize(("at", "wire"), [(39 * MS, 15_140), (50 * MS, 25_140)])
-def test_what_breaks_off_has_moved_bytes_of_the_message(at: int, wire: int) -> None:
+def test_an_aborted_transfer_reports_bytes_of_the_message(at: int, wire: int) -> None:
     env = Environment()
     log, link = Log(env), network(env).link(0, up=True)
     link.send(log.transfer("a", SIZE))
@@ -80,7 +80,7 @@ def test_what_breaks_off_has_moved_bytes_of_the_message(at: int, wire: int) -> N
     assert log.events == [("a", "broke", SIZE * wire // 52_310)]
 
 
-def test_a_connection_of_one_who_was_offline_begins_anew() -> None:
+def test_a_connection_begins_anew_after_an_absence() -> None:
     env = Environment()
     log, links = Log(env), network(env, "idle")
     links.link(0, up=False).send(log.transfer("a", SIZE))

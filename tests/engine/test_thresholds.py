@@ -85,7 +85,7 @@ def test_one_more_loss_within_recovery_aborts(name: str) -> None:
 
 
 @pytest.mark.ci
-def test_the_model_stays_what_it_was_after_an_aborted_round() -> None:
+def test_an_aborted_round_leaves_the_model() -> None:
     lost = script(*((user, 1, "upload", "before_send") for user in range(N - U + 1)))
     result = run({**TWENTY, "protocols": ["lightsecagg"], "rounds": 3, "dropout": lost})
     first, aborted, third = result.summary["protocols"]["lightsecagg"]["rounds"]

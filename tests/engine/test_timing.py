@@ -50,7 +50,7 @@ def undisturbed(users: int = 3) -> int:
     return MODEL_THERE + training() + UPLOAD * UP + LATENCY + users * OVERHEAD + averaging(users)
 
 
-def test_a_fedavg_round_takes_what_its_parts_take() -> None:
+def test_a_fedavg_round_is_the_sum_of_its_parts() -> None:
     assert end_of({}) == undisturbed()
 
 
@@ -64,7 +64,7 @@ def test_a_message_costs_latency_rate_and_overhead() -> None:
     assert first.end - trace[first.cause].sent == UPLOAD * UP + LATENCY + OVERHEAD
 
 
-def test_a_lightsecagg_round_takes_what_its_parts_take() -> None:
+def test_a_lightsecagg_round_is_the_sum_of_its_parts() -> None:
     N, T, U = 3, 1, 2
     m = D + 1  # a coded share, U - T = 1
     sealed, plain = 2 * (4 * m + 16), 2 * 4 * m

@@ -13,8 +13,7 @@ from simfl.dataplane.handles import F32, U8, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.engine.server_side import ServerHost
 from simfl.engine.setup import ModelDownload
-from simfl.engine.user_side import UserRound
-from simfl.engine.user_state import Delay, Loss, State
+from simfl.engine.user_round import Delay, Loss, State, UserRound
 from simfl.learning.server_opt import Averaging
 from simfl.protocols.keyed_messages import Answer, MaskedUpload, Shares
 from simfl.protocols.machine import SERVER, Abort, Message, Ready, Result, Send, Timer
@@ -28,7 +27,7 @@ UPLOAD, SHARES, ANSWER = MaskedUpload(EMPTY), Shares(EMPTY), Answer(EMPTY)
 
 def user_round(plan: PlannedLoss | None = None, **fields: Any) -> UserRound:
     given = {
-        "ready": False,
+        "is_prepared": False,
         "first_phase": "offline",
         "client": None,
         "entropy": None,
@@ -38,15 +37,15 @@ def user_round(plan: PlannedLoss | None = None, **fields: Any) -> UserRound:
     return UserRound(user=0, round=0, id=None, weights=EMPTY, plan=plan, **given)
 
 
-def test_states_only_move_forward_and_say_the_phase_of_a_loss() -> None:
+def test_states_only_advance_and_give_the_phase_of_a_loss() -> None:
     task = user_round()
     assert task.phase == "offline"
     phases = []
     for state in list(State)[1:]:
-        task.become(state)
+        task.advance_to(state)
         phases.append(task.phase)
     assert phases == ["training", "training", "upload", "upload", "recovery", "recovery"]
-    task.become(State.UPLOADING)
+    task.advance_to(State.UPLOADING)
     assert task.state is State.DELIVERED
 
 
@@ -54,9 +53,9 @@ def test_states_only_move_forward_and_say_the_phase_of_a_loss() -> None:
 def test_training_waits_for_the_model_and_maybe_for_masks(overlap: bool) -> None:
     task = user_round()
     assert not task.may_train(overlap)
-    task.downloaded = True
+    task.has_model = True
     assert task.may_train(overlap) == overlap
-    task.ready = True
+    task.is_prepared = True
     assert task.may_train(overlap)
     assert task.begin_training() is None
     assert not task.may_train(overlap)
@@ -76,7 +75,7 @@ def test_losses_at_training(when: str, begin: Any, end: Any) -> None:
     assert task.begin_training() == begin
     if begin is None:
         assert task.end_training() == end
-        assert task.under_way == (when == "delay")
+        assert task.is_under_way == (when == "delay")
 
 
 @pytest.mark.parametrize(
@@ -97,32 +96,32 @@ def test_losses_at_sending(message: Message, when: str, sent: Any, left: Any) ->
     assert message.point is not None
     task = user_round(PlannedLoss(message.point, when, 7))
     other = SHARES if message is not SHARES else UPLOAD
-    assert task.send(other) is task.left(other) is None
-    assert not task.breaks_off(other)
+    assert task.send(other) is task.on_sent(other) is None
+    assert not task.is_half_sent(other)
     assert task.send(message) == sent
-    assert task.breaks_off(message) == (when == "mid_send")
+    assert task.is_half_sent(message) == (when == "mid_send")
     if not isinstance(sent, Loss):
-        assert task.left(message) == left
+        assert task.on_sent(message) == left
 
 
 def test_an_upload_that_is_not_counted_is_sent_in_full() -> None:
     task = user_round(PlannedLoss("upload", "not_counted"))
-    assert task.send(UPLOAD) is task.left(UPLOAD) is task.not_counted(SHARES) is None
-    assert not task.breaks_off(UPLOAD)
-    assert task.not_counted(UPLOAD) == Loss("upload", "upload was not counted")
-    assert user_round(PlannedLoss("upload", "after_send")).not_counted(UPLOAD) is None
+    assert task.send(UPLOAD) is task.on_sent(UPLOAD) is task.uncounted_loss(SHARES) is None
+    assert not task.is_half_sent(UPLOAD)
+    assert task.uncounted_loss(UPLOAD) == Loss("upload", "upload was not counted")
+    assert user_round(PlannedLoss("upload", "after_send")).uncounted_loss(UPLOAD) is None
 
 
 def test_an_upload_on_its_way_keeps_a_user_busy() -> None:
     task = user_round()
-    task.become(State.SUBMITTED)
-    assert not task.under_way  # the machine holds it, until its masks are there
+    task.advance_to(State.SUBMITTED)
+    assert not task.is_under_way  # the machine holds it, until its masks are there
     task.send(UPLOAD)
-    assert task.under_way
-    task.left(UPLOAD)
-    assert task.under_way
+    assert task.is_under_way
+    task.on_sent(UPLOAD)
+    assert task.is_under_way
     task.deliver(5)
-    assert (task.under_way, task.delivered, task.arrived_ns) == (False, True, 5)
+    assert (task.is_under_way, task.is_delivered, task.arrived_ns) == (False, True, 5)
 
 
 class Fixed:
@@ -160,23 +159,23 @@ def drive(w: World, plans: dict[int, PlannedLoss]) -> tuple[Result | None, Serve
             "client": client,
             "entropy": None,
             "server": server,
-            "ready": not kind.offline,
+            "is_prepared": not kind.offline,
             "first_phase": "offline",
         }
         users[user] = UserRound(user, 0, None, weights=host.weights, plan=plans.get(user), **given)
     results: list[Result] = []
 
     def lost(task: UserRound, answer: Any) -> bool:
-        task.lost |= isinstance(answer, Loss)
-        return task.lost
+        task.is_lost |= isinstance(answer, Loss)
+        return task.is_lost
 
     def train(task: UserRound) -> None:
         if task.may_train(overlap=False) and not lost(task, task.begin_training()):
             task.train(ops, trainer, Handle(1, 32, U8))
             if not lost(task, task.end_training()):
-                task.become(State.SUBMITTED)
+                task.advance_to(State.SUBMITTED)
                 samples = w.updates[task.user].weight
-                carry_out(task.user, task.submit(ops, None, samples))
+                carry_out(task.user, task.submit(task.prepare_update(ops, None, samples)))
 
     def carry_out(party: int, effects: list[Any]) -> None:
         if party == SERVER:
@@ -188,11 +187,11 @@ def drive(w: World, plans: dict[int, PlannedLoss]) -> tuple[Result | None, Serve
                     if host.model_follows(message):
                         wires.append((party, to, host.model_of(users[to])))
                 case Send(to, message) if not lost(users[party], users[party].send(message)):
-                    if not users[party].breaks_off(message):
+                    if not users[party].is_half_sent(message):
                         wires.append((party, to, message))
-                    lost(users[party], users[party].left(message))
+                    lost(users[party], users[party].on_sent(message))
                 case Ready():
-                    users[party].ready = True
+                    users[party].is_prepared = True
                     train(users[party])
                 case Timer():
                     timers.append(effect)
@@ -211,9 +210,9 @@ def drive(w: World, plans: dict[int, PlannedLoss]) -> tuple[Result | None, Serve
             if message.point == "upload":
                 users[sender].deliver(0)
             carry_out(SERVER, server.receive(sender, message))
-        elif not users[to].lost:
+        elif not users[to].is_lost:
             if isinstance(message, ModelDownload):
-                users[to].downloaded = True
+                users[to].has_model = True
                 train(users[to])
             else:
                 carry_out(to, users[to].client.receive(sender, message))
@@ -221,7 +220,7 @@ def drive(w: World, plans: dict[int, PlannedLoss]) -> tuple[Result | None, Serve
 
 
 @pytest.mark.parametrize("protocol", ["fedavg", "secagg", "lightsecagg"])
-def test_a_second_driver_comes_to_the_same_sum(protocol: str) -> None:
+def test_a_second_driver_computes_the_same_sum(protocol: str) -> None:
     given = {"T": 1, "D": 3, "U": 3, "t": 2}
     plans = {1: PlannedLoss("upload", "mid_send"), 3: PlannedLoss("upload", "after_send")}
     fates = {(1, "upload"): "lose", (3, "upload"): "leave"}
@@ -232,7 +231,7 @@ def test_a_second_driver_comes_to_the_same_sum(protocol: str) -> None:
     assert expected is not None
     assert [m.user for m in result.members] == [m.user for m in expected.members] == [0, 2, 3, 4, 5]
     assert np.array_equal(result.total.content, expected.total.content)
-    assert [user for user, task in users.items() if task.lost] == [1, 3]
+    assert [user for user, task in users.items() if task.is_lost] == [1, 3]
     assert [task.phase for task in users.values()] == ["recovery", "upload"] + ["recovery"] * 4
     assert host.version == 1
     np.testing.assert_allclose(host.weights.content, -result.mean.content.astype(np.float32), rtol=1e-6)

@@ -45,7 +45,7 @@ class Watched:
 @contextmanager
 def watched() -> Iterator[Watched]:
     """Look at each battery after each of its changes."""
-    seen, before = Watched(), (Battery.step, Battery.pay)
+    seen, before = Watched(), (Battery.advance, Battery.pay)
 
     def looked(change: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(change)
@@ -57,7 +57,7 @@ def watched() -> Iterator[Watched]:
         return made
 
     try:
-        Battery.step, Battery.pay = map(looked, before)  # type: ignore[method-assign]
+        Battery.advance, Battery.pay = map(looked, before)  # type: ignore[method-assign]
         yield seen
     finally:
-        Battery.step, Battery.pay = before  # type: ignore[method-assign]
+        Battery.advance, Battery.pay = before  # type: ignore[method-assign]

@@ -20,13 +20,13 @@ from simfl.config.yaml_tree import dump
 from simfl.errors import BadInput
 from simfl.live.live_protocol import prepared
 from simfl.live.live_run import open_live_run
-from simfl.live.play import play, scheduler
+from simfl.live.run_live import run_live, scheduler
 from simfl.runs.folder.unfinished import NAME
 from simfl.runs.simulation import Progress, run
 from simfl.scenario.load import load
 from simfl.trace import rows as trace
 from tests.engine.harness import FILES, SIX, SYNC
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 from tests.studies.sweep.small import BASE
 
 RUN: dict[str, Any] = {
@@ -206,7 +206,7 @@ def _study(seed: int) -> Any:
 
 
 def _live(folder: Path, seed: int) -> None:
-    play(_study(seed), folder, "none", 1)
+    run_live(_study(seed), folder, "none", 1)
 
 
 def _live_half(folder: Path, seed: int) -> None:
@@ -214,7 +214,7 @@ def _live_half(folder: Path, seed: int) -> None:
         raise KeyboardInterrupt
 
     with contextlib.suppress(KeyboardInterrupt):
-        play(_study(seed), folder, "none", 1, interrupt)
+        run_live(_study(seed), folder, "none", 1, interrupt)
 
 
 class _StoppedError(Exception):

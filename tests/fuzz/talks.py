@@ -33,7 +33,7 @@ from simfl.live.join import received
 from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.live.observer import Observer
 from simfl.live.serve import OWN, Listening, digest, listening, serve
-from simfl.live.wire import Words
+from simfl.live.wire import Codec
 from simfl.runs.build import Experiment
 from simfl.runs.folder.identity import code_version
 from simfl.scenario.load import load
@@ -238,11 +238,11 @@ async def _users(chosen: Case, at: Listening, talk: Talk, rng: Random) -> None:
         observer = await Observer.connect(far, good, HOSTILE, chosen.join_s)
         observer.close()
         received(observer.welcome.scenario)
-        return await protocol.be_users([HOSTILE], far, worker)
+        return await protocol.run_users([HOSTILE], far, worker)
 
     tasks = {
         "hostile": asyncio.create_task(hostile()),
-        "honest": asyncio.create_task(protocol.be_users(range(1, USERS), at.address, worker)),
+        "honest": asyncio.create_task(protocol.run_users(range(1, USERS), at.address, worker)),
     }
     count = int(chosen.kind) if strangers else 0
     knocking = [asyncio.create_task(_stranger(at.address, chosen.thing, rng, talk)) for _ in range(count)]
@@ -261,7 +261,7 @@ async def _users(chosen: Case, at: Listening, talk: Talk, rng: Random) -> None:
 
 async def _stranger(server: tuple[str, int], thing: str, rng: Random, talk: Talk) -> None:
     """Connect without a token, again and again, until it is ended."""
-    false = Words([], 1).encode(Hello(1, "0" * 64, "run", "", "", "", 0), 0, -1, 0)
+    false = Codec([], users=1).encode(Hello(1, "0" * 64, "run", "", "", "", 0), 0, -1, 0)
     sent = {"silent": b"", "garbage": rng.randbytes(300), "half": false[:40], "false": false}
     data = sent.get(thing, false * 2000)
     while True:

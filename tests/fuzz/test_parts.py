@@ -17,7 +17,7 @@ import pytest
 from simfl.config.yaml_tree import parse, plain
 from simfl.live.hello import Hello
 from simfl.live.user import LiveUser
-from simfl.live.wire import Words
+from simfl.live.wire import Codec
 from simfl.scenario.load import load
 from tests.fuzz import cli, commands, damage, middle, networked, talks
 from tests.fuzz.attempt import Report
@@ -136,7 +136,7 @@ def test_error_of_a_user_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("thing", middle.THINGS, ids=lambda thing: thing.__name__)
 def test_bad_things_are_what_they_are_called(thing: middle.Thing) -> None:
     """Each changes a frame, or what follows it, and takes a frame without content and one with it."""
-    hello = Words([], 1).encode(Hello(1, "0" * 64, "run", "", "", "", 0), 0, -1, 0)
+    hello = Codec([], users=1).encode(Hello(1, "0" * 64, "run", "", "", "", 0), 0, -1, 0)
     for frame in (hello, middle.composed(["upload", 0, 1, 2, [[1, 3, "u4"]]], bytes(range(12)))):
         bad = [thing(frame, Random(n), middle.Seen(True, [hello, frame])) for n in range(30)]
         assert any(b != middle.Bad(frame) for b in bad)

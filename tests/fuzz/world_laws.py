@@ -188,7 +188,7 @@ def partial_work_fits(run: Run) -> Iterator[str]:
     partial = run.scenario.learning.partial
     for row in run.of(Step):
         done = StepsDone.read(row.what) if row.call == "train" and row.what else None
-        if done is not None and (partial is None or not 1 <= done.steps < done.whole):
+        if done is not None and (partial is None or not 1 <= done.steps < done.total):
             yield f"{done}: {row}"
         one = done.steps == 1 if done is not None else run.built.trainers[run.name].steps(row.party) <= 1
         long = partial is not None and row.end - row.start > round(partial.within_s * NS)

@@ -20,11 +20,11 @@ from simfl.live.connection import QUEUE, Sockets
 from simfl.live.hello import LOOK, RUN, Admission, Challenge, Hello, Ping, Ready, Rounding, proof
 from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.live.peer import Peer
-from simfl.live.wire import Away, Done, Free, Rows, Words
+from simfl.live.wire import Away, Codec, Done, Free, Rows
 from simfl.protocols.index_views import Users
 from simfl.scenario.load import load
 from simfl.trace import rows
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 USERS = range(4)
 TOKENS = dict.fromkeys(USERS, "right")
@@ -61,7 +61,7 @@ class Wire(asyncio.Transport):
 
     @property
     def nonce(self) -> str:
-        challenge = Words([Challenge], 1).decode(memoryview(bytes(self.written))[4:]).message
+        challenge = Codec([Challenge], users=1).decode(memoryview(bytes(self.written))[4:]).message
         assert isinstance(challenge, Challenge)
         return challenge.nonce
 
@@ -175,13 +175,13 @@ def test_bad_frames_are_refused_and_nothing_else(protocol: str) -> None:
         kinds = list(session.wires.up.kinds.values())
         for k in range(3400):
             user = int(rng.integers(0, 4))
-            if wires[user].closed or wires[user].connection.parser.amid:
+            if wires[user].closed or wires[user].connection.parser.has_part:
                 wires[user].hangs_up()
                 wires[user] = joined(session, user)
-            good = a_message(kinds[rng.integers(0, len(kinds))], session.runtime.setup.kind.offline, rng)
+            good = a_message(kinds[rng.integers(0, len(kinds))], session.runtime.setup.protocol.offline, rng)
             frame = wires[user].connection.codec.encode(good, session.side.round, -1, 0)
             wires[user].connection.data_received(spoilt(frame, rng))
-            assert wires[user].closed == wires[user].connection.closing
+            assert wires[user].closed == wires[user].connection.is_closing
             if k % 50 == 0:
                 await asyncio.sleep(0.001)
             assert not running.done(), running.exception()
@@ -242,7 +242,7 @@ def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> Non
     async def all_of_it() -> None:
         session = a_server("fedavg")
         wire = joined(session, 1)
-        session.wires.__dict__["quota_bytes"] = 2 * connected_server.LEAST_CHARGE
+        session.wires.__dict__["quota_bytes"] = 2 * connected_server.MIN_CHARGE
         wire.gives(Ping(1), Ping(2), Ping(3))
         assert (wire.closed, session.refused) == (True, {"more than 2048 bytes of a user": 1})
         wires = [Wire(session.connection()) for _ in range(3)]
@@ -255,7 +255,7 @@ def test_quotas_on_bytes_and_connections(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.ci
-def test_who_looks_has_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_observers_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     async def look(*sent: Any) -> list[str]:
         session = a_server("fedavg")
         wire = Wire(session.connection())
@@ -264,7 +264,7 @@ def test_who_looks_has_bounds_too(monkeypatch: pytest.MonkeyPatch) -> None:
         return list(session.refused)
 
     for sent, why in (
-        ([Ready()], "ready, and not asked for"),
+        ([Ready()], "ready, which is not due"),
         ([Free()], ".free of a user that has not joined"),
         ([Ping(0, 2**30)], "a ping for 1073741824 bytes"),
         ([Ping(0)] * 1001, "more than 1000 pings"),
@@ -282,12 +282,12 @@ def test_words_at_the_wrong_time_are_refused() -> None:
         return list(session.refused)
 
     for sent, why in (
-        (Ready(), "ready, and not asked for"),
-        (Rows("x"), "a report that is not asked for"),
-        (Done(1, 1, 1), "a report that is not asked for"),
-        (Rounding("0" * 64), "a seed that is not asked for"),
+        (Ready(), "ready, which is not due"),
+        (Rows("x"), "a report that was not requested"),
+        (Done(1, 1, 1), "a report that was not requested"),
+        (Rounding("0" * 64), "a seed that was not requested"),
         (Ping(0, 1), "a ping for 1 bytes"),
-        (Away(), "ready, and not asked for"),
+        (Away(), "ready, which is not due"),
         (Hello(1, "", RUN, "", "", "", 0), "a second hello"),
     ):
         assert asyncio.run(said(sent)) == [why]
@@ -305,7 +305,7 @@ def test_a_fresh_process_is_late_for_a_run_that_has_begun() -> None:
 
 
 @pytest.mark.parametrize("what", ["half", "unread", "good"])
-def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stalled_and_unread_connections_are_closed(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connected_server, "WATCH_S", 0.01)
     monkeypatch.setattr(peers, "STALL_S", 0.03)
 
@@ -316,7 +316,7 @@ def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.M
         if what == "half":
             wire.connection.data_received(wire.connection.codec.encode(Ping(1), 0, -1, 0)[:-1])
         if what == "unread":
-            wire.unread = QUEUE * session.wires.most_bytes + 1
+            wire.unread = QUEUE * session.wires.max_frame_bytes + 1
         if what == "good":
             await asyncio.sleep(0.2)
         else:
@@ -331,7 +331,7 @@ def test_who_stalls_or_does_not_read_is_cut_off(what: str, monkeypatch: pytest.M
     assert asyncio.run(watched()) == said[what]
 
 
-def test_reasons_that_strangers_make_up_are_bounded() -> None:
+def test_reasons_of_unauthenticated_peers_are_bounded() -> None:
     async def many() -> ConnectedServer:
         session = a_server("fedavg")
         for k in range(connected_server.REASONS + 50):

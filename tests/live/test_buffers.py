@@ -10,13 +10,13 @@ import pytest
 
 from simfl.live.buffer_user import LiveBufferUser
 from simfl.live.live_protocol import LiveStats, prepared
-from simfl.live.play import play
+from simfl.live.run_live import run_live
 from simfl.runs.results.metrics import Round
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
 from simfl.trace import rows
 from simfl.trace.rows import SERVER
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 BUFFER: dict[str, Any] = {
     "rounds": 6,
@@ -29,7 +29,7 @@ BUFFER: dict[str, Any] = {
 def played(name: str, processes: int | None = 1, **overrides: Any) -> tuple[Any, LiveStats, Any]:
     """Play and simulate a scenario; what was played is exact, and its critical path adds up."""
     given = BUFFER | {"protocols": [name]} | {key.replace("__", "."): v for key, v in overrides.items()}
-    result, stats = play(prepared(load(SMALL, given)), processes=processes)
+    result, stats = run_live(prepared(load(SMALL, given)), processes=processes)
     exact = [m.aggregate_exact for m in result.measured[name]]
     assert False not in exact  # None: users who come and go may leave too few to recover, in real time
     assert True in exact
@@ -129,20 +129,22 @@ class Mine(FedBuff):
 def test_a_buffer_of_a_file_is_played(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     study = prepared(load(SMALL, BUFFER | {"protocols": {"mine": {"module": f"{tmp_path}/mine.py:Mine"}}}))
-    result, _ = play(study, processes=1)
+    result, _ = run_live(study, processes=1)
     assert len(result.rounds["mine"]) == 6
     assert all(m.aggregate_exact for m in result.measured["mine"])
 
 
 @pytest.mark.ci
 def test_a_user_that_counts_wrongly_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    tell = LiveBufferUser._tell_taken
+    tell = LiveBufferUser._send_taken
 
     def lies(self: LiveBufferUser) -> None:
         self.came += 10**6 * (self.user == 1 and self.came == 8)
         tell(self)
 
-    monkeypatch.setattr(LiveBufferUser, "_tell_taken", lies)
-    result, stats = play(prepared(load(SMALL, BUFFER | {"protocols": ["lightsecagg_async"]})), processes=1)
+    monkeypatch.setattr(LiveBufferUser, "_send_taken", lies)
+    result, stats = run_live(
+        prepared(load(SMALL, BUFFER | {"protocols": ["lightsecagg_async"]})), processes=1
+    )
     assert all(m.aggregate_exact for m in result.measured["lightsecagg_async"])
     assert any("1000008 messages taken" in why for why in stats["lightsecagg_async"].refused)

@@ -8,7 +8,7 @@ import yaml
 
 from simfl.cli import main
 from simfl.live.server import RevealedRounding
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 
 def called(*arguments: str) -> int:
@@ -64,12 +64,12 @@ def test_an_inexact_aggregate_changes_the_exit_code(
     ("more", "said"),
     [
         (("--set", "payload=shadow"), "payload: shadow counts work"),
-        (("--processes", "5"), "processes: 5 must be from 1 to the number of users, 4"),
+        (("--processes", "5"), "processes: must be from 1 to the number of users, 4, not 5"),
         (("--links", "kernel"), "Invalid value for '--links': 'kernel' is not one of 'user', 'none'."),
         (("--set", "network.peers=direct"), "users of a live run are not connected to each other"),
     ],
 )
-def test_what_cannot_be_played_is_one_message(
+def test_unsupported_scenarios_are_one_message(
     more: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "small.yaml").write_text(yaml.safe_dump(SMALL))

@@ -22,7 +22,7 @@ from simfl.live.observer import Observer
 from simfl.live.serve import OWN
 from simfl.scenario.load import load
 from tests.live.test_bad_peers import Wire
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 TOKENS = {user: f"{user:032}" for user in range(4)}
 STUDY = prepared(load(SMALL | {"protocols": ["fedavg"]}, OWN))
@@ -232,7 +232,7 @@ def test_later_protocols_begin_without_missing_users(begins_without: bool) -> No
         return
     session = asyncio.run(begins())
     assert session.origin > 0
-    assert session.absent == {0: None, 2: None, 3: None}
+    assert session.offline_peers == {0: None, 2: None, 3: None}
     assert sum(session.refused.values()) == 3
 
 
@@ -250,14 +250,14 @@ def test_user_back_while_connecting_connects_again() -> None:
             nonlocal dials
             opened, dials = await dial(*given, **more), dials + 1
             if dials == 2:
-                user.switched(1, True)
+                user.on_presence(1, True)
             return opened
 
         with patch.object(loop, "create_connection", is_back_meanwhile):
             running = asyncio.ensure_future(user.run())
             await until(lambda: 1 in session.peers)
             first = session.peers[1]
-            user.switched(1, True)
+            user.on_presence(1, True)
             await until(lambda: session.peers.get(1) not in (None, first))
         running.cancel()
         server.close()

@@ -19,8 +19,8 @@ from simfl.live.connection import Connection
 from simfl.live.hello import Admission
 from simfl.live.join import join
 from simfl.live.live_protocol import LiveStats, prepared
-from simfl.live.play import play
-from simfl.live.round_saver import RoundSaver
+from simfl.live.live_run import RoundSaver
+from simfl.live.run_live import run_live
 from simfl.live.serve import OWN, Listening, listening, serve
 from simfl.live.server import LiveServer
 from simfl.live.user import LiveUser
@@ -31,7 +31,7 @@ from simfl.runs.results.summary import read
 from simfl.scenario.load import load
 from simfl.trace import rows
 from tests.live.test_join import codes, elsewhere
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 HOSTILE = 1
 USERS = range(4)
@@ -183,7 +183,7 @@ def test_rounds_after_an_abort_have_users_again(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(owner, name, getattr(owner, name))  # so that it is put back
     zero_keys()
     study = prepared(load(SMALL | SHORT | {"protocols": ["secagg"], "rounds": 2}))
-    result, _ = play(study, links="none", processes=1)
+    result, _ = run_live(study, links="none", processes=1)
     assert [r.reason for r in result.rounds["secagg"]] == ["shares: 1 users answered, 2 needed"] * 2
 
 
@@ -210,7 +210,7 @@ def test_finished_rounds_stay_however_the_server_ends(
     monkeypatch.setattr(RoundSaver, "add", adds)
     monkeypatch.setattr(LiveServer, "_closed", ends)
     study = prepared(load(SMALL | {"protocols": ["fedavg"], "rounds": 5}))
-    with elsewhere(lambda: play(study, tmp_path, "none", 1)):
+    with elsewhere(lambda: run_live(study, tmp_path, "none", 1)):
         pass
     assert codes.pop() == (-signal.SIGKILL if ending == "killed" else 1)
     recover(tmp_path)
@@ -219,18 +219,18 @@ def test_finished_rounds_stay_however_the_server_ends(
     finished = summary.protocols["fedavg"].rounds
     assert [(r.status, r.survivors, r.aggregate_exact) for r in finished] == [("completed", 4, None)] * 3
     monkeypatch.undo()
-    result, _ = play(study, tmp_path, "none", 1, resume=True)
+    result, _ = run_live(study, tmp_path, "none", 1, resume=True)
     assert [m.aggregate_exact for m in result.measured["fedavg"]] == [True] * 5
     assert not (tmp_path / "unfinished").exists()
     assert not read(tmp_path / "summary.json").interrupted
 
 
 def test_saved_rows_have_no_cause_of_another_trace(tmp_path: Path) -> None:
-    from simfl.live.round_saver import own_causes
+    from simfl.live.live_run import server_causes
 
     sent = rows.Sent(0, 1, -1, "upload", "upload", "", 8, 8, 70, 0, 9)
-    assert own_causes(sent).cause == -1
-    assert own_causes(sent._replace(arrived=None)).cause == 70
+    assert server_causes(sent).cause == -1
+    assert server_causes(sent._replace(arrived=None)).cause == 70
     gone = rows.Step(0, -1, "protocol", "gone", "", "", -3, 4, 0, 0, 1, (("upload", 1),))
-    assert (own_causes(gone).cause, own_causes(gone).previous) == (-1, 4)
-    assert own_causes(gone._replace(cause=2)).cause == 2
+    assert (server_causes(gone).cause, server_causes(gone).previous) == (-1, 4)
+    assert server_causes(gone._replace(cause=2)).cause == 2

@@ -14,7 +14,7 @@ from simfl.live.connection import Sockets
 from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.scenario.load import load
 from tests.live.test_buffers import BUFFER
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 
 @pytest.mark.parametrize(

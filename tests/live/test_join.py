@@ -26,7 +26,7 @@ from simfl.live.observer import Observer
 from simfl.live.serve import OWN, Listening, digest, listening, serve
 from simfl.runs.build import Experiment
 from simfl.scenario.load import load, resolved_yaml
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 NAME = "secagg"
 SCENARIO = load(SMALL | {"protocols": [NAME]}, OWN)
@@ -83,7 +83,7 @@ codes = list[int]()
 
 @pytest.mark.ci
 @pytest.mark.parametrize("reveals", [True, False])
-def test_a_round_of_users_who_join(reveals: bool, place: Place, study: Experiment) -> None:
+def test_a_round_of_joining_users(reveals: bool, place: Place, study: Experiment) -> None:
     """Exact where users tell how they rounded; else nobody knows, and the run says so."""
     good = replace(place.good, reveals=reveals)
     scenario = None if reveals else SCENARIO
@@ -112,12 +112,12 @@ def test_users_leave_when_the_server_is_gone(place: Place, study: Experiment) ->
 
     def served() -> None:
         two = prepared(load(SMALL | {"protocols": [NAME, "fedavg"]}, OWN))
-        serve(two, place.own, join_s=60, tell=dies)
+        serve(two, place.own, join_s=60, on_protocol=dies)
 
     address = place.address
     with elsewhere(served):
         place.own.socket.close()
-        with pytest.raises(RunFailed, match="the server is gone"):
+        with pytest.raises(RunFailed, match="the server has ended"):
             join(address, place.good, range(4), processes=1)
     assert codes.pop() == 9
 
@@ -163,7 +163,7 @@ SAID = {
 @pytest.mark.ci(but=["token"])
 @pytest.mark.parametrize("looks", [True, False])
 @pytest.mark.parametrize("what", WRONG)
-def test_what_does_not_fit_is_told_at_both_ends(
+def test_mismatches_are_reported_at_both_ends(
     what: str, looks: bool, place: Place, study: Experiment
 ) -> None:
     if what == "protocol" and looks:

@@ -21,9 +21,9 @@ from benchmarks.kernel_links import Delay, opened
 from benchmarks.namespaces import NAMED, PREFIX, Namespaces
 from simfl.errors import BadInput, ScenarioError
 from simfl.live.live_protocol import prepared
-from simfl.live.play import play
+from simfl.live.run_live import run_live
 from simfl.scenario.load import load
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 THREE: dict[str, Any] = {
     **SMALL,
@@ -66,7 +66,7 @@ def test_a_round_over_kernel_links_is_exact(delay: Delay, tmp_path: Path, cleane
     losses = [{"user": 1, "round": 1, "at": "upload", "when": "mid_send"}]
     study = three(rounds=2, dropout={"kind": "script", "losses": losses})
     with opened(study, delay) as sockets:
-        result, stats = play(study, tmp_path, sockets=sockets)
+        result, stats = run_live(study, tmp_path, sockets=sockets)
     assert [m.aggregate_exact for m in result.measured["lightsecagg"]] == [True, True]
     first, second = result.rounds["lightsecagg"]
     assert [sorted(user for user, _, _ in r.members) for r in (first, second)] == [[0, 1, 2], [0, 2]]
@@ -97,12 +97,12 @@ PLAYS = """
 import sys
 from pathlib import Path
 from benchmarks.kernel_links import opened
-from simfl.live.play import play
+from simfl.live.run_live import run_live
 from simfl.live.live_protocol import prepared
 from simfl.scenario.load import load
 study = prepared(load(Path(sys.argv[1])))
 with opened(study, "wire") as sockets:
-    play(study, sockets=sockets)
+    run_live(study, sockets=sockets)
 """
 
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from simfl.engine.user_side import UserRound
+from simfl.engine.user_round import UserRound
 from simfl.live.user import LiveUser
 from simfl.trace import rows
 from tests.live.test_buffers import BUFFER, missed
-from tests.live.test_play import played
+from tests.live.test_run_live import played
 
 TRAINING, SHARED, UPLOAD, RECOVERY = 1, 2, 3, 4
 """The user that dies amid its training, once its shares have left, before its upload, when it is asked to
@@ -68,7 +68,7 @@ def deadly(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], N
 
     def install(asks: str) -> None:
         before(UserRound, "train", lambda task, *_: train(task.user))
-        before(UserRound, "left", lambda task, m: die(task.user, SHARED if m.kind == "shares" else -1))
+        before(UserRound, "on_sent", lambda task, m: die(task.user, SHARED if m.kind == "shares" else -1))
         before(UserRound, "submit", lambda task, *_: die(task.user, UPLOAD))
         asked = {asks: RECOVERY}
         before(LiveUser, "_arrived", lambda me, _, e: die(me.user, asked.get(e.message.kind, -1)))

@@ -13,13 +13,13 @@ import pytest
 from simfl.errors import BadInput
 from simfl.live.live_protocol import prepared
 from simfl.live.live_run import FACTS
-from simfl.live.play import play
+from simfl.live.run_live import run_live
 from simfl.runs.folder.unfinished import recover
 from simfl.runs.results.summary import read
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
 from simfl.trace import reader as trace_reader
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 TWO = {"protocols": ["fedavg", "secagg"]}
 
@@ -37,13 +37,13 @@ def killed(name: str, *_: Any) -> None:
 
 
 @pytest.mark.ci
-def test_an_interrupted_run_goes_on_with_the_next_protocol(tmp_path: Path) -> None:
+def test_an_interrupted_run_continues_with_the_next_protocol(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
-        play(study(), tmp_path, "none", 1, interrupted)
+        run_live(study(), tmp_path, "none", 1, interrupted)
     summary = read(tmp_path / "summary.json")
     assert (list(summary.protocols), summary.interrupted) == (["fedavg"], True)
     played = list[str]()
-    result, _ = play(study(), tmp_path, "none", 1, lambda name, _: played.append(name), resume=True)
+    result, _ = run_live(study(), tmp_path, "none", 1, lambda name, _: played.append(name), resume=True)
     assert played == ["secagg"]
     summary = read(tmp_path / "summary.json")
     assert (sorted(summary.protocols), summary.interrupted) == (["fedavg", "secagg"], False)
@@ -55,11 +55,11 @@ def test_an_interrupted_run_goes_on_with_the_next_protocol(tmp_path: Path) -> No
 
 
 @pytest.mark.ci
-def test_a_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
+def test_a_killed_run_leaves_its_complete_protocols(tmp_path: Path) -> None:
     pid = os.fork()
     if pid == 0:
         try:
-            play(study(), tmp_path, "none", 1, killed)
+            run_live(study(), tmp_path, "none", 1, killed)
         finally:
             os._exit(1)
     assert os.WTERMSIG(os.waitpid(pid, 0)[1]) == signal.SIGKILL
@@ -67,19 +67,19 @@ def test_a_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
     assert list(read(tmp_path / "summary.json").protocols) == ["fedavg"]
     for wrong in (study(rounds=2), study(seed=8)):
         with pytest.raises(BadInput, match="it was another run"):
-            play(wrong, tmp_path, "none", 1, resume=True)
+            run_live(wrong, tmp_path, "none", 1, resume=True)
     with pytest.raises(BadInput, match="links user"):
-        play(study(), tmp_path, "user", 1, resume=True)
+        run_live(study(), tmp_path, "user", 1, resume=True)
     with pytest.raises(BadInput, match="played: live"):
         run(load(SMALL, TWO), None, tmp_path, resume=True)
-    play(study(), tmp_path, "none", 1, resume=True)
+    run_live(study(), tmp_path, "none", 1, resume=True)
     assert len(read(tmp_path / "summary.json").protocols) == 2
 
 
 def test_a_run_without_a_finished_protocol_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("simfl.live.play._one", interrupted)
+    monkeypatch.setattr("simfl.live.run_live._run_protocol", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        play(study(), tmp_path / "run", "none", 1)
+        run_live(study(), tmp_path / "run", "none", 1)
     assert not (tmp_path / "run").exists()

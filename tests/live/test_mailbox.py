@@ -30,10 +30,12 @@ def mailbox() -> tuple[Mailbox, Line]:
 
 
 def message(content: bytes) -> Any:
-    return SimpleNamespace(message=content, round=0, step=0, at=0, half=False, relayed=False, on_sent=None)
+    return SimpleNamespace(
+        message=content, round=0, step=0, sent_ns=0, is_half=False, relayed=False, on_sent=None
+    )
 
 
-def test_what_was_not_taken_is_sent_again_in_order() -> None:
+def test_unacknowledged_messages_are_sent_again_in_order() -> None:
     box, line = mailbox()
     for content in (b"a", b"b", b"c"):
         box.send(message(content))
@@ -53,5 +55,5 @@ def test_a_count_that_cannot_be_is_malformed(count: int) -> None:
     for content in (b"a", b"b"):
         box.send(message(content))
     box.acknowledge(1)
-    with pytest.raises(Malformed, match=f"{count} messages taken: there are 1 to 2"):
+    with pytest.raises(Malformed, match=f"{count} messages taken: must be from 1 to 2"):
         box.acknowledge(count)

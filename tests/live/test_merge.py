@@ -31,7 +31,7 @@ def test_causes_are_found_among_the_rows_of_others() -> None:
     ]  # fmt: skip
 
 
-def test_a_message_that_broke_off_is_caused_by_its_sender() -> None:
+def test_an_aborted_message_is_caused_by_its_sender() -> None:
     user = [step(1, "submit", -1, 0, 3), sent(1, SERVER, 0, 3, None)]
     assert merged({SERVER: [BEGIN], 1: user}, [])[2] == sent(1, SERVER, 1, 3, None)
 

@@ -21,7 +21,7 @@ from simfl.live.ping import LinkMeasurement
 from simfl.runs.folder.unfinished import recover
 from simfl.runs.results.summary import read
 from tests.live.test_cli import called
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 ROOT = Path(__file__).parents[2]
 
@@ -58,7 +58,7 @@ def test_bad_usage_is_one_message(
     assert said in " ".join(re.sub(r"[│╭╮╰╯─]", " ", capsys.readouterr().err).split())
 
 
-def test_secrets_are_made_for_nobody_else(tmp_path: Path, scenario: str) -> None:
+def test_secret_files_are_readable_by_their_owner_alone(tmp_path: Path, scenario: str) -> None:
     made = tls.make(tmp_path / "keys", 3)
     assert [oct(path.stat().st_mode & 0o777) for path in (made.key, made.tokens)] == ["0o600", "0o600"]
     tokens = tls.tokens(made.tokens, range(3))
@@ -145,7 +145,7 @@ def test_two_machines_as_the_docs_say(
     serving.send_signal(signal.SIGKILL)
     serving.communicate(timeout=30)
     told, _ = joining.communicate(timeout=60)
-    assert "simfl: the server is gone" in told or "no server is there" in told, told
+    assert "simfl: the server has ended" in told or "no server listens there" in told, told
     assert joining.returncode == 1
     recover(out)
     assert list(read(out / "summary.json").protocols) == ["fedavg"]

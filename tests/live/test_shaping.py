@@ -25,7 +25,7 @@ def passed(
     return ends, [bytes(data) for data in out]
 
 
-def test_a_flow_takes_as_long_as_its_cap_says() -> None:
+def test_a_flow_has_the_duration_of_its_cap() -> None:
     ends, out = passed(100 * MEGA, [8 * MEGA], [1_000_000])
     assert ends[0] == pytest.approx(NS, abs=TICK_NS)
     assert out[0] == bytes(i % 251 for i in range(1_000_000))
@@ -37,7 +37,7 @@ def test_flows_share_a_link_fairly() -> None:
     assert all(end == pytest.approx(NS, abs=2 * TICK_NS) for end in ends.values())
 
 
-def test_what_one_flow_leaves_another_takes() -> None:
+def test_a_flow_uses_the_share_that_another_leaves() -> None:
     ends, _ = passed(8 * MEGA, [100 * MEGA] * 2, [250_000, 750_000])
     assert [ends[0], ends[1]] == pytest.approx([NS / 2, NS], abs=2 * TICK_NS)
 
@@ -64,7 +64,7 @@ def test_an_open_link_carries_at_once() -> None:
     assert ends == {0: 0, 1: 0}
 
 
-def test_a_cut_flow_carries_no_more_and_goes_on() -> None:
+def test_a_cut_flow_drops_its_bytes_and_carries_later_ones() -> None:
     env, out, ends = Environment(), bytearray(), list[str]()
     flow = Flow(Link(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
     env.call_at(0, lambda: flow.put(bytes(1_000_000), lambda: ends.append("never")))

@@ -12,7 +12,7 @@ from simfl.runs.simulation import run
 from simfl.scenario.load import load
 from simfl.trace import rows
 from simfl.trace.rows import SERVER
-from tests.live.test_play import SMALL, played
+from tests.live.test_run_live import SMALL, played
 
 CODE = """
 import math

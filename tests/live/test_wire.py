@@ -37,7 +37,8 @@ def block(kind: type[Protocol]) -> Protocol:
 def codecs(kind: Protocol) -> tuple[Codec, Codec, list[type[Any]], list[type[Any]]]:
     up, down = messages(kind, PARAMS)
     up, down = [*up, *UP], [*down, *DOWN]
-    return Codec(up, kind, PARAMS, USERS), Codec(down, kind, PARAMS, USERS), up, down
+    codec = USERS, kind.offline, PARAMS.q
+    return Codec(up, *codec), Codec(down, *codec), up, down
 
 
 def same(one: Any, other: Any) -> bool:

@@ -22,7 +22,7 @@ from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.remote import load_remote, openings, text_markers
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import hints
-from tests.live.test_play import SMALL
+from tests.live.test_run_live import SMALL
 
 ROOT = Path(__file__).parents[2]
 FILE, CODE = "FILE", "CODE:X"

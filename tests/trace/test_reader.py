@@ -79,7 +79,7 @@ def traces(draw: Any) -> Trace:
 
 @settings(max_examples=examples(25), deadline=None)
 @given(st.dictionaries(TEXT, traces(), max_size=3))
-def test_what_is_written_is_read_back(found: dict[str, Trace]) -> None:
+def test_written_rows_are_read_back(found: dict[str, Trace]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.jsonl"
         path.write_text("".join(rows.lines(found)), encoding="utf-8")

@@ -22,7 +22,7 @@ from simfl.trace.text import printable, shown, write_csv
         ("\ud800", r"\ud800"),
     ],
 )
-def test_what_a_terminal_would_obey_is_spelled_out(text: str, expected: str) -> None:
+def test_control_characters_are_spelled_out(text: str, expected: str) -> None:
     assert printable(text) == expected
     assert printable(text).encode()
 

@@ -69,7 +69,7 @@ def fedscale(behave: Path, capacity: Path) -> Imported:
 def _entries(path: Path, read: Callable[[Any], Read]) -> list[tuple[int, int | str, Read]]:
     """Return the number, the key and what is read of each entry of a file."""
     file = str(path)
-    value = plain(bytes_of(path, file, most=MAX_BYTES), file)
+    value = plain(bytes_of(path, file, max_bytes=MAX_BYTES), file)
     if not isinstance(value, dict) or not value:
         raise refusal(file, None, f"must be a dict of entries, not {show(value or None)}")
     entries, problems = [], []

@@ -18,7 +18,7 @@ def ookla(path: Path) -> Imported:
     """Return the table `capacity`. ScenarioError if the file is no CSV with the columns of `NUMBERS`, in this
     spelling or as in `COLUMNS`, or has a value that is neither missing nor a number."""
     file = str(path)
-    reader = csv.reader(io.StringIO(text_of(path, file, most=MAX_BYTES), newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text_of(path, file, max_bytes=MAX_BYTES), newline=""), strict=True)
     rows: list[tuple[int, str, float, float, float]] = []
     problems: list[Problem] = []
     dropped = 0

@@ -44,7 +44,7 @@ def on_engine(
     machines, users = session.setup, tuple(range(session.config.users))
     if name is not None:
         machines = replace(machines, params=replace(machines.params, session=name))
-    setup = Setup(machines.kind, shortened(machines.kind, machines.params), users)
+    setup = Setup(machines.protocol, shortened(machines.protocol, machines.params), users)
     ops.longest = setup.coordinates
     watcher = _Watcher(setup, Transcript(q, users))
 

@@ -11,8 +11,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from simfl.engine.checkpoints import Past
-from simfl.engine.clocks import Clock, Key, Recorded, Recording, Spans
+from simfl.engine.checkpoints import ResumeState
+from simfl.engine.clocks import Clock, Key, Recording, Spans
 from simfl.errors import ClusterFailed
 from simfl.runs.folder.result import Kept, Result, write_kept
 from simfl.runs.folder.saved_rounds import Entry, Parts, Unfinished
@@ -64,16 +64,18 @@ class Saver:
     def is_done(self, name: str) -> bool:
         return name in self.own.entries and self.own.entries[name].done
 
-    def past(self, name: str) -> Past:
+    def past(self, name: str) -> ResumeState:
         entry = self.own.entries.get(name)
         if entry is None:
-            return Past()
+            return ResumeState()
         arrays = [np.load(self.own.part(name, part), allow_pickle=False) for part in entry.arrays]
         moments = None if entry.moments is None else arrays.pop()
-        return Past(len(entry.measured), dict(zip(entry.models, arrays, strict=True)), moments)
+        return ResumeState(len(entry.measured), dict(zip(entry.models, arrays, strict=True)), moments)
 
-    def clock(self, name: str, rows: Trace, then: Clock) -> Clock:
-        return Recorded(Recording(rows, self.own.entries[name].running), rows.timed_by, then)
+    def set_recording(self, clock: Clock, name: str, rows: Trace) -> None:
+        """Let a clock take the durations of a protocol's finished rounds from their trace."""
+        clock.recording = Recording(rows, self.own.entries[name].running, continued=True)
+        clock.timed_by = rows.timed_by
 
     def start(self, name: str, rows: Trace, training: str | None, anew: bool = False) -> None:
         """Expect the rounds of a protocol, with their trace.

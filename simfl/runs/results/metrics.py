@@ -136,7 +136,7 @@ def _count_partial(entry: Round, own: Iterable[Row]) -> None:
     cut = [(row.party, done) for row in trained if (done := StepsDone.read(row.what))]
     if cut and entry.members:
         entry.partial = tuple(user for user, _ in cut)
-        left_out = sum(1 - done.steps / done.whole for _, done in cut)
+        left_out = sum(1 - done.steps / done.total for _, done in cut)
         entry.steps_share = 1 - left_out / len(entry.members)
 
 

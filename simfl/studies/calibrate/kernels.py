@@ -127,7 +127,7 @@ def of_vectors() -> Rates:
 def of_wire() -> Rates:
     """Measure a message's encoding and decoding, half of both a byte, in fresh memory as in a live run."""
     kind, params = PROTOCOLS["lightsecagg"](), Params(d=D, q=Q, T=1, U=2, t=2, k=2, clip=1.0)
-    codec = Codec(messages(kind, params)[0], kind, params, users=2)
+    codec = Codec(messages(kind, params)[0], 2, kind.offline, params.q)
     upload = MaskedUpload(Handle(1, D, U32, prg.expand(seed("upload"), D, Q)[None]))
     frame = memoryview(codec.encode(upload, 0, 0, 0))
     forth_s = seconds(lambda: codec.encode(upload, 0, 0, 0))

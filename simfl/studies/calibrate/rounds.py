@@ -155,7 +155,7 @@ def play(experiment: Experiment, protocol: str, steps: Steps, run: int) -> Trace
     session = experiment.session(protocol, NotedClock(timed, run, protocol))
     setup, trainer = session.setup, experiment.trainers[protocol]
     scenario = experiment.scenario
-    warm(setup.kind, setup.params, scenario.cohort, trainer, scenario.learning.server, None)
+    warm(setup.protocol, setup.params, scenario.cohort, trainer, scenario.learning.server, None)
     before_ns = _probe_ns()
     try:
         asyncio.run(drive(session, _drop, lambda: None))

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from simfl.engine.user_side import UserRound
+from simfl.engine.user_round import UserRound
 from simfl.errors import ScenarioError
 from simfl.live import peer as peers
-from simfl.live import play as playing
+from simfl.live import run_live as live_runs
 from simfl.live.live_protocol import LiveStats, prepared
-from simfl.live.play import play
+from simfl.live.run_live import run_live
 from simfl.live.server import RevealedRounding
 from simfl.live.user import LiveUser
 from simfl.runs.results import metrics
@@ -62,7 +62,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         pids.append(pid)
         return pid
 
-    monkeypatch.setattr(playing.os, "fork", noted)
+    monkeypatch.setattr(live_runs.os, "fork", noted)
     yield pids
     for pid in pids:
         with pytest.raises(ProcessLookupError):
@@ -72,7 +72,7 @@ def forked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
 def played(out: Path | None = None, processes: int | None = 2, **overrides: Any) -> tuple[Any, LiveStats]:
     study = prepared(load(SMALL, {key.replace("__", "."): value for key, value in overrides.items()}))
     (name,) = study.scenario.protocols
-    result, stats = play(study, out, processes=processes)
+    result, stats = run_live(study, out, processes=processes)
     assert all(m.aggregate_exact for m in result.measured[name])
     for r in result.rounds[name]:
         assert sum(r.critical.values()) == r.end - r.start
@@ -98,11 +98,11 @@ STRANGERS = [
 
 @pytest.mark.ci(but=["[secagg"])
 @pytest.mark.parametrize("name", ["fedavg", "secagg", "lightsecagg"])
-def test_a_round_is_exact_whoever_else_knocks(
+def test_a_round_is_exact_beside_unauthenticated_connections(
     name: str, forked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The users join when the last stranger is cut off."""
-    knocking, send_port = list[socket.socket](), playing._send_port
+    knocking, send_port = list[socket.socket](), live_runs._send_port
 
     def knock(into: int, port: int, times: int) -> None:
         def all_strangers() -> None:
@@ -119,7 +119,7 @@ def test_a_round_is_exact_whoever_else_knocks(
 
         threading.Thread(target=all_strangers).start()
 
-    monkeypatch.setattr(playing, "_send_port", knock)
+    monkeypatch.setattr(live_runs, "_send_port", knock)
     monkeypatch.setattr(peers, "HELLO_S", 0.2)
     result, stats = played(tmp_path, protocols=[name])
     assert len(forked) == 2
@@ -135,7 +135,7 @@ def test_a_round_is_exact_whoever_else_knocks(
 
 
 @pytest.mark.ci
-def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hostile_user_is_disconnected_and_the_round_continues(monkeypatch: pytest.MonkeyPatch) -> None:
     took = LiveUser._arrived
 
     def attacks(self: LiveUser, task: Any, envelope: Any) -> None:
@@ -152,7 +152,7 @@ def test_a_hostile_user_is_cut_off_and_the_round_goes_on(monkeypatch: pytest.Mon
 
 
 @pytest.mark.ci
-def test_users_hear_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_users_receive_messages_while_they_train(monkeypatch: pytest.MonkeyPatch) -> None:
     """User 0's training takes 2 s in real time; the others' come before it or behind it."""
     train = UserRound.train
 
@@ -255,7 +255,7 @@ def test_work_that_a_deadline_cuts_is_audited_as_it_was_done() -> None:
 def test_a_round_that_fails_is_aborted_live_too() -> None:
     losses = [{"user": user, "round": 0, "at": "upload", "when": "before_send"} for user in range(3)]
     study = prepared(load(SMALL, {"dropout": {"kind": "script", "losses": losses}}))
-    result, _ = play(study, links="none", processes=1)
+    result, _ = run_live(study, links="none", processes=1)
     (r,) = result.rounds["lightsecagg"]
     assert r.reason is not None
     assert r.members == ()
@@ -272,13 +272,13 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_what_cannot_be_played_is_refused_by_key(key: str) -> None:
+def test_unsupported_settings_are_refused_by_key(key: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         prepared(load(SMALL, REFUSED[key]))
     assert [problem.path for problem in refused.value.problems] == [key]
 
 
-def test_all_that_cannot_be_played_is_said_at_once() -> None:
+def test_all_unsupported_settings_are_reported_at_once() -> None:
     with pytest.raises(ScenarioError) as refused:
         prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.tcp_start"]))
     assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.tcp_start"]
@@ -297,7 +297,7 @@ def test_an_adaptive_server_learns_as_in_a_simulation() -> None:
 @pytest.mark.ci
 def test_a_trace_is_in_the_order_of_time(forked: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Of four users in a process for each of three cores."""
-    monkeypatch.setattr(playing, "cores", lambda: 3)
+    monkeypatch.setattr(live_runs, "cores", lambda: 3)
     result, _ = played(processes=None)
     assert len(forked) == 3
     trace: Trace = result.traces["lightsecagg"]
@@ -318,5 +318,5 @@ def test_secrets_of_the_users_own_are_checked_too(tampered: bool, monkeypatch: p
     if tampered:
         monkeypatch.setattr(RevealedRounding, "peek", lambda self, name: bytes(32))
     study = prepared(load(SMALL, {"entropy": "os", "protocols": ["secagg"]}))
-    result, _ = play(study, links="none", processes=1)
+    result, _ = run_live(study, links="none", processes=1)
     assert [m.aggregate_exact for m in result.measured["secagg"]] == [not tampered]

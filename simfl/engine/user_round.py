@@ -1,0 +1,262 @@
+"""A user's task in a round or a cycle: its state, its planned loss, and its update, without a clock.
+
+    preparing -> training -> delayed -> submitted -> uploading -> sent -> delivered
+
+Invariant: a state is never left for an earlier one (tests/engine/test_user_round.py). A loss is booked to the
+phase in which the server misses the user, which follows from the state; so a user that is lost once its
+upload has left is missed in the recovery. Planned losses are looked up here and nowhere else.
+
+There is no clock here, so that a second driver can take a user through a round: the test above does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from simfl.dataplane.handles import F64, Handle
+from simfl.dataplane.ops import Ops, Trainer
+from simfl.engine.setup import ProtocolSetup
+from simfl.learning.clipping import Clip
+from simfl.protocols.contracts import AnyServer
+from simfl.protocols.machine import Effects, Message, Update
+from simfl.trace.codes import UpdateId
+from simfl.world.dropout import PlannedLoss, WhenPlanned
+
+
+class State(IntEnum):
+    """Progress of a user's update."""
+
+    PREPARING = 0
+    """The offline phase, and the download of the model; training waits for one of them or for both."""
+    TRAINING = 1
+    DELAYED = 2
+    """Trained; the scenario delays the next step."""
+    SUBMITTED = 3
+    """Handed to the machine, which masks it once its offline phase is done."""
+    UPLOADING = 4
+    SENT = 5
+    """The last bit has left."""
+    DELIVERED = 6
+    """The server has it."""
+
+
+MISSED_IN = {
+    State.TRAINING: "training",
+    State.DELAYED: "training",
+    State.SUBMITTED: "upload",
+    State.UPLOADING: "upload",
+    State.SENT: "recovery",
+    State.DELIVERED: "recovery",
+}
+"""The phase to which the loss of a user is booked; while it prepares, the protocol's first phase."""
+
+AFTER = {"training": "upload", "upload": "recovery"}
+"""The phase in which a user is missed that is lost right after its part of another one."""
+
+ON_THE_WAY = (State.DELAYED, State.UPLOADING, State.SENT)
+"""States in which no lane works for the user, and yet its update is going to arrive."""
+
+
+class Loss(NamedTuple):
+    """Loss of a user now."""
+
+    phase: str
+    """Phase in which it is missed."""
+    why: str
+    """Reason, in English."""
+
+
+class Delay(NamedTuple):
+    """Pause of a user before its next step."""
+
+    ns: int
+    """Duration, nanoseconds."""
+
+
+NextStep = Loss | Delay | None
+"""The next step of a user; None: continue at once."""
+
+
+@dataclass(slots=True, eq=False)
+class UserRound:
+    """A user's task in a round or a cycle."""
+
+    user: int
+    round: int
+    id: UpdateId | None
+    """The update of a cycle; None in a round."""
+    server: AnyServer
+    """The machine that receives its messages."""
+    weights: Handle
+    """The model that it trains, 1 x d float32."""
+    is_prepared: bool
+    """Its offline phase is done, or the protocol has none."""
+    first_phase: str
+    """The protocol's first phase."""
+    plan: PlannedLoss | None
+    """The planned loss, if any."""
+    client: Any = None
+    """The user's machine; None at the server of a live run."""
+    entropy: Any = None
+    """The machine's entropy, from which the audit reads the rounding seed."""
+    version: int = 0
+    """t_i, the version of `weights`."""
+    state: State = State.PREPARING
+    is_lost: bool = False
+    """Its update is not going to arrive: the user is lost, or is surplus."""
+    is_over: bool = False
+    """The server no longer waits for it: its round has closed, or its update was given up."""
+    has_model: bool = False
+    """The model has arrived."""
+    inbound: int = 0
+    """Messages on their way to the user."""
+    arrived_ns: int = 0
+    """Time at which the upload was at the server, ns."""
+    steps: int = 0
+    """Minibatches that were trained, where the scenario bounds them."""
+    samples: int = 0
+    """The update's weight."""
+    update: Handle | None = None
+    """The update, 1 x d; None once the audit has it."""
+    clipped: Handle | None = None
+    """1 x 1: whether the scenario's rule clipped the update."""
+    life: Any = None
+    """Runs from the user's selection until the server has processed the upload, or the user is lost."""
+
+    @classmethod
+    def begin(
+        cls,
+        setup: ProtocolSetup,
+        user: int,
+        index: int,
+        server: AnyServer,
+        weights: Handle,
+        plan: PlannedLoss | None,
+        update: UpdateId | None = None,
+    ) -> UserRound:
+        """Return a task at its beginning.
+
+        Args:
+            setup: The protocol's.
+            user: Number of the user.
+            index: Round; in an asynchronous run, the next aggregation.
+            server: The server's machine.
+            weights: The global model, 1 x d.
+            plan: The planned loss, if any.
+            update: Over a buffer, the update of the cycle.
+        """
+        prepared = not setup.protocol.offline
+        return cls(user, index, update, server, weights, prepared, setup.first_phase, plan)
+
+    @property
+    def phase(self) -> str:
+        """The phase to which a loss of the user would be booked now."""
+        return MISSED_IN.get(self.state, self.first_phase)
+
+    @property
+    def is_delivered(self) -> bool:
+        """True once the server has the upload."""
+        return self.state is State.DELIVERED
+
+    @property
+    def is_under_way(self) -> bool:
+        """True while a message is on its way from or to the user, or a planned delay lasts."""
+        return self.inbound > 0 or self.state in ON_THE_WAY
+
+    def advance_to(self, state: State) -> None:
+        """Enter a state, unless a later one is reached: the first message of an upload counts."""
+        self.state = max(self.state, state)
+
+    def plan_at(self, point: str | None) -> WhenPlanned | None:
+        """Return when the scenario loses or delays the user at a point, if it does."""
+        return self.plan.when if self.plan is not None and self.plan.point == point else None
+
+    def _delay(self) -> Delay:
+        assert self.plan is not None
+        return Delay(self.plan.delay_ns)
+
+    # -- training
+    def may_train(self, overlap: bool) -> bool:
+        """Return True when the model has arrived and, without overlap, the masks are ready."""
+        return self.state is State.PREPARING and self.has_model and (self.is_prepared or overlap)
+
+    def begin_training(self) -> Loss | None:
+        """Enter the training; return the loss that is planned before it."""
+        self.advance_to(State.TRAINING)
+        return Loss("training", "before training") if self.plan_at("training") == "before_send" else None
+
+    def train(self, ops: Ops, trainer: Trainer, seed: Handle, steps: Any = None) -> Effects:
+        """Train; `steps` bounds the minibatches, as a number or a `Cutoff` in time."""
+        self.update = ops.train(trainer, self.weights, self.user, seed, self.round, steps)
+        return []
+
+    def end_training(self) -> NextStep:
+        """Return what is planned for the end of the training."""
+        when = self.plan_at("training")
+        if when == "delay":
+            self.advance_to(State.DELAYED)
+            return self._delay()
+        if when == "mid_send":
+            return Loss("training", "amid training")
+        return Loss(AFTER["training"], "after training") if when == "after_send" else None
+
+    def prepare_update(
+        self, ops: Ops, clip: Clip | None, samples: int, factor: float | None = None
+    ) -> Update:
+        """Return the update as the machine receives it, scaled by a factor and clipped.
+
+        It is clipped here and not in the training: there, its content would be computed before the updates
+        of others in the cohort have been asked for, and training in batches would be lost.
+        """
+        assert self.update is not None
+        self.samples = samples
+        if factor is not None:
+            self.update = ops.scale(self.update, factor)
+        if clip is not None:
+            self.clipped = ops.run_uncharged(clip.changes, (1, 1, F64), self.update)
+            self.update = ops.clip(clip.apply, self.update)
+        return Update(self.update, samples, self.id, self.version)
+
+    def submit(self, update: Update) -> Effects:
+        """Hand the update to the machine."""
+        effects: Effects = self.client.submit(update)
+        return effects
+
+    # -- sending
+    def send(self, message: Message) -> NextStep:
+        """Begin to send a message; return the loss or the delay that is planned before it."""
+        if message.point == "upload":
+            self.advance_to(State.UPLOADING)
+        when = self.plan_at(message.point)
+        if when == "before_send":
+            return Loss(message.phase, f"before {message.kind} was sent")
+        return self._delay() if when == "delay" else None  # all other losses follow the sending
+
+    def is_half_sent(self, message: Message) -> bool:
+        """Return True for a message of which only half leaves, since the user is lost during it."""
+        return self.plan_at(message.point) == "mid_send"
+
+    def on_sent(self, message: Message) -> Loss | None:
+        """Return the loss that is planned for when the last bit of a message, or of its half, has left."""
+        if self.is_half_sent(message):
+            return Loss(message.phase, f"amid sending {message.kind}")
+        if message.point == "upload":
+            self.advance_to(State.SENT)
+        if self.plan_at(message.point) == "after_send":
+            return Loss(AFTER.get(message.phase, message.phase), f"after sending {message.kind}")
+        return None
+
+    def uncounted_loss(self, message: Message) -> Loss | None:
+        """Return the loss of a user whose message arrived in full and yet is not counted, if it is planned.
+
+        LightSecAgg's testbed loses users so (section 7): they upload, and have left when the server recovers.
+        """
+        counted = self.plan_at(message.point) != "not_counted"
+        return None if counted else Loss(message.phase, f"{message.kind} was not counted")
+
+    def deliver(self, at_ns: int) -> None:
+        """Note that the server has the upload."""
+        self.advance_to(State.DELIVERED)
+        self.arrived_ns = at_ns
