@@ -52,12 +52,12 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_page_has_a_title_and_a_link_from_above() -> None:
     readme, index = (path.read_text(encoding="utf-8") for path in (PAGES[0], ROOT / "docs" / "index.md"))
-    papers = (ROOT / "docs" / "reproduction.md").read_text(encoding="utf-8")
-    above = readme + re.sub(r"\]\(", "](docs/", index + papers)
+    docs = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("reproduction.md", "scenario.md")]
+    above = readme + re.sub(r"\]\(", "](docs/", "".join([index, *docs]))
     for page in PAGES[1:]:
         assert page.read_text(encoding="utf-8").startswith("# ")
         link = f"]({page.relative_to(ROOT).as_posix()}"
-        assert link in above, f"neither README.md nor docs/index.md lead to {page}"
+        assert link in above, f"no page above leads to {page}"
 
 
 def test_the_table_of_work_is_complete() -> None:
