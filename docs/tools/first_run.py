@@ -10,13 +10,12 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from docs.tools import ROOT
 
 README = ROOT / "README.md"
-COMMAND = "python run.py scenarios/tutorial.yaml"
+COMMAND = "simfl run tutorial"
 SHOWN = (
     "per aggregate ", "critical: ", "MB up/aggregate ", "aggregates exact ",
     "Fastest ", "Per aggregate ", "Waiting ", "A deadline ", "Written ",
@@ -54,9 +53,7 @@ def between() -> re.Match[str]:
 def printed() -> str:
     """Run the command in an empty folder; return what it prints."""
     with TemporaryDirectory() as folder:
-        for name in ("run.py", "scenarios"):
-            (Path(folder) / name).symlink_to(ROOT / name)
-        words = [sys.executable, *COMMAND.split()[1:]]
+        words = [sys.executable, "-m", *COMMAND.split()]
         environment = {**os.environ, "COLUMNS": "80", "PYTHONPATH": str(ROOT)}
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=True)
     return done.stdout

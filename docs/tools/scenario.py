@@ -1,9 +1,12 @@
-"""The reference of scenarios, `docs/scenario.md`: every key that the schema has, as Markdown.
+"""The reference of scenarios: every key of the schema, in `docs/scenario.md` and a page for each block.
 
-Nothing is said here that the schema does not say: blocks and unions have the names that they have there,
-sentences are their docstrings, and shorthands are found by trying them.
+    python -m docs.tools.scenario     writes them
+
+Names of blocks and unions are those of the schema, sentences are its docstrings, and short forms are found by
+trying them. `tests/docs/test_scenario.py` compares the pages with the schema.
 """
 
+import re
 from collections.abc import Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -11,6 +14,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, BeforeValidator
 from pydantic.fields import FieldInfo
 
+from docs.tools import ROOT
 from docs.tools.key_examples import example
 from simfl.config import blocks
 from simfl.config.blocks import UnionName
@@ -20,48 +24,140 @@ from simfl.scenario.schema_shape import Shape, hints
 
 HEAD = """# Scenarios
 
-Every key of a scenario's file; `scenarios/tutorial.yaml` is a short one. Made from the schema:
-`python -m docs.tools.scenario > docs/scenario.md`.
+A scenario is a YAML file that describes one run. This page has its top-level keys, and leads to a page for
+each block of them; `scenarios/tutorial.yaml` is a short one. Both are made from the schema by `python -m
+docs.tools.scenario`.
 
-A bare word stands for its kind (`availability: always`), and where a short form is named, a mapping gives
-kind and main value by the kind's word (`detect: {disconnect: 0.5}`, `dropout: {rate: 0.2, at: shares}`).
-
-Units are in the names; rates of links are in Mbit/s, `_s` is seconds. A number may also be written with a
-unit: durations in `ns`, `us`, `ms`, `s`, `min`, `h` and `d` (`upload: 5s`, `on_s: {exponential: 10 min}`),
-rates of links in `kbit/s`, `Mbit/s`, `Gbit/s` or `MB/s` (`uplink_mbps: 1.5 Gbit/s`), fractions in per cent
-(`rate: 20%`), memory in `MB`, `GB` or `GiB`, a battery's energy in `J`, `kJ` or `Wh`. A resolved scenario has
-plain numbers. Text is read by YAML 1.2: `1e-3` is a number, `12:30` is text, and a number with a leading zero
-is refused.
-
-`--set population.users=50` overrides any key by its path. `simfl check SCENARIO` prints a scenario with every
-default filled in, and says what is wrong with one.
-
-What is **needed** has no default; where a default is blank, the key may be left out; "its own" are the
-defaults of the block's keys. Beyond the bounds here, values are held to each other (`privacy.T` below
-`privacy.U`, say): the message names them. Numbers that are drawn (slowdowns, sessions, jitter, the noise of
-training) are held within 1e-9 and 1e9, as those that are given are. Names (`name`, and those of `protocols`)
-are 1 to 80 letters a-z and A-Z, digits, `-`, `_` and `.`, the first no dot; where the name is the file's, `-`
-stands in it for any other character.
+- **Kinds.** A bare word names a kind (`availability: always`). Where a short form is given, a mapping names
+  the kind and its main value (`detect: {disconnect: 0.5}`, `dropout: {rate: 0.2, at: shares}`).
+- **Units** are in the names: `_s` is seconds, `_mbps` is Mbit/s. A number may be written with a unit
+  instead: durations in `ns`, `us`, `ms`, `s`, `min`, `h` and `d` (`upload: 5s`, `on_s: {exponential: 10
+  min}`), rates of links in `kbit/s`, `Mbit/s`, `Gbit/s` or `MB/s` (`uplink_mbps: 1.5 Gbit/s`), fractions in
+  per cent (`rate: 20%`), memory in `MB`, `GB` or `GiB`, a battery's energy in `J`, `kJ` or `Wh`. A resolved
+  scenario has plain numbers.
+- **YAML 1.2**: `1e-3` is a number, `12:30` is text, a number with a leading zero is refused.
+- **Overrides**: `--set population.users=50` sets any key by its path. `simfl check SCENARIO` prints a
+  scenario with every default filled in, and lists its mistakes.
+- **Defaults**: **needed** means that there is none. Where the cell is blank, the key may be left out. "its
+  own" stands for the defaults of the block's keys.
+- **Bounds**: values are compared with each other too (`privacy.T` below `privacy.U`); the message names
+  both. Drawn numbers (slowdowns, sessions, jitter, training noise) are clipped to 1e-9 .. 1e9, the bounds
+  of given ones.
+- **Names** (`name`, and those of `protocols`) have 1 to 80 letters a-z and A-Z, digits, `-`, `_` and `.`,
+  and do not begin with a dot. In a name that is derived from a file's, `-` replaces each other character.
 """
+
+TOP = "Scenario"
+PAGES = {
+    "Clock": "the source of durations",
+    "Population": "how many users, and what each has",
+    "Devices": "how much slower a user's device is than the profile",
+    "PerUser": "numbers that differ by user: distributions, columns of files",
+    "Availability": "when users are online; churn",
+    "Energy": "joules, radio, batteries",
+    "Dropout": "who is lost within a round, and where",
+    "Network": "rates, latency and outages of the links",
+    "LinkModel": "rates that change with time",
+    "Server": "the server's machine",
+    "Detect": "how the server notices a loss",
+    "Deadlines": "how long the server waits",
+    "Selection": "who is invited to a round",
+    "Buffer": "asynchronous aggregation",
+    "Privacy": "colluders and losses that a protocol tolerates",
+    "FieldOfSums": "the finite field",
+    "Quantization": "rounding of updates to the field",
+    "Learning": "training: epochs, rates, clipping, server rule",
+    "Dataset": "data sets",
+    "Partition": "who holds which data",
+    "Model": "neural networks, ours and yours",
+    "Targets": "accuracy or loss to reach",
+    "Protocol": "the protocols and their settings",
+    "Staleness": "weights of stale updates",
+}
+"""The sections that begin a page, with what each answers. Others stand on the page that first names them."""
+
+PLACED = {"Tcp": "Network", "UserLink": "Network"} | dict.fromkeys(
+    ("Uniform", "LogNormal", "Exponential", "Pareto", "Zipf", "Quantiles", "FileColumn"), "PerUser"
+)
+"""Sections that stand on another page than the first that names them."""
 
 WORDS: dict[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true or false"}
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
-def markdown() -> str:
-    """Return the whole page: a section for each block and union, in the order in which they are met."""
+def sections() -> dict[str, list[str]]:
+    """Return the parts of each block and union by name, in the order in which they are met."""
     aliases = vars(blocks) | vars(world) | vars(schema)
     names = {id(value): name for name, value in aliases.items() if get_origin(value) is Annotated}
-    sections: dict[str, list[str]] = {}
+    found: dict[str, list[str]] = {}
     described: dict[Any, str] = {}
-    todo: list[tuple[str, Any]] = [("Scenario", schema.Scenario)]
+    todo: list[tuple[str, Any]] = [(TOP, schema.Scenario)]
     while todo:
         name, annotation = todo.pop(0)
-        if name not in sections:
-            page = _Section(names, described, name)
-            sections[name] = [f"## {name}", *page.of(annotation)]
-            todo = page.met + todo
-    return "\n\n".join([HEAD.rstrip(), *(part for section in sections.values() for part in section)]) + "\n"
+        if name not in found:
+            section = _Section(names, described, name)
+            found[name] = [f"## {name}", *section.of(annotation)]
+            todo = section.met + todo
+    return found
+
+
+def pages() -> dict[str, str]:
+    """Return the text of each page, by its path below docs/."""
+    found = sections()
+    home: dict[str, str] = {}  # section -> the one that begins its page
+    for name in found:
+        begins = name == TOP or name in PAGES
+        home[name] = PLACED.get(name) or (name if begins else home[_first_named_by(name, found)])
+    texts = {name: [f"# {name}", *found[name][1:]] for name in PAGES}
+    texts[TOP] = list(found[TOP])
+    for name, parts in found.items():
+        if name != home[name]:
+            texts[home[name]] += parts
+    texts[TOP] = [HEAD.rstrip(), *texts[TOP], "## Pages", _contents(home)]
+    return {_path(name): _linked("\n\n".join(parts), name, home) + "\n" for name, parts in texts.items()}
+
+
+def _first_named_by(name: str, found: dict[str, list[str]]) -> str:
+    return next(
+        other for other, parts in found.items() if any(f"](#{name.lower()})" in part for part in parts)
+    )
+
+
+def _path(page: str) -> str:
+    return "scenario.md" if page == TOP else f"scenario/{page.lower()}.md"
+
+
+def _contents(home: dict[str, str]) -> str:
+    lines = ["| page | what it has | further blocks |", "|---|---|---|"]
+    for page, answer in PAGES.items():
+        others = ", ".join(f"[{n}](#{n.lower()})" for n, first in home.items() if first == page != n)
+        lines.append(f"| [{page}](#{page.lower()}) | {answer} | {others} |")
+    return "\n".join(lines)
+
+
+def _linked(text: str, page: str, home: dict[str, str]) -> str:
+    """Let links to sections lead to their pages."""
+    anchors = {name.lower(): first for name, first in home.items()}
+
+    def target(match: re.Match[str]) -> str:
+        first = anchors[match[1]]
+        if first == page:
+            return match[0]
+        path = _path(first) if page == TOP else f"{first.lower()}.md" if first != TOP else "../scenario.md"
+        return f"]({path})" if first.lower() == match[1] else f"]({path}#{match[1]})"
+
+    return re.sub(r"\]\(#(\w+)\)", target, text)
+
+
+def write() -> None:
+    """Write all pages, and remove those of blocks that are gone."""
+    texts = pages()
+    for old in (ROOT / "docs" / "scenario").glob("*.md"):
+        if f"scenario/{old.name}" not in texts:
+            old.unlink()
+    (ROOT / "docs" / "scenario").mkdir(exist_ok=True)
+    for path, text in texts.items():
+        (ROOT / "docs" / path).write_text(text, encoding="utf-8")
 
 
 class _Section:
@@ -88,7 +184,7 @@ class _Section:
             yield f"**{_code(words)}**{short}"
             yield from self._block(model, shape.tag)
         for there, words in elsewhere.items():
-            yield f"{_code(words)}: as of [{there}](#{there.lower()})."
+            yield f"{_code(words)}: see [{there}](#{there.lower()})."
 
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
         parts = (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
@@ -193,4 +289,4 @@ def _code(words: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(), end="")
+    write()

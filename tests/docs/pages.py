@@ -38,6 +38,13 @@ class Command:
         return words[1:] if words[:1] == ["simfl"] else None
 
 
+def scenario_pages() -> str:
+    """The reference of scenarios: docs/scenario.md and the pages below it."""
+    docs = ROOT / "docs"
+    paths = [docs / "scenario.md", *sorted((docs / "scenario").glob("*.md"))]
+    return "".join(path.read_text(encoding="utf-8") for path in paths)
+
+
 def blocks(page: Path, language: str | None = None) -> list[Block]:
     """The fenced blocks of a page, all or those of a language (`""`: of none)."""
     found = [Block(*match.groups()) for match in _BLOCK.finditer(page.read_text(encoding="utf-8"))]

@@ -13,6 +13,7 @@ import simfl
 from simfl.config.yaml_tree import parse, plain
 from simfl.learning.models import Model
 from simfl.learning.models.facts import facts
+from simfl.scenario import schema
 from simfl.scenario.load import load
 from tests.docs.pages import ROOT, Block, blocks
 from tests.engine.harness import SIX, SYNC
@@ -31,8 +32,16 @@ class Successors(Dataset):
 """
 
 
+TRAINING, *SCENARIOS = blocks(PAGE, "yaml")
+
+
+def test_its_settings_of_training_are_valid() -> None:
+    """Its data set is not here, so nothing is trained."""
+    schema.Learning.model_validate(plain(parse(TRAINING.text, PAGE.name))["learning"])
+
+
 @pytest.mark.ci
-@pytest.mark.parametrize("block", blocks(PAGE, "yaml"), ids=lambda block: block.text.split()[-1])
+@pytest.mark.parametrize("block", SCENARIOS, ids=lambda block: block.text.split()[-1])
 def test_its_scenarios_run(block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "successors.py").write_text(SUCCESSORS)
     (tmp_path / "focal.py").write_text((ROOT / "examples" / "focal.py").read_text())

@@ -13,7 +13,7 @@ import simfl
 from simfl.random_streams import Streams
 from simfl.runs.users import UserPopulation
 from simfl.scenario.load import load
-from tests.docs.pages import ROOT, blocks
+from tests.docs.pages import ROOT, blocks, scenario_pages
 from tests.engine.harness import SYNC
 
 PAGE = ROOT / "docs" / "realism.md"
@@ -49,7 +49,7 @@ def test_there_is_one_for_each_part() -> None:
 
 
 def test_its_keys_are_those_of_the_schema() -> None:
-    reference = (ROOT / "docs" / "scenario.md").read_text(encoding="utf-8")
+    reference = scenario_pages()
     cells = re.findall(r"^\| (`.*?`) \|", TEXT, re.M)
     assert len(cells) > 25
     for cell in cells:

@@ -1,18 +1,17 @@
-"""docs/scenario.md says what the schema says."""
+"""docs/scenario.md and the pages below it agree with the schema."""
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from docs.tools import ROOT, scenario
 from docs.tools.key_examples import example
-from docs.tools.scenario import markdown
 from simfl.config.python_files import left_alone
 from simfl.learning.clipping import AnyClip
 from simfl.learning.models.registry import AnyModel
@@ -22,13 +21,17 @@ from simfl.scenario.schema_shape import Shape, hints
 from simfl.world.availability import AnyAvailability
 from simfl.world.dropout import AnyDropout
 
-PAGE = Path(__file__).parents[2] / "docs" / "scenario.md"
+DOCS = ROOT / "docs"
 
 
 @cache
 def sections() -> dict[str, str]:
-    parts = markdown().split("\n## ")[1:]
-    return {part.partition("\n")[0]: part for part in parts}
+    """Return the Markdown of each block, links as within one page."""
+    return {name: "\n\n".join(parts) for name, parts in scenario.sections().items()}
+
+
+def everything() -> str:
+    return "\n\n".join(sections().values())
 
 
 def row(section: str, key: str) -> list[str]:
@@ -54,8 +57,20 @@ def blocks() -> list[type[BaseModel]]:
     return list(found)
 
 
-def test_the_committed_page_is_what_the_schema_gives() -> None:
-    assert PAGE.read_text(encoding="utf-8") == markdown(), "python -m docs.tools.scenario > docs/scenario.md"
+def test_the_committed_pages_are_those_of_the_schema() -> None:
+    paths = [DOCS / "scenario.md", *(DOCS / "scenario").glob("*.md")]
+    committed = {path.relative_to(DOCS).as_posix(): path.read_text(encoding="utf-8") for path in paths}
+    assert committed == scenario.pages(), "python -m docs.tools.scenario"
+
+
+def test_a_page_has_its_block_first_and_no_page_is_endless() -> None:
+    """The one page before had 13,500 words."""
+    for path, text in scenario.pages().items():
+        if path != "scenario.md":
+            title = text.partition("\n")[0].removeprefix("# ")
+            assert title in scenario.PAGES
+            assert path == f"scenario/{title.lower()}.md"
+        assert len(text.split()) < 2500, path
 
 
 def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
@@ -67,7 +82,7 @@ def test_every_key_but_a_tag_is_described_in_one_sentence() -> None:
 
 @pytest.mark.ci
 def test_every_key_has_an_example_that_is_valid() -> None:
-    cut, page = 0, markdown()
+    cut, page = 0, everything()
     for block in blocks():
         for key in block.model_fields.keys() - {"kind", "protocol"}:
             text = example(block, key)
@@ -84,7 +99,7 @@ def test_every_key_has_an_example_that_is_valid() -> None:
 
 @pytest.mark.ci
 def test_every_link_has_its_section_and_every_kind_its_name() -> None:
-    page, anchors = markdown(), {name.lower() for name in sections()}
+    page, anchors = everything(), {name.lower() for name in sections()}
     assert set(re.findall(r"\]\(#(\w+)\)", page)) < anchors
     for union in (AnyDropout, AnyAvailability, schema.Entry, AnyModel):
         for kind in Shape(union).kinds:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.pages import ROOT
+from tests.docs.pages import ROOT, scenario_pages
 
 DOCS = ROOT / "docs"
 
@@ -68,7 +68,7 @@ def test_files_that_pages_name_are_there() -> None:
 
 
 def test_keys_of_the_glossary_are_those_of_the_schema() -> None:
-    reference = (DOCS / "scenario.md").read_text(encoding="utf-8")
+    reference = scenario_pages()
     keys = re.findall(r"`(\w+(?:\.\w+)+)`", (DOCS / "glossary.md").read_text(encoding="utf-8"))
     keys = [key for key in keys if not key.endswith(".csv")]
     assert len(keys) > 15
