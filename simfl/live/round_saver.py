@@ -15,7 +15,7 @@ import numpy as np
 
 from simfl.engine.setup import ClosedRound
 from simfl.live.processes import step_back
-from simfl.runs.folder.saving import Point, Saver
+from simfl.runs.folder.saving import CheckpointArrays, Saver
 from simfl.runs.results.round_summary import Measurement
 from simfl.trace import rows
 from simfl.trace.rows import Row, Trace
@@ -42,7 +42,7 @@ class RoundSaver:
         self.rows.timed_by = trace.timed_by
         self.rows.extend(map(own_causes, trace[len(self.rows) :]))
         models = {closed.round + 1: np.asarray(model)}
-        point = Point(len(self.rows), models, None, ())
+        point = CheckpointArrays(len(self.rows), models, None, ())
         measurement = Measurement(dropout_rate=closed.rate)
         self._thread.submit(self.saver.add, measurement, None, point).add_done_callback(self._done)
 

@@ -83,7 +83,7 @@ def after(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> Na
     return lines
 
 
-def pressing(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> list[str]:
+def limits_hit(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> list[str]:
     """Return a line of deadlines that were hit and one of a saturated link, as far as there is any."""
     hit = Counter[str]()
     for name, rows in traces.items():

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from statistics import median_low
 
 from simfl.runs.results.breakdown import Runs, rates
-from simfl.runs.results.columns import BREAKDOWN, Column, at, column
+from simfl.runs.results.columns import BREAKDOWN, Column, column, columns_of
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.runs.results.units import listed, three_figures
@@ -107,7 +107,7 @@ def _over_rounds(p: ProtocolSummary) -> Iterator[Mean]:
         completed = [r.index for r in part.completed]
         longest = [max(cycle, key=lambda r: r.total_s).index for cycle in part.cycles]
         for table in BREAKDOWN:
-            for shown in at(table, [part]):
+            for shown in columns_of(table, [part]):
                 values = shown.read(part)
                 if shown.has_interval and len(values) == len(completed) > 1:
                     yield shown, shown.headings[table], completed if table == "rates" else longest, values
@@ -116,7 +116,7 @@ def _over_rounds(p: ProtocolSummary) -> Iterator[Mean]:
 def _over_runs(entries: Sequence[ProtocolSummary]) -> Iterator[Mean]:
     """Yield the cells that are means over the repeats of a run."""
     for table in BREAKDOWN:
-        for shown in at(table, entries):
+        for shown in columns_of(table, entries):
             numbers = {k: n for k, p in enumerate(entries, 1) if (n := shown.number(p)) is not None}
-            if shown.how not in ("range", "flag") and len(numbers) > 1:
+            if shown.reduction not in ("range", "flag") and len(numbers) > 1:
                 yield shown, shown.headings[table], list(numbers), list(numbers.values())

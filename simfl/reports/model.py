@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from simfl.reports.conclusion import conclusion, wide_intervals
 from simfl.runs.results import drift
 from simfl.runs.results.breakdown import DIFFERENT, OVERLAP, ReportTable, Runs, TableCell, TableRow, breakdown
-from simfl.runs.results.columns import at
+from simfl.runs.results.columns import columns_of
 from simfl.runs.results.summary import Summary
 from simfl.runs.results.units import whole
 from simfl.trace.rows import unit
@@ -127,7 +127,7 @@ def participation(runs: Runs) -> Iterator[Sentence | ReportTable]:
     """
     over = ", mean ± sd over seeds" * any(len(seeds) > 1 for seeds in runs.values())
     yield Sentence("title", f"Who took part: after the last round{over}")
-    columns = at("seeds", [p for seeds in runs.values() for p in seeds])
+    columns = columns_of("seeds", [p for seeds in runs.values() for p in seeds])
     rows = [
         TableRow(c.headings["seeds"], [TableCell(c.over_seeds(seeds)) for seeds in runs.values()])
         for c in columns

@@ -8,7 +8,7 @@ from simfl.errors import BadInput, counted
 from simfl.reports import trace_series
 from simfl.reports.folder import Run
 from simfl.runs.results import metrics
-from simfl.runs.results.metrics import Piece, Round
+from simfl.runs.results.metrics import PathSegment, Round
 from simfl.runs.results.units import listed, seconds
 from simfl.trace.rows import SERVER, End, GaveUp, Lost, Step, TimerSet, Trace
 
@@ -81,8 +81,8 @@ def _path(run: Run, name: str, r: Round) -> str:
     (end,) = (row for row in trace if isinstance(row, End) and row.round == r.index)
     missed = _missed_at_deadlines(trace)
     parts: Counter[str] = Counter()
-    for piece in reversed(metrics.pieces(trace, end)):
-        parts[_words(trace, piece, missed)] += piece.end - piece.start
+    for segment in reversed(metrics.path_segments(trace, end)):
+        parts[_words(trace, segment, missed)] += segment.end - segment.start
     longest = {part for part, ns in parts.most_common(MAX_PARTS) if ns >= MIN_SHARE * (r.end - r.start)}
     told = [f"{seconds(ns)} {part}" for part, ns in parts.items() if part in longest]
     if left := [ns for part, ns in parts.items() if part not in longest]:
@@ -96,18 +96,20 @@ def _missed_at_deadlines(trace: Trace) -> dict[int, tuple[int, ...]]:
     return {step.cause: row.users for row in gave_up if isinstance(step := trace[row.cause], Step)}
 
 
-def _words(trace: Trace, piece: Piece, missed: dict[int, tuple[int, ...]]) -> str:
-    who = "the server" if piece.party == SERVER else f"user {piece.party}"
-    if piece.kind != "wait":
-        return f"on {who}'s {'link' if piece.kind == 'network' else 'compute'} in {piece.phase}"
-    row = trace[piece.row] if piece.row >= 0 else None
+def _words(trace: Trace, segment: PathSegment, missed: dict[int, tuple[int, ...]]) -> str:
+    who = "the server" if segment.party == SERVER else f"user {segment.party}"
+    if segment.kind != "wait":
+        return f"on {who}'s {'link' if segment.kind == 'network' else 'compute'} in {segment.phase}"
+    row = trace[segment.row] if segment.row >= 0 else None
     if isinstance(row, TimerSet):
-        users = missed.get(piece.row, ())
+        users = missed.get(segment.row, ())
         of = f" for user{'s' * (len(users) > 1)} {listed(users, MAX_NAMED)}" if users else ""
         return f"waiting{of} until the {row.name} deadline"
     if isinstance(row, Lost):
-        return f"waiting to hear that {who} was lost in {piece.phase}"
-    return f"waiting in {piece.phase}" if piece.party == SERVER else f"waiting for {who} in {piece.phase}"
+        return f"waiting to hear that {who} was lost in {segment.phase}"
+    return (
+        f"waiting in {segment.phase}" if segment.party == SERVER else f"waiting for {who} in {segment.phase}"
+    )
 
 
 def _of_user(run: Run, name: str, r: Round, user: int) -> str:

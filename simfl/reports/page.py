@@ -21,7 +21,7 @@ from simfl.reports.one_round import Focus
 from simfl.reports.participation import participation, steps
 from simfl.runs.results import units
 from simfl.runs.results.breakdown import rows
-from simfl.runs.results.columns import Measure, Place
+from simfl.runs.results.columns import Measure, TableName
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import PHASES
@@ -106,7 +106,7 @@ def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
     return out
 
 
-def across(place: Place, entries: Sequence[tables.Part], noisy: bool) -> dict[str, Any]:
+def across(place: TableName, entries: Sequence[tables.Part], noisy: bool) -> dict[str, Any]:
     """Return a table with a line an entry.
 
     Args:

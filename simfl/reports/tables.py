@@ -11,7 +11,7 @@ from simfl.reports.folder import Run
 from simfl.reports.model import different_rounds
 from simfl.runs.folder.disk import atomic
 from simfl.runs.results.breakdown import TableRow, rates, rows
-from simfl.runs.results.columns import Measure, Place, at
+from simfl.runs.results.columns import Measure, TableName, columns_of
 from simfl.runs.results.round_summary import RoundSummary
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
@@ -37,9 +37,9 @@ def by_rate(protocols: Mapping[str, ProtocolSummary]) -> list[Part]:
     ]
 
 
-def means(place: Place, protocol: ProtocolSummary) -> dict[Measure, Estimate | None]:
+def means(place: TableName, protocol: ProtocolSummary) -> dict[Measure, Estimate | None]:
     """Return the means of the figures that a place shows, with their intervals over rounds."""
-    return {column.measure: column.estimate([protocol], True) for column in at(place, [protocol])}
+    return {column.measure: column.estimate([protocol], True) for column in columns_of(place, [protocol])}
 
 
 def reasons(run: Run) -> dict[str, dict[str, list[Any]]]:

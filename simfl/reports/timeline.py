@@ -18,7 +18,7 @@ from simfl.reports.folder import Run
 from simfl.reports.one_round import Focus
 from simfl.reports.trace_series import FROM_SERVER, TO_SERVER, Span
 from simfl.runs.results import metrics
-from simfl.runs.results.metrics import Piece
+from simfl.runs.results.metrics import PathSegment
 from simfl.trace.rows import LANES as DEVICE_LANES
 from simfl.trace.rows import PHASES, SERVER, End, Lost, Row, Sent, Step, Trace
 
@@ -170,21 +170,21 @@ def pack(
 ) -> Packed:
     """A protocol's timeline, of about `budget` spans; asked, focus: as in `views`.
 
-    A span is a piece of a step, or a message on its way; times are whole microseconds from the start of its
+    A span is a part of a step, or a message on its way; times are whole microseconds from the start of its
     view, in columns that hold differences.
     """
     chosen, first, left_out = views(run, name, budget, asked, focus)
     trace, packed = run.traces[name], Packed(first, left_out)
     ends = [row for row in trace if isinstance(row, End)]
     # Of an asynchronous run one path for all views, from the last aggregation back to the beginning.
-    whole = metrics.pieces(trace, ends[-1]._replace(start=0)) if run.buffered and ends else None
+    whole = metrics.path_segments(trace, ends[-1]._replace(start=0)) if run.buffered and ends else None
     for view in chosen:
-        path = whole or [piece for end in view.ends for piece in metrics.pieces(trace, end)]
+        path = whole or [segment for end in view.ends for segment in metrics.path_segments(trace, end)]
         packed.views.append(_pack_view(packed, trace, view, path))
     return packed
 
 
-def _pack_view(packed: Packed, trace: Trace, view: View, path: list[Piece]) -> dict[str, Any]:
+def _pack_view(packed: Packed, trace: Trace, view: View, path: list[PathSegment]) -> dict[str, Any]:
     shown = None if view.users is None else {SERVER, *view.users}
     every = (packable for number in view.numbers for packable in _spans(packed, trace[number], number))
     spans = [packable for packable in every if shown is None or packable.span.party in shown]
@@ -198,7 +198,7 @@ def _pack_view(packed: Packed, trace: Trace, view: View, path: list[Piece]) -> d
         "rounds": [[e.round, _us(e.start - view.start), _us(e.at - view.start)] for e in view.ends],
         "users": sorted({p.span.party for p in spans} - {SERVER}),
         **_columns(spans, view.start),
-        # a piece of the path: party, phase, kind, from, to, the span that it is part of or -1
+        # a segment of the path: party, phase, kind, from, to, the span that it is part of or -1
         "path": [
             [p.party, PHASES.index(p.phase), KINDS.index(p.kind), _us(max(p.start, view.start) - view.start),
              _us(min(p.end, view.end) - view.start), places.get((p.row, p.phase), -1)]

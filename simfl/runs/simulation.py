@@ -26,9 +26,9 @@ from simfl.runs.build import Experiment, build, make_clocks
 from simfl.runs.callbacks import Tracker, TrackerFeed
 from simfl.runs.clusters import Cluster, connector
 from simfl.runs.folder import unfinished
-from simfl.runs.folder.result import Kept, Result
+from simfl.runs.folder.result import RecordedUpdates, Result
 from simfl.runs.folder.saved_rounds import Unfinished
-from simfl.runs.folder.saving import EVERY_S, Point, Saver
+from simfl.runs.folder.saving import EVERY_S, CheckpointArrays, Saver
 from simfl.runs.results.round_summary import Measurement
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
@@ -68,7 +68,7 @@ async def simulate(
         overrides: values by dotted key, such as {"population.users": 50}.
         out: a folder for the run's files, which is tried and locked before anything runs. Finished rounds are
             saved there as the run goes on, so that whatever ends it leaves them. What it holds of an earlier
-            run is replaced by the results, and reports of that run are removed (`folder.earlier`).
+            run is replaced by the results, and reports of that run are removed (`folder.outdated`).
         watch: called with the progress, a few times a second.
         resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
         save_every_s: seconds from one saving of finished rounds to the next; more if saving takes long.
@@ -223,11 +223,11 @@ async def _one(
                     saver.replaying = False
             return
         measured.append(await measurement(ops, outcome, speed()))
-        kept = None if outcome.record is None else await _kept(ops, outcome)
+        kept = None if outcome.record is None else await _recorded_updates(ops, outcome)
         if kept is not None:
             updates.append(kept)
         if saver is not None:
-            saver.add(measured[-1], kept, await _point(ops, outcome))
+            saver.add(measured[-1], kept, await _checkpoint_arrays(ops, outcome))
         feed.send(name, session.trace, measured)
         tell()
 
@@ -259,21 +259,23 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-async def _kept(ops: Ops, outcome: ClosedRound) -> Kept:
+async def _recorded_updates(ops: Ops, outcome: ClosedRound) -> RecordedUpdates:
     record = outcome.record
     assert record is not None
     mean = (await ops.get(record.mean))[0].astype(np.float32)
     deltas = [(await ops.get(handle))[0] for handle in record.updates]
-    return Kept(outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas))
+    return RecordedUpdates(
+        outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas)
+    )
 
 
-async def _point(ops: Ops, outcome: ClosedRound) -> Point:
+async def _checkpoint_arrays(ops: Ops, outcome: ClosedRound) -> CheckpointArrays:
     """Return what a session that is resumed after this round needs, as arrays."""
     checkpoint = outcome.checkpoint
     assert checkpoint is not None
     models = {version: await ops.get(model) for version, model in checkpoint.models.items()}
     moments = None if checkpoint.moments is None else await ops.get(checkpoint.moments)
-    return Point(checkpoint.rows, models, moments, checkpoint.running)
+    return CheckpointArrays(checkpoint.rows, models, moments, checkpoint.running)
 
 
 def _compare(before: Trace, session: Session) -> None:

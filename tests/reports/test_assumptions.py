@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from simfl.cli import main
-from simfl.reports.assumptions import Usage, after, before, hit_deadlines, passed, pressing, usage, usages
+from simfl.reports.assumptions import Usage, after, before, hit_deadlines, limits_hit, passed, usage, usages
 from simfl.reports.folder import Run
 from simfl.reports.page import page
 from simfl.runs.results.assumed import Assumed
@@ -53,10 +53,10 @@ def test_a_narrow_server_link_is_saturated() -> None:
     up = sum(row.bytes for row in narrow.traces["fedavg"] if isinstance(row, Sent) and row.to == SERVER)
     end_s = narrow.rounds["fedavg"][-1].end / 1e9
     assert found["fedavg"][0].of_run == pytest.approx(8 * up / (4e6 * end_s))
-    lines = pressing(narrow.scenario, narrow.assumed, narrow.traces)
+    lines = limits_hit(narrow.scenario, narrow.assumed, narrow.traces)
     assert lines == ["The server's link: saturated in by fedavg, secagg, lightsecagg"]
     wide = run(SIX)
-    assert pressing(wide.scenario, wide.assumed, wide.traces) == []
+    assert limits_hit(wide.scenario, wide.assumed, wide.traces) == []
 
 
 def before_of(**changes: object) -> str:
@@ -122,7 +122,7 @@ def test_deadlines_that_ended_a_stage_are_counted() -> None:
     assert hit_deadlines(lost.scenario, lost.traces) == [
         "upload (5 s) passed 1 of 3 times in fedavg, 1 of 3 times in secagg, 1 of 3 times in lightsecagg"
     ]
-    assert pressing(lost.scenario, lost.assumed, lost.traces) == ["Deadlines that passed: upload 3 x"]
+    assert limits_hit(lost.scenario, lost.assumed, lost.traces) == ["Deadlines that passed: upload 3 x"]
     told = run({**SIX, "rounds": 3, "detect": {"disconnect": 0.0}, "dropout": lost.scenario.dropout})
     assert hit_deadlines(told.scenario, told.traces) == []
     assert after(told.scenario, told.assumed, told.traces)[-1] == ("deadlines", "none was hit")
@@ -140,7 +140,7 @@ def test_at_most_two_lines_follow_a_runs_table() -> None:
     slow = {"network.server": {"uplink_mbps": 1, "downlink_mbps": 1}}
     lost = {"dropout": {"rate": 0.2}, "deadlines.upload": 0.2}
     result = run({"population.users": 6, "protocols": many, **slow, **lost})
-    lines = pressing(result.scenario, result.assumed, result.traces)
+    lines = limits_hit(result.scenario, result.assumed, result.traces)
     assert len(lines) == 2
     assert lines[1].endswith(" and 3 more")
 

@@ -24,7 +24,7 @@ from simfl.reports.figures import catalogue, run_figures, timing
 from simfl.reports.figures.style import COLUMN, WIDE, pale
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import Span
-from simfl.runs.folder.earlier import outdated
+from simfl.runs.folder.outdated import outdated_files
 from simfl.runs.results import units
 from simfl.trace.rows import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
@@ -336,5 +336,5 @@ def test_a_new_run_knows_the_names_of_all_figures(rates: Run, choosing: Run, tmp
     (tmp_path / "figures").mkdir()
     for name in names:
         (tmp_path / "figures" / name).touch()
-    assert {path.name for path in outdated(tmp_path)} == names
+    assert {path.name for path in outdated_files(tmp_path)} == names
     assert len(names) >= 3

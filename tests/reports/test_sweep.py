@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from simfl.reports.terminal import counting
-from simfl.runs.results.columns import Measure, at
+from simfl.runs.results.columns import Measure, columns_of
 from simfl.runs.results.statistics import Estimate
 from simfl.studies.sweep.tables import Failures
 from simfl.studies.sweep.terminal import MAX_POINTS, NONE
@@ -21,7 +21,7 @@ def measures(
     total: float, half: float | None = None, exact: float | None = None, n: int = 5
 ) -> dict[Measure, Estimate | None]:
     """A protocol's, each phase with figures of its own."""
-    out: dict[Measure, Estimate | None] = {column.measure: None for column in at("sweep")}
+    out: dict[Measure, Estimate | None] = {column.measure: None for column in columns_of("sweep")}
     for number, measure in enumerate(out):
         if measure[0] in ("per_aggregate_s", "span_s"):
             out[measure] = Estimate(total + number, half, n)

@@ -13,7 +13,7 @@ from simfl.reports.model import run_report
 from simfl.reports.page import page
 from simfl.reports.tables import latex
 from simfl.reports.terminal import show
-from simfl.runs.results.columns import Measure, at
+from simfl.runs.results.columns import Measure, columns_of
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.runs.results.targets import Reached, Target
@@ -63,7 +63,7 @@ def test_the_terminal_says_what_is_not_reached(reaching: Run, reached: Reached) 
 
 def test_runs_that_did_not_reach_it_are_counted(reaching: Run, reached: Reached) -> None:
     yes, no = reaching.summary.protocols.values()
-    columns = {column.key: column for column in at("run", [yes])}
+    columns = {column.key: column for column in columns_of("run", [yes])}
 
     def texts(*runs: ProtocolSummary) -> list[str]:
         keys = ("accuracy_after_s", "accuracy_after_rounds", "accuracy_kept")

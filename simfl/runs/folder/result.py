@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from simfl.config.digests import SUMS, manifest
 from simfl.errors import BadInput
-from simfl.runs.folder import earlier
 from simfl.runs.folder.columns import BREAKDOWN, ENERGY, MEASURED, PARTICIPATION
 from simfl.runs.folder.disk import atomic, write_text
+from simfl.runs.folder.outdated import remove_outdated
 from simfl.runs.multi_round_privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.runs.multi_round_privacy.weak import RUN_BUDGET, weak_over_time
 from simfl.runs.results import frames, html, metrics, targets
@@ -42,7 +42,7 @@ LARGEST_FAMILY = 10**4000  # Python reads and writes no integer of more than 4,3
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordedUpdates:
     """A recorded round: its mean g [d], its members [K] with their weights [K] and updates [K, d]."""
 
     round: int
@@ -65,12 +65,19 @@ class Result:
     """
 
     scenario: Scenario
+    """The resolved scenario."""
     traces: dict[str, Trace] = field(default_factory=dict)
+    """The trace of each protocol."""
     measured: dict[str, list[Measurement]] = field(default_factory=dict)
-    training: dict[str, str] = field(default_factory=dict)  # the way in which cohorts were trained
-    updates: dict[str, list[Kept]] = field(default_factory=dict)  # of rounds, if `record_updates` is set
-    interrupted: bool = False  # rounds are missing because the run was stopped
+    """Of each protocol, the findings from the content of its finished rounds."""
+    training: dict[str, str] = field(default_factory=dict)
+    """By protocol, how cohorts were trained."""
+    updates: dict[str, list[RecordedUpdates]] = field(default_factory=dict)
+    """By protocol, its recorded rounds; empty unless `record_updates` is set."""
+    interrupted: bool = False
+    """Rounds are missing because the run was stopped."""
     assumed: Assumed | None = None
+    """Assumptions that decide the times and stand neither in the scenario nor in the trace."""
     beside: dict[str, str] = field(default_factory=dict)
     """Texts of further files that `write` puts into the folder, by name, such as `live.json`."""
     stored: Summary | None = None
@@ -195,7 +202,7 @@ class Result:
     def write(self, folder: Path, traced: Iterable[bytes] | None = None) -> None:
         """Write the run's files; each appears whole or not at all. traced: the traces' lines, if at hand.
 
-        Reports of other results are removed from the folder (`folder.earlier`). SHA256SUMS, with digests of
+        Reports of other results are removed from the folder (`folder.outdated`). SHA256SUMS, with digests of
         the files that simfl reads back, is removed first and written last.
 
         >>> import simfl, tempfile
@@ -212,7 +219,7 @@ class Result:
             "summary.json": json.dumps(summary.dump(), indent=2) + "\n",
         }
         if not all(_holds(folder / name, text) for name, text in decisive.items()):
-            earlier.remove(folder)
+            remove_outdated(folder)
         (folder / SUMS).unlink(missing_ok=True)
         read_back = [*decisive, "trace.jsonl", *self.beside]
         with atomic(folder / "trace.jsonl", binary=True) as file:
@@ -304,7 +311,7 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummar
     )
 
 
-def write_updates(path: Path, kept: list[Kept], users: int) -> None:
+def write_updates(path: Path, kept: list[RecordedUpdates], users: int) -> None:
     """Write `updates-NAME.npz` for `simfl privacy sums`: means [t, d] of `rounds` [t], and rows `members`,
     `weights`, `updates` [n, d] with the index of their round in `which`."""
     arrays: dict[str, Any] = {
@@ -320,12 +327,12 @@ def write_updates(path: Path, kept: list[Kept], users: int) -> None:
         np.savez(file, **arrays)
 
 
-def write_kept(kept: Kept, file: IO[bytes]) -> None:
-    for name in Kept.__annotations__:
+def write_recorded(kept: RecordedUpdates, file: IO[bytes]) -> None:
+    for name in RecordedUpdates.__annotations__:
         np.save(file, getattr(kept, name), allow_pickle=False)
 
 
-def read_kept(file: IO[bytes]) -> Kept:
-    """Read a recorded round that `write_kept` wrote."""
-    number, *arrays = [np.load(file, allow_pickle=False) for _ in Kept.__annotations__]
-    return Kept(int(number), *arrays)
+def read_recorded(file: IO[bytes]) -> RecordedUpdates:
+    """Read a recorded round that `write_recorded` wrote."""
+    number, *arrays = [np.load(file, allow_pickle=False) for _ in RecordedUpdates.__annotations__]
+    return RecordedUpdates(int(number), *arrays)

@@ -24,7 +24,7 @@ from simfl.engine.clocks import Key, Spans
 from simfl.errors import BadInput
 from simfl.runs.folder.disk import as_system_errors, damaged
 from simfl.runs.folder.identity import code_version, differences, identified
-from simfl.runs.folder.result import Result, read_kept
+from simfl.runs.folder.result import Result, read_recorded
 from simfl.runs.results.assumed import Assumed
 from simfl.runs.results.round_summary import Measurement
 from simfl.scenario.load import load
@@ -230,7 +230,7 @@ class Unfinished:
             result.traces[name], result.measured[name] = traces.get(name, Trace()), list(entry.measured)
             if entry.training is not None:
                 result.training[name] = entry.training
-            result.updates[name] = [read_kept(self.part(name, part)) for part in entry.named("updates.")]
+            result.updates[name] = [read_recorded(self.part(name, part)) for part in entry.named("updates.")]
             result.beside = entry.beside or result.beside
         return result
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from simfl.engine.checkpoints import Past
 from simfl.engine.clocks import Clock, Key, Recorded, Recording, Spans
 from simfl.errors import ClusterFailed
-from simfl.runs.folder.result import Kept, Result, write_kept
+from simfl.runs.folder.result import RecordedUpdates, Result, write_recorded
 from simfl.runs.folder.saved_rounds import Entry, Parts, Unfinished
 from simfl.runs.folder.unfinished import discard
 from simfl.runs.results.assumed import Assumed
@@ -31,7 +31,7 @@ LINES_AT_ONCE = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CheckpointArrays:
     """The state of a session at the end of a round (`engine.setup.RoundCheckpoint`), as arrays."""
 
     rows: int
@@ -49,7 +49,7 @@ class Saver:
         self.beside: Mapping[str, str] = {}
         self.replaying = False
         """The rounds of the interrupted run are not done again yet."""
-        self._point: Point | None = None
+        self._point: CheckpointArrays | None = None
 
     def begin(self, scenario: Scenario, assumed: Assumed | None = None) -> Result:
         self.own.begin(scenario, assumed)
@@ -87,9 +87,9 @@ class Saver:
         self._measured = [] if saved is None or anew else [*saved.measured]
         self.replaying = not anew and saved is not None
         self._due_s = time.monotonic() + self.every_s
-        self._kept, self._point = list[Kept](), None
+        self._kept, self._point = list[RecordedUpdates](), None
 
-    def add(self, measurement: Measurement, kept: Kept | None, point: Point) -> None:
+    def add(self, measurement: Measurement, kept: RecordedUpdates | None, point: CheckpointArrays) -> None:
         """Take in a finished round, and save it if that is due."""
         self._measured.append(measurement)
         self._point = point
@@ -125,7 +125,7 @@ class Saver:
         rows = trace.row_lines(self._rows[before.rows : until])
         parts: Parts = {f"trace.{before.rows}": partial(_write_lines, chain(head, rows))}
         for kept in (k for k in self._kept if k.round >= len(before.measured)):
-            parts[f"updates.{kept.round}"] = partial(write_kept, kept)
+            parts[f"updates.{kept.round}"] = partial(write_recorded, kept)
         for name, array in zip(entry.arrays, arrays, strict=True):
             if name not in before.digests:
                 parts[name] = partial(_write_array, array)

@@ -4,10 +4,10 @@ from typing import NamedTuple
 
 from pydantic import Field
 
-from simfl.runs.results.block import Block
+from simfl.runs.results.block import SummaryBlock
 
 
-class Assumed(Block):
+class Assumed(SummaryBlock):
     """Links are None in a run of an earlier version, masks' seconds unless the clock is modelled."""
 
     d: int = Field(ge=1)

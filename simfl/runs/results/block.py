@@ -14,13 +14,13 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Number = TypeVar("Number")
 
 
-class Block(BaseModel):
+class SummaryBlock(BaseModel):
     """Values are as they are written, nothing is converted; keys that a later version adds are left out."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class ByPhase(Block, Generic[Number]):
+class ByPhase(SummaryBlock, Generic[Number]):
     """A number for each phase of `trace.PHASES`."""
 
     offline: Number
@@ -37,7 +37,7 @@ class ByPhase(Block, Generic[Number]):
         return number
 
 
-class Extended(Block):
+class OmitDefaults(SummaryBlock):
     """Keys with a default are written where they differ from it: a run without a feature leaves the summary
     that it left before there was any. kept: those that are written all the same."""
 

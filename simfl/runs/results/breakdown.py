@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from simfl.errors import counted
 from simfl.runs.results.class_figures import PATH, class_figures
-from simfl.runs.results.columns import Place, at
+from simfl.runs.results.columns import TableName, columns_of
 from simfl.runs.results.summary import ProtocolSummary
 
 DIFFERENT, OVERLAP = "†", "*"
@@ -70,7 +70,7 @@ class ReportTable:
 
 
 def rows(
-    place: Place, entries: Sequence[Sequence[ProtocolSummary]], noisy: bool, mark: str = ""
+    place: TableName, entries: Sequence[Sequence[ProtocolSummary]], noisy: bool, mark: str = ""
 ) -> list[TableRow]:
     """Return the figures that a place shows.
 
@@ -90,8 +90,8 @@ def rows(
             is_key=column.key == "per_aggregate_s",
             of_run="whole_run" in column.traits,
         )
-        for column in at(place, every)
-        if "rare" not in column.traits or any(map(column.tells, every))
+        for column in columns_of(place, every)
+        if "rare" not in column.traits or any(map(column.has_content, every))
         for group, _, label in [column.headings[place].rpartition(" | ")]
     ]
 

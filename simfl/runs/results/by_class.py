@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Self
 
-from simfl.runs.results.block import Count, Extended, Seconds
+from simfl.runs.results.block import Count, OmitDefaults, Seconds
 from simfl.runs.results.energy import EnergySummary
 from simfl.runs.results.metrics import Energy, Path, Round
 from simfl.trace.rows import PHASES, SERVER
 from simfl.virtual_time import NS
 
 
-class ClassSummary(Extended):
+class ClassSummary(OmitDefaults):
     """A class of users in one protocol's run."""
 
     users: Count

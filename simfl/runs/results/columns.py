@@ -15,10 +15,10 @@ from simfl.runs.results.summary import ParticipationSummary, ProtocolSummary
 from simfl.runs.results.targets import Reached
 from simfl.trace.rows import PHASES, SOURCES
 
-Place = Literal[
+TableName = Literal[
     "time", "rates", "path", "run", "seeds", "headline", "phases", "losses", "energy", "latex", "sweep", "csv"
 ]
-How = Literal["mean", "range", "sum", "share", "count", "flag"]
+Reduction = Literal["mean", "range", "sum", "share", "count", "flag"]
 Of = Literal[
     "", "buffered", "partial", "participation", "over_selected", "accuracy_target", "loss_target", "energy"
 ]
@@ -26,14 +26,14 @@ Trait = Literal["unswept", "rare", "fault", "whole_run", "target"]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
 
-BREAKDOWN: tuple[Place, ...] = ("time", "rates", "path", "run")
+BREAKDOWN: tuple[TableName, ...] = ("time", "rates", "path", "run")
 """The sections of the breakdown: time per aggregate, completed rounds, the critical path, the run."""
 SOURCE_HEADINGS = ("Cores", "Bytes sent", "Bytes received", "Radio active", "Radio tail", "Radio idle")
 TIME, COMPLETED, MOVED = "Seconds of {time} time", "Seconds per completed {unit}", "MB per aggregate"
 """Heading above columns of one unit in LaTeX."""
 NOT_REACHED = "not reached"
 
-Headings = Mapping[Place, str]
+Headings = Mapping[TableName, str]
 Measure = tuple[str, str]  # a key, and the phase if it is of one
 
 
@@ -60,7 +60,7 @@ class Column:
 
     key: str
     """Its name in `sweep.csv`; its end is the unit."""
-    how: How
+    reduction: Reduction
     """Reduction of the values: their mean, range or sum; of those that are true or false "3 of 4", of
     which a sweep takes the share, or with `count` the number; of a `flag`, which is one, yes or no."""
     read: Read
@@ -91,7 +91,7 @@ class Column:
     def number(self, protocol: ProtocolSummary) -> float | None:
         """Return what a sweep takes the mean of over seeds; None of no values."""
         values = self.read(protocol)
-        return sum(values) if self.how in ("sum", "count") else mean(values)
+        return sum(values) if self.reduction in ("sum", "count") else mean(values)
 
     def estimate(self, protocols: Sequence[ProtocolSummary], noisy: bool) -> Estimate | None:
         """Return the mean over runs with its interval, of one run that over rounds where times are `noisy`;
@@ -105,7 +105,7 @@ class Column:
     @property
     def has_interval(self) -> bool:
         """True for times and energies, whose measured means are shown with an interval."""
-        return self.how == "mean" and self.key.endswith(("_s", "_j"))
+        return self.reduction == "mean" and self.key.endswith(("_s", "_j"))
 
     def text(self, protocol: ProtocolSummary, noisy: bool = False) -> str:
         """Return what a table shows of a run, "" of no values.
@@ -113,15 +113,15 @@ class Column:
         noisy: times and energies are shown with the 95 % interval of their mean.
         """
         values = self.read(protocol)
-        if self.how == "sum":
+        if self.reduction == "sum":
             return str(sum(values))
-        if not values and self.how != "count":
+        if not values and self.reduction != "count":
             return NOT_REACHED if "target" in self.traits else ""
-        if self.how in ("count", "share"):
+        if self.reduction in ("count", "share"):
             return f"{sum(values)} of {len(values)}"
-        if self.how == "range":
+        if self.reduction == "range":
             return _interval(values)
-        if self.how == "flag":
+        if self.reduction == "flag":
             return "yes" if all(values) else "no"
         number = estimate(values) if noisy and self.has_interval else Estimate(mean(values) or 0.0, None, 1)
         return number.text(*self.form)
@@ -131,10 +131,10 @@ class Column:
         texts = {self.text(p, noisy) for p in protocols}
         if len(protocols) == 1 or (len(texts) == 1 and not self.has_interval):
             return texts.pop()
-        if self.how == "range":
+        if self.reduction == "range":
             return self.over_seeds(protocols)
         numbers = [number for p in protocols if (number := self.number(p)) is not None]
-        if self.how == "flag":
+        if self.reduction == "flag":
             return f"{sum(numbers):.0f} of {len(protocols)}"
         if not numbers:
             return texts.pop()
@@ -146,7 +146,7 @@ class Column:
     def over_seeds(self, protocols: Iterable[ProtocolSummary]) -> str:
         """Return what a table shows of a protocol's runs: a range of all, or mean ± standard deviation."""
         listed = list(protocols)
-        if self.how == "range":
+        if self.reduction == "range":
             values = [value for p in listed for value in self.read(p)]
             return _interval(values) if values else ""
         numbers = [number for p in listed if (number := self.number(p)) is not None]
@@ -154,17 +154,17 @@ class Column:
         spread = f"±{stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
         return f"{fmean(numbers):.{digits}f}{spread}" if numbers else ""
 
-    def tells(self, protocol: ProtocolSummary) -> bool:
+    def has_content(self, protocol: ProtocolSummary) -> bool:
         """Return True for anything to tell: a sum or a rare mean that is not zero, or any value of others."""
         values = self.read(protocol)
-        if self.how == "sum" or ("rare" in self.traits and self.how == "mean"):
+        if self.reduction == "sum" or ("rare" in self.traits and self.reduction == "mean"):
             return any(values)
         return bool(values or "target" in self.traits)
 
     def wrong(self, protocol: ProtocolSummary) -> bool:
         """Return True where something went wrong."""
         values = self.read(protocol)
-        return "fault" in self.traits and (any(values) if self.how == "sum" else not all(values))
+        return "fault" in self.traits and (any(values) if self.reduction == "sum" else not all(values))
 
 
 def _interval(values: Values) -> str:
@@ -346,7 +346,7 @@ COLUMNS: tuple[Column, ...] = (
 
 _SWEPT = ("per_aggregate_s", "failed_s", "total_s", "span_s", "critical_s", "accuracy", "exact", "rounds",
           "completed", "survivors", "users_lost")  # fmt: skip
-ORDER: dict[Place, tuple[str, ...]] = {
+ORDER: dict[TableName, tuple[str, ...]] = {
     "headline": ("per_aggregate_s", "failed_s", "completed", "survivors", "users_lost", "bytes_up",
                  "bytes_down", "exact", "staleness"),
     "energy": ("energy_j", "phase_energy_j"),
@@ -358,7 +358,7 @@ ORDER: dict[Place, tuple[str, ...]] = {
 """Keys with which a place begins; the others follow in the order of `COLUMNS`."""
 
 
-def at(place: Place, protocols: Iterable[ProtocolSummary] = ()) -> list[Column]:
+def columns_of(place: TableName, protocols: Iterable[ProtocolSummary] = ()) -> list[Column]:
     """Return the columns that are shown at a place of these protocols."""
     listed, first = list(protocols), ORDER.get(place, ())
     here = [c for c in COLUMNS if place in c.headings or (place == "csv" and "unswept" not in c.traits)]

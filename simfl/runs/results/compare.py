@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from simfl.runs.results.breakdown import DIFFERENT, ReportTable, TableCell, TableRow, class_sections
-from simfl.runs.results.columns import BREAKDOWN, Column, Measure, Place, at
+from simfl.runs.results.columns import BREAKDOWN, Column, Measure, TableName, columns_of
 from simfl.runs.results.drift import Drift, warning
 from simfl.runs.results.statistics import MOST_DIGITS, Estimate
 from simfl.runs.results.summary import ProtocolSummary
@@ -72,7 +72,7 @@ class Case:
     @classmethod
     def of_runs(cls, protocols: Sequence[ProtocolSummary], noisy: bool) -> "Case":
         """Return the case of one run or several. noisy: times have noise, and intervals over rounds."""
-        columns = [column for place in BREAKDOWN for column in at(place, protocols)]
+        columns = [column for place in BREAKDOWN for column in columns_of(place, protocols)]
         rounds = {tuple(r.index for r in p.completed) for p in protocols}
         return cls(
             {column.measure: column.estimate(protocols, noisy) for column in columns},
@@ -84,17 +84,17 @@ class Case:
     @classmethod
     def of_means(cls, means: Mapping[Measure, Estimate | None]) -> "Case":
         """Return the case of a sweep's point and entry from its means over seeds."""
-        columns = [c for place in BREAKDOWN for c in at(place) if "unswept" not in c.traits]
+        columns = [c for place in BREAKDOWN for c in columns_of(place) if "unswept" not in c.traits]
         found = {column.measure: means.get(column.measure) for column in columns}
         texts = {c.measure: _mean_text(c, e) for c in columns if (e := found[c.measure])}
         done, every = (means.get((key, "")) for key in ("completed", "rounds"))
         whole = done is not None and every is not None and done.mean == every.mean
         return cls(found, texts, every.mean if every and whole else None)
 
-    def tells(self, column: Column) -> bool:
+    def has_content(self, column: Column) -> bool:
         """Return True where there is anything to tell of a column."""
         mean = self.estimates.get(column.measure)
-        return bool(mean and (mean.mean or "rare" not in column.traits or column.how == "share"))
+        return bool(mean and (mean.mean or "rare" not in column.traits or column.reduction == "share"))
 
     def against(self, reference: "Case") -> Verdict | None:
         """Return the verdict on the seconds per aggregate; None where one made no aggregate."""
@@ -104,7 +104,7 @@ class Case:
 
 def _mean_text(column: Column, mean: Estimate) -> str:
     """Return a mean over seeds with its interval; a count that is the same under all of them as it is."""
-    if column.how != "mean" and not mean.half:
+    if column.reduction != "mean" and not mean.half:
         return f"{mean.mean:g}"
     return mean.text(*column.form)
 
@@ -174,7 +174,7 @@ class Match(NamedTuple):
         classes = class_sections({label: case.protocols for label, case in known})
         return ReportTable([label for label, _ in known], [*first, *classes, of_run])
 
-    def _rows(self, place: Place, mark: str) -> list[TableRow]:
+    def _rows(self, place: TableName, mark: str) -> list[TableRow]:
         cases = [case for case in self.cases if case]
         return [
             TableRow(
@@ -185,8 +185,8 @@ class Match(NamedTuple):
                 ],
                 is_key=column.measure == HEADLINE,
             )
-            for column in at(place, [p for case in cases for p in case.protocols])
-            if any(case.tells(column) for case in cases)
+            for column in columns_of(place, [p for case in cases for p in case.protocols])
+            if any(case.has_content(column) for case in cases)
         ]
 
 

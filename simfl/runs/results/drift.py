@@ -5,13 +5,13 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from simfl.runs.results.block import Block, Count
+from simfl.runs.results.block import Count, SummaryBlock
 
 MAX_RATIO = 1.1  # that a run is not warned of
 LEFT_OUT = 0.1  # of all timings at each end: one that was disturbed is no drift
 
 
-class Drift(Block):
+class Drift(SummaryBlock):
     """The kernel's times, and how far apart they are."""
 
     least_ns: Count

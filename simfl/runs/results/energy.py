@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from simfl.runs.results.block import Block, ByPhase, Count
+from simfl.runs.results.block import ByPhase, Count, SummaryBlock
 from simfl.trace.rows import SERVER
 
 FJ = 10**15  # femtojoules of a joule
@@ -16,7 +16,7 @@ FJ = 10**15  # femtojoules of a joule
 Joules = Annotated[float, Field(ge=0, le=1e24)]
 
 
-class EnergySummary(Block):
+class EnergySummary(SummaryBlock):
     """The energy that was drawn, in joules."""
 
     users: ByPhase[Joules]

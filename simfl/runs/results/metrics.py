@@ -159,7 +159,7 @@ def _spans(own: Iterable[Row], end: End) -> dict[str, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class PathSegment:
     """A stretch of a critical path: `row` is what held the round up from `start` to `end`, -1 if unknown."""
 
     phase: str
@@ -171,10 +171,10 @@ class Piece:
 
 
 def critical_path(trace: Trace, end: End) -> Path:
-    """Return what held a round up: its `pieces`, summed."""
+    """Return what held a round up: its `path_segments`, summed."""
     path: Path = Counter()
-    for piece in pieces(trace, end):
-        path[piece.phase, piece.party, piece.kind] += piece.end - piece.start
+    for segment in path_segments(trace, end):
+        path[segment.phase, segment.party, segment.kind] += segment.end - segment.start
     return path
 
 
@@ -190,21 +190,21 @@ def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
     return sum((entry.critical for entry in listed), Counter())
 
 
-def pieces(trace: Trace, end: End) -> list[Piece]:
+def path_segments(trace: Trace, end: End) -> list[PathSegment]:
     """Walk back from the end of a round over the rows that held it up; the last stretch comes first.
 
     `now` is the time down to which everything is booked. Each row first books what lies between its own end
     and `now`, as waiting, then itself, and names the row before it. So no nanosecond is left out or booked
     twice, and what lies before the round's start is cut off.
     """
-    path: list[Piece] = []
+    path: list[PathSegment] = []
     now = end.at
 
     def book(phase: str, party: int, kind: str, since: int, row: int) -> None:
         nonlocal now
         since = max(since, end.start)
         if since < now:
-            path.append(Piece(phase, party, kind, since, now, row))
+            path.append(PathSegment(phase, party, kind, since, now, row))
             now = since
 
     phase, party, number = "recovery", SERVER, end.cause

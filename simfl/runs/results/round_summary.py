@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from simfl.runs.results.block import Block, ByPhase, Count, Extended, Seconds, Share
+from simfl.runs.results.block import ByPhase, Count, OmitDefaults, Seconds, Share, SummaryBlock
 from simfl.runs.results.energy import EnergySummary
 from simfl.runs.results.metrics import Round
 from simfl.trace.rows import PHASES
@@ -52,7 +52,7 @@ Spans = ByPhase[Seconds]
 MeanSpans = ByPhase[Seconds | None]
 
 
-class ByKind(Block):
+class ByKind(SummaryBlock):
     """Seconds of a critical path, by what was waited for."""
 
     compute: Seconds
@@ -63,7 +63,7 @@ class ByKind(Block):
     """Of deadlines and of users who were away."""
 
 
-class RoundSummary(Extended):
+class RoundSummary(OmitDefaults):
     """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
 
     index: Count

@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from simfl.config.digests import checked
 from simfl.errors import BadInput
 from simfl.runs.results.assumed import Assumed
-from simfl.runs.results.block import Block, Count, Extended, Seconds, Share
+from simfl.runs.results.block import Count, OmitDefaults, Seconds, Share, SummaryBlock
 from simfl.runs.results.by_class import ClassSummary
 from simfl.runs.results.drift import Drift
 from simfl.runs.results.energy import EnergySummary
@@ -28,7 +28,7 @@ from simfl.virtual_time import NS
 SCHEMA: Final = 2
 
 
-class Means(Block):
+class Means(SummaryBlock):
     """Means over the completed rounds, and the run's time per aggregate. None without any."""
 
     span_s: MeanSpans
@@ -43,7 +43,7 @@ class Means(Block):
     """Of that, in failed and skipped rounds."""
 
 
-class ParticipationSummary(Block):
+class ParticipationSummary(SummaryBlock):
     """T, F and C after each round, and the size of the selection's family (`folder.result.taking_part`)."""
 
     family: Annotated[int, Field(ge=1)] | None
@@ -59,7 +59,7 @@ class ParticipationSummary(Block):
     """After each round, the mean number of users in an aggregate."""
 
 
-class ProtocolSummary(Extended):
+class ProtocolSummary(OmitDefaults):
     """An entry of a scenario's protocols."""
 
     rounds: list[RoundSummary]
@@ -189,7 +189,7 @@ class ProtocolSummary(Extended):
         return self
 
 
-class Summary(Block):
+class Summary(SummaryBlock):
     """The whole file."""
 
     schema_: Literal[2] = Field(alias="schema")

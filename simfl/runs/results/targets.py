@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from simfl.runs.results.block import Block, Count, Seconds
+from simfl.runs.results.block import Count, Seconds, SummaryBlock
 
 if TYPE_CHECKING:
     from simfl.runs.results.round_summary import RoundSummary
 
 
-class Reached(Block):
+class Reached(SummaryBlock):
     """The first evaluation that met a target, and what it took until then, failed rounds too."""
 
     after_s: Seconds
@@ -34,7 +34,7 @@ class Reached(Block):
     """The accuracy or loss of that evaluation."""
 
 
-class Target(Block):
+class Target(SummaryBlock):
     """A target of the scenario."""
 
     value: Annotated[float, Field(ge=0, le=1e9)]

@@ -16,8 +16,8 @@ from simfl.runs.folder.repeats import is_finished, repeats_in
 from simfl.runs.folder.unfinished import has_saved
 from simfl.runs.simulation import Progress
 from tests.engine.harness import FILES, ROOT
-from tests.runs.folder.test_earlier import files
 from tests.runs.folder.test_latest import dated, finished, told
+from tests.runs.folder.test_outdated import files
 
 TUTORIAL = str(ROOT / "scenarios" / "tutorial.yaml")
 MEASURED = [TUTORIAL, "--clock", "measured", "--protocols", "fedavg", "--set", "rounds=2"]

@@ -14,17 +14,17 @@ _FIGURE = re.compile(r"(breakdown|timing(_[0-9]+)?|accuracy|staleness|participat
 _ATTACK = re.compile(r"attack-[A-Za-z0-9._-]+\.(json|svg)")
 
 
-def outdated(folder: Path) -> list[Path]:
+def outdated_files(folder: Path) -> list[Path]:
     """Return the files that tell of the results in a folder and that new results do not replace."""
     if not (folder / "summary.json").is_file():
         return []
     figures = [path for path in sorted((folder / "figures").glob("*")) if _FIGURE.fullmatch(path.name)]
     attacks = [path for path in sorted(folder.glob("attack-*")) if _ATTACK.fullmatch(path.name)]
-    files = (*(folder / name for name in _REPORTS), *_recorded(folder), *attacks, *figures)
+    files = (*(folder / name for name in _REPORTS), *_recorded_updates(folder), *attacks, *figures)
     return [path for path in files if path.is_file()]
 
 
-def _recorded(folder: Path) -> list[Path]:
+def _recorded_updates(folder: Path) -> list[Path]:
     """Return the recorded updates of the entries that the summary names."""
     if not any(folder.glob("updates-*.npz")):  # a summary may be long
         return []
@@ -34,9 +34,9 @@ def _recorded(folder: Path) -> list[Path]:
         return []
 
 
-def remove(folder: Path) -> None:
+def remove_outdated(folder: Path) -> None:
     """Remove the outdated files, and the folder of figures if it is empty then."""
-    for path in outdated(folder):
+    for path in outdated_files(folder):
         path.unlink(missing_ok=True)
     figures = folder / "figures"
     if figures.is_dir() and not any(figures.iterdir()):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simfl.runs.folder.earlier import outdated
+from simfl.runs.folder.outdated import outdated_files
 from simfl.runs.folder.unfinished import recover
 from tests.engine.harness import FILES, ROOT, SIX, SYNC, run
 from tests.runs.folder.test_latest import told
@@ -87,7 +87,7 @@ def test_a_folder_without_a_run_is_a_strangers(tmp_path: Path) -> None:
     (tmp_path / "figures").mkdir()
     for name in mine:
         (tmp_path / name).touch()
-    assert outdated(tmp_path) == []
+    assert outdated_files(tmp_path) == []
     run({**SHADOW, "protocols": ["fedavg"]}, out=tmp_path)
     assert files(tmp_path) == FILES | mine
 
