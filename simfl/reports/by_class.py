@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from simfl.reports import chart
+from simfl.runs.results.breakdown import PATH, class_figures
 from simfl.runs.results.by_class import ClassSummary
-from simfl.runs.results.class_figures import PATH, class_figures
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import PHASES
 

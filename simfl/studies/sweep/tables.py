@@ -15,7 +15,7 @@ from simfl.config.digests import SUMS, checked, manifest
 from simfl.errors import BadInput, reason
 from simfl.runs.folder.disk import atomic, write_text
 from simfl.runs.results.columns import COLUMNS, Measure, columns_of
-from simfl.runs.results.reasons import reasons
+from simfl.runs.results.round_summary import count_reasons
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.studies.sweep.plan import Plan, in_words, plain
@@ -114,7 +114,8 @@ def failures(sweep: Sweep) -> dict[Group, Failures]:
             outcomes[cell.point, name] += explained
             units[cell.point, name] = unit(protocol.buffered)
     found = {
-        group: Failures(reasons(listed), len(listed), units[group]) for group, listed in outcomes.items()
+        group: Failures(count_reasons(listed), len(listed), units[group])
+        for group, listed in outcomes.items()
     }
     return {group: failures for group, failures in found.items() if failures.reasons}
 
