@@ -127,7 +127,7 @@ def open_live_run(
         raise BadInput("resume: out must be the folder of an unfinished run")
     folder: AbstractContextManager[Unfinished | None] = nullcontext()
     if out is not None:
-        folder = unfinished.locked(out) if resume else unfinished.taken(out)
+        folder = unfinished.open_saved(out) if resume else unfinished.claim_folder(out)
     with folder as own:
         saver = None
         if own is not None:

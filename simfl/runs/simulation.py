@@ -98,7 +98,7 @@ async def simulate(
         elsewhere = workers.connected(cluster, loaded)
     folder: AbstractContextManager[Unfinished | None] = nullcontext()
     if out is not None:
-        folder = unfinished.locked(Path(out)) if resume else unfinished.taken(Path(out))
+        folder = unfinished.open_saved(Path(out)) if resume else unfinished.claim_folder(Path(out))
     with folder as own:
         if own is not None and resume:
             own.check(loaded)

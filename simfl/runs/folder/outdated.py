@@ -1,6 +1,7 @@
-"""Files that a run's folder holds of earlier results: reports of them, and tables that not every run writes.
+"""Files of earlier results in a run's folder: reports, and tables that not every run writes.
 
-Invariant: only names that simfl gives, in a folder that holds a run. A stranger's file is never among them.
+Invariant: only files with names that simfl gives, in a folder that holds a run, are removed. Other files stay
+(`test_files_in_a_folder_without_a_run_stay`).
 """
 
 import re
@@ -15,7 +16,7 @@ _ATTACK = re.compile(r"attack-[A-Za-z0-9._-]+\.(json|svg)")
 
 
 def outdated_files(folder: Path) -> list[Path]:
-    """Return the files that tell of the results in a folder and that new results do not replace."""
+    """Return the files about the results in a folder that new results do not replace."""
     if not (folder / "summary.json").is_file():
         return []
     figures = [path for path in sorted((folder / "figures").glob("*")) if _FIGURE.fullmatch(path.name)]
@@ -26,7 +27,8 @@ def outdated_files(folder: Path) -> list[Path]:
 
 def _recorded_updates(folder: Path) -> list[Path]:
     """Return the recorded updates of the entries that the summary names."""
-    if not any(folder.glob("updates-*.npz")):  # a summary may be long
+    # The summary is read only if it is needed, as it may be long.
+    if not any(folder.glob("updates-*.npz")):
         return []
     try:
         return [folder / f"updates-{name}.npz" for name in read(folder / "summary.json").protocols]
@@ -35,7 +37,7 @@ def _recorded_updates(folder: Path) -> list[Path]:
 
 
 def remove_outdated(folder: Path) -> None:
-    """Remove the outdated files, and the folder of figures if it is empty then."""
+    """Remove the outdated files, and the folder of figures if that empties it."""
     for path in outdated_files(folder):
         path.unlink(missing_ok=True)
     figures = folder / "figures"

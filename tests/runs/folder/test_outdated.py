@@ -82,7 +82,7 @@ def test_a_run_that_does_not_begin_removes_nothing(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_folder_without_a_run_is_a_strangers(tmp_path: Path) -> None:
+def test_files_in_a_folder_without_a_run_stay(tmp_path: Path) -> None:
     mine = {"report.html", "figures/breakdown.svg", "updates-fedavg.npz"}
     (tmp_path / "figures").mkdir()
     for name in mine:

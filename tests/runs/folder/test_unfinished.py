@@ -22,7 +22,7 @@ from simfl.errors import BadInput
 from simfl.runs.folder import disk, result
 from simfl.runs.folder.disk import reserve
 from simfl.runs.folder.saved_rounds import BASE, NAME
-from simfl.runs.folder.unfinished import recover, taken
+from simfl.runs.folder.unfinished import claim_folder, recover
 from simfl.trace import reader as trace_reader
 from tests.engine.harness import FILES, ROOT, SIX, SYNC, run
 from tests.runs.folder.test_resume import interrupted
@@ -63,7 +63,7 @@ def test_a_bad_scenario_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_at_work_is_refused(tmp_path: Path) -> None:
-    with taken(tmp_path / "x"), pytest.raises(BadInput, match="another run is at work here"):
+    with claim_folder(tmp_path / "x"), pytest.raises(BadInput, match="another run is at work here"):
         run(out=tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
