@@ -122,7 +122,7 @@ class LiveProtocol:
 
     def _side(self, make: Callable[..., Any]) -> Any:
         clock, ops = make_clocks(self.study)(self.name), EagerOps(self.params.q)
-        return self.study.made(partial(make, self.wires), self.name, clock, ops)
+        return self.study.assemble(partial(make, self.wires), self.name, clock, ops)
 
     def server(self) -> LiveServer:
         server: LiveServer = self._side(LiveServer)

@@ -42,10 +42,15 @@ class Progress:
     """The progress of a run."""
 
     protocol: str
+    """The entry that runs."""
     rounds_done: int
+    """Its finished rounds."""
     rounds: int
+    """All rounds of the scenario."""
     virtual_s: float
+    """[s] Virtual time of the entry's run."""
     accuracy: float | None
+    """Of the last evaluation; None before the first."""
 
 
 Watch = Callable[[Progress], None]
@@ -132,7 +137,7 @@ def run(
     >>> print(result)
     Result(tutorial, fedavg, secagg, lightsecagg)
     """
-    # A loop in a thread of its own would hide the difference, but a run sets what is the whole process's:
+    # A loop in another thread would hide the difference, but a run changes settings of the whole process:
     # thresholds of the garbage collection, threads of torch. Ctrl-C would not reach it either.
     refuse_in_a_loop("run", "simfl.simulate(...)")
     return asyncio.run(simulate(scenario, overrides, out, watch, resume, save_every_s, cluster, callbacks))
@@ -188,8 +193,10 @@ async def _one(
     there: Cluster | None,
     feed: TrackerFeed,
 ) -> None:
-    """Run one protocol to its end, publish its rounds in the result, and save them. speed: called between
-    rounds, for the machine's speed then."""
+    """Run one protocol to its end, publish its rounds in the result, and save them.
+
+    `speed` is called between rounds, and returns the machine's speed then.
+    """
     s, trainer = study.scenario.of(name), study.trainers[name]
     past = Past() if saver is None else saver.past(name)
     if saver is not None and clock.measures and past.rounds:
@@ -215,7 +222,8 @@ async def _one(
             watch(Progress(name, len(measured), s.rounds, session.env.now / NS, accuracy))
 
     async def publish(outcome: ClosedRound) -> None:
-        if outcome.round < past.rounds:  # finished before, and gone over once more
+        # A round that was saved before is only replayed. At the last of them the traces are compared.
+        if outcome.round < past.rounds:
             if outcome.round == past.rounds - 1:
                 _compare(result.traces[name], session)
                 result.traces[name] = session.trace
@@ -242,7 +250,13 @@ async def _one(
 
 
 async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:
-    """Return what a finished round came to, once its content is there. speed_ns: of the machine then."""
+    """Return the findings from the content of a finished round.
+
+    Args:
+        ops: The session's operations.
+        outcome: The round.
+        speed_ns: Time of the fixed kernel after it [ns]; None where it is not timed.
+    """
     audit = await ops.get(outcome.audit) if outcome.audit else None
     evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
     differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])
@@ -255,7 +269,7 @@ async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> M
 
 
 def _finite(value: float) -> float | None:
-    """Return no loss for a model that diverged: JSON knows no NaN."""
+    """Return a finite value, and None for NaN or infinity, which JSON cannot hold: a model diverged."""
     return float(value) if math.isfinite(value) else None
 
 
@@ -270,7 +284,7 @@ async def _recorded_updates(ops: Ops, outcome: ClosedRound) -> RecordedUpdates:
 
 
 async def _checkpoint_arrays(ops: Ops, outcome: ClosedRound) -> CheckpointArrays:
-    """Return what a session that is resumed after this round needs, as arrays."""
+    """Return the checkpoint after this round as arrays."""
     checkpoint = outcome.checkpoint
     assert checkpoint is not None
     models = {version: await ops.get(model) for version, model in checkpoint.models.items()}
@@ -279,7 +293,7 @@ async def _checkpoint_arrays(ops: Ops, outcome: ClosedRound) -> CheckpointArrays
 
 
 def _compare(before: Trace, session: Session) -> None:
-    """Refuse to go on with a resumed session whose trace is not that of the interrupted one."""
+    """Raise RunFailed if the trace of a resumed session differs from the interrupted one's."""
     rows = session.trace
     if rows[: len(before)] != before:
         pairs = enumerate(zip(rows, before, strict=False))

@@ -38,18 +38,24 @@ from simfl.world.participation import Participation
 if TYPE_CHECKING:
     import pandas
 
-LARGEST_FAMILY = 10**4000  # Python reads and writes no integer of more than 4,300 digits
+LARGEST_FAMILY = 10**4000
+"""Python reads and writes no integer of more than 4,300 digits."""
 
 
 @dataclass(frozen=True)
 class RecordedUpdates:
-    """A recorded round: its mean g [d], its members [K] with their weights [K] and updates [K, d]."""
+    """A recorded round."""
 
     round: int
+    """Its number, from 0."""
     mean: NDArray[np.float32]
+    """The aggregate over the sum of weights, [d]."""
     members: NDArray[np.int64]
+    """Users in the aggregate, [K]."""
     weights: NDArray[np.float64]
+    """Their weights, [K]."""
     updates: NDArray[np.float32]
+    """Their updates, [K, d]."""
 
 
 @dataclass(repr=False)
@@ -83,7 +89,8 @@ class Result:
     stored: Summary | None = None
     """The content of `summary.json`, of a run that `simfl.load` read from its folder."""
 
-    def __repr__(self) -> str:  # short: asyncio formats the result of a finished task, and throws that away
+    # It is short, as asyncio formats the result of each finished task, for nothing.
+    def __repr__(self) -> str:
         return f"Result({self.scenario.name}, {', '.join(self.traces)})"
 
     @property
@@ -261,8 +268,7 @@ def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...
             for phase, ns in r.span.items():
                 yield name, r.index, "span", phase, "", "", f"{ns / NS:.9f}"
             for (phase, party, kind), ns in sorted(r.critical.items()):
-                who = "server" if party == SERVER else party
-                yield name, r.index, "critical", phase, who, kind, f"{ns / NS:.9f}"
+                yield name, r.index, "critical", phase, _party(party), kind, f"{ns / NS:.9f}"
 
 
 def breakdown_columns(rounds: dict[str, list[metrics.Round]]) -> frames.Columns:
@@ -287,15 +293,22 @@ def energy(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
             for (phase, party, source), fj in sorted(
                 r.energy.items(), key=lambda item: (item[0][1], item[0])
             ):
-                who = "server" if party == SERVER else party
-                yield name, r.index, who, phase, source, f"{fj / FJ:.15g}"
+                yield name, r.index, _party(party), phase, source, f"{fj / FJ:.15g}"
+
+
+def _party(party: int) -> str | int:
+    return "server" if party == SERVER else party
 
 
 def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummary:
-    """Return T, F and C after each of at least one round (Multi-RoundSecAgg section 3.2).
+    """Return T, F and C after each round (Multi-RoundSecAgg section 3.2).
 
-    A row of P holds those whose updates are in the round's aggregate; a round without one has a row of zeros.
-    Aggregations of an asynchronous run have none of these: their sums are weighted.
+    A row of P has a one for each user whose update is in the round's aggregate; a round without an aggregate
+    has a row of zeros. An asynchronous run has no such matrix, as its sums are weighted.
+
+    Args:
+        rounds: One round or more.
+        s: The scenario.
     """
     family = s.selection.family(s.population.users)
     P = Participation(s.population.users)
@@ -312,8 +325,7 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummar
 
 
 def write_updates(path: Path, kept: list[RecordedUpdates], users: int) -> None:
-    """Write `updates-NAME.npz` for `simfl privacy sums`: means [t, d] of `rounds` [t], and rows `members`,
-    `weights`, `updates` [n, d] with the index of their round in `which`."""
+    """Write `updates-NAME.npz` for `simfl privacy sums`; `folder.columns.UPDATES` describes its arrays."""
     arrays: dict[str, Any] = {
         "users": np.array(users),
         "rounds": np.array([k.round for k in kept]),

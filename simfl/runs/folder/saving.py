@@ -1,7 +1,7 @@
 """Saves the finished rounds of a run every few seconds, and resumes an interrupted run.
 
-A session is not saved: it is replayed. A resumed run goes through the saved rounds again, with recorded
-models in place of training, until its state is that of the last saved round (`engine.checkpoints`).
+A session is not saved: it is replayed. A resumed run goes through the saved rounds again, with saved models
+and without training, until its state is that of the last saved round (`engine.checkpoints`).
 """
 
 import time
