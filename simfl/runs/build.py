@@ -100,8 +100,8 @@ class Experiment:
         if isinstance(law, TrainingTime):
             yield f"training: T = {law.sample:.3g} s x num_examples x slowdown (learning.flower.sample_s)"
         elif law is None:
-            why = f"profile {profile} has no law of {model} with batches of {B}"
-            yield f"training: {why}: its time is counted in multiply-adds and minibatches"
+            reason = f"profile {profile} has no training-time model of {model} with batches of {B}"
+            yield f"training: {reason}: its time is counted in multiply-adds and minibatches"
         else:
             minibatches = f" + {law.step:.3g} s S" if law.step else ""
             time = f"T = {law.start:.3g} s{minibatches} + {law.sample:.3g} s E n x slowdown"
@@ -150,12 +150,12 @@ class Experiment:
         return make(config, setup, ops, clock, trainer, self.streams, s.learning.server)
 
 
-def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) -> Experiment:
+def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: None) -> Experiment:
     """Return the experiment of a scenario: with data loaded and partitioned, and all checks that need them.
 
     Args:
         scenario: A validated scenario.
-        tell: Called with each stage that may take long.
+        on_stage: Called with each stage that may take long.
 
     Raises:
         ScenarioError: A file is missing, or a value does not fit the data, the model or the memory.
@@ -168,14 +168,14 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
         profile = with_location(s, "profile", partial(profiles.load, s.profile))
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
-        make = cache(partial(make_trainers, s, streams, profile, tell))
+        make = cache(partial(make_trainers, s, streams, profile, on_stage))
         # Before the trainers, so that a wrong file of the users is refused before data are loaded.
         people = UserPopulation.of(s, streams, lambda: _holdings(make()))
         trainers = make()
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
         experiment = Experiment(s, streams, trainers, profile, people)
-        return replace(experiment, memory=dict(_memory(experiment, tell)))
+        return replace(experiment, memory=dict(_memory(experiment, on_stage)))
 
 
 def _label_counts(trainer: Trainer) -> NDArray[np.int64]:
@@ -191,14 +191,14 @@ def _holdings(trainers: dict[str, Trainer]) -> NDArray[np.int64]:
     return _label_counts(first)
 
 
-def _memory(experiment: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
+def _memory(experiment: Experiment, on_stage: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
     """Yield the memory plan of each entry that might exceed the limit."""
     for name in experiment.scenario.protocols:
         s = experiment.scenario.of(name)
         spec, trainer = s.protocols[name], experiment.trainers[name]
         p, read_bytes = s.params(name, trainer.d), trainer.split.nbytes
         if not memory.is_within_limit(s, name, p, read_bytes):
-            tell(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
+            on_stage(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
             rounds = min(s.rounds, memory.FORECAST_ROUNDS)
             first = replace(experiment, scenario=experiment.scenario.model_copy(update={"rounds": rounds}))
             clock = modelled(experiment) if isinstance(s.clock, Modelled) else clocks.ConstantClock()

@@ -17,7 +17,7 @@ from simfl.world.profiles import Profile
 
 
 def make_trainers(
-    s: Scenario, streams: Streams, profile: Profile, tell: Callable[[str], None]
+    s: Scenario, streams: Streams, profile: Profile, on_stage: Callable[[str], None]
 ) -> dict[str, Trainer]:
     """Return the trainer of each entry; entries with the same partition share one.
 
@@ -25,7 +25,7 @@ def make_trainers(
         s: The scenario.
         streams: Random streams of the data and of the partition.
         profile: Rates of work; with the model's training times, if it has them.
-        tell: Called with each stage that may take long.
+        on_stage: Called with each stage that may take long.
 
     Raises:
         ScenarioError: Data, model, device or partition cannot be used; its key is named.
@@ -34,13 +34,13 @@ def make_trainers(
     if spec.flower is not None:
         from simfl.learning.flower_trainer import FlowerTrainer
 
-        tell("making Flower's clients")
-        make_it = partial(FlowerTrainer, spec.flower, s.population.users, tell)
+        on_stage("making Flower's clients")
+        make_it = partial(FlowerTrainer, spec.flower, s.population.users, on_stage)
         return dict.fromkeys(s.protocols, with_location(s, "learning.flower", make_it))
-    tell(f"reading the data set {spec.dataset.kind}")
+    on_stage(f"reading the data set {spec.dataset.kind}")
     root = None if spec.data.root is None else Path(spec.data.root)
     split = with_location(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
-    tell("reading the model")
+    on_stage("reading the model")
     model = with_location(
         s, "learning.model", partial(facts, spec.model, split.shape, split.classes, split.tokens)
     )
@@ -58,7 +58,7 @@ def make_trainers(
     # time per client.
     together = spec.way == "vectorised" or (spec.way == "auto" and not softmax)
     way = "loop" if isinstance(s.clock, Measured) and together else spec.way
-    tell(f"dealing the samples to {counted(s.population.users, 'user')}")
+    on_stage(f"dealing the samples to {counted(s.population.users, 'user')}")
     decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
     sgd = LocalSgd(spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay)
     trainers: dict[str, Trainer] = {}

@@ -31,7 +31,7 @@ def watched(machine: Any, party: int, call: Call) -> Any:
 
 
 @dataclass
-class Played(LoopbackRound):
+class WatchedRun(LoopbackRound):
     """The messages, timers and results of a run on the engine."""
 
     scenario: Scenario = field(kw_only=True)
@@ -44,31 +44,31 @@ class Played(LoopbackRound):
     """Latest machine of each party."""
 
 
-def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Played:
+def run_watched(experiment: Experiment, protocol: str, call: Call | None = None) -> WatchedRun:
     """Run a scenario's protocol on the engine, with its machines' calls replaced by `call`."""
     session = experiment.session(protocol, make_clocks(experiment)(protocol))
-    setup, played = session.setup, Played(scenario=experiment.scenario, trace=session.trace)
+    setup, run = session.setup, WatchedRun(scenario=experiment.scenario, trace=session.trace)
 
     def record(party: int, name: str, method: Callable[..., Effects], *arguments: Any) -> Effects:
         effects = call(party, name, method, *arguments) if call else method(*arguments)
         # Users' messages are recorded as the server receives them: lost ones are not part of a round.
         if party == SERVER and name == "receive":
-            played.sent.append((arguments[0], SERVER, arguments[1]))
+            run.sent.append((arguments[0], SERVER, arguments[1]))
         if name == "expire" and not any(isinstance(effect, Ignore) for effect in effects):
-            played.passed.append(arguments[0].name)
+            run.passed.append(arguments[0].name)
         for effect in effects:
             if isinstance(effect, Send) and party == SERVER:
-                played.sent.append((SERVER, effect.to, effect.message))
-            played.keep(party, effect)
+                run.sent.append((SERVER, effect.to, effect.message))
+            run.keep(party, effect)
         return effects
 
     def watch(party: int, machine: Any) -> Any:
-        played.machines[party] = watched(machine, party, record)
+        run.machines[party] = watched(machine, party, record)
         return machine
 
     async def publish(closed: ClosedRound) -> None:
         audit = await session.ops.get(closed.audit) if closed.audit else None
-        played.exact.append(None if audit is None else not audit[0][:2].any())
+        run.exact.append(None if audit is None else not audit[0][:2].any())
 
     session.setup = replace(
         setup,
@@ -80,4 +80,4 @@ def play(experiment: Experiment, protocol: str, call: Call | None = None) -> Pla
             asyncio.run(drive(session, publish, lambda: None))
     finally:
         session.ops.close()
-    return played
+    return run
