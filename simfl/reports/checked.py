@@ -1,4 +1,4 @@
-"""Check a scenario without running it: its world is built, and what decides its times is named."""
+"""Checks a scenario without running it: builds its world, and names what decides its times."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from simfl.scenario.schema import Scenario
 from simfl.trace.rows import unit
 
 MAX_CLASSES = 20
-"""The most classes of users of which sizes are listed."""
+"""Classes of users whose sizes are listed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,8 +61,8 @@ def check(
         watch: called with each stage of the check as it begins.
 
     Returns:
-        The checked scenario: `text` is it with every default, `notes` name what decides its times, and
-        `labels` are those that each user holds.
+        The checked scenario. Its `text` has every default, its `notes` name what decides its times, and its
+        `labels` are the samples of each label that each user holds.
 
     Raises:
         BadInput: it cannot be run; a ScenarioError names each value, its bound and its place.
@@ -93,11 +93,11 @@ def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str
     if s.population.classes:
         drawn = [f"{name} {size}" for name, size in experiment.people.classes.sizes().items()]
         yield f"users by class: {listed(drawn, MAX_CLASSES)}"
-    begin("finding out how often each protocol fails")
+    begin("computing how often each protocol fails")
     for name, entry in s.protocols.items():
         yield from (f"{name}: {note}" for note in entry.notes(s.params(name)))
     yield from experiment.training_times()
-    begin("counting what a mask costs")
+    begin("counting the work of a mask")
     with located_errors(BadInput):
         decisive = before(s, assumptions.assumed(experiment), assumptions.masking(experiment))
         warnings = list(assumptions.too_short(experiment))

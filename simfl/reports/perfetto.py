@@ -148,17 +148,14 @@ def _pid(party: int, base: int) -> int:
 
 
 def _us(ns: int) -> float:
-    """Return microseconds that a viewer turns back into the same nanoseconds, though it cuts off fractions."""
+    """Return microseconds that a viewer turns into the same nanoseconds, though it cuts off fractions."""
     us = ns / 1000
     return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
 
 
 def _step(row: Step, base: int) -> Iterator[Event]:
     extra = {"update": row.about, "waited_us": _us(row.start - row.ready), "still_to_do_us": _us(row.left)}
-    args, pid = (
-        {"round": row.round} | {k: value for k, value in extra.items() if value},
-        _pid(row.party, base),
-    )
+    pid, args = _pid(row.party, base), {"round": row.round} | {k: v for k, v in extra.items() if v}
     for span in trace_series.spans(row):
         name, thread = f"{row.call} {row.what}".rstrip(), {"pid": pid, "tid": THREADS[row.lane, span.phase]}
         times = {"ts": _us(span.start), "dur": _us(span.end - span.start)}

@@ -22,23 +22,21 @@ def strips(run: Run, timelines: Mapping[str, Packed], most: int = MAX_BARS) -> d
     finished = {name: p.rounds for name, p in run.summary.protocols.items() if p.rounds}
     if not finished:
         return None
-    rounds_per_bar = -(-sum(map(len, finished.values())) // most)
+    per_bar = -(-sum(map(len, finished.values())) // most)
     longest = max(map(len, finished.values()))
-    slots = -(-longest // rounds_per_bar)
+    slots = -(-longest // per_bar)
     names = list(timelines)
     rows = [
         {"name": name, "place": names.index(name), "longest": max(rounds, key=lambda r: r.total_s),
          "first": rounds[0], "last": rounds[-1],
-         "data": _bars(rounds, timelines[name].rounds, rounds_per_bar, partial(run.summary.explain, name))}
+         "data": _bars(rounds, timelines[name].rounds, per_bar, partial(run.summary.explain, name))}
         for name, rounds in finished.items()
     ]  # fmt: skip
     ticks = [int(tick) for tick in chart.axis(0, max(longest - 1, 1)).ticks if tick % 1 == 0]
-    axis = [
-        (tick, round(100 * (tick // rounds_per_bar + 0.5) / slots, 3)) for tick in ticks if tick < longest
-    ]
+    axis = [(tick, round(100 * (tick // per_bar + 0.5) / slots, 3)) for tick in ticks if tick < longest]
     outcomes = {outcome(r) for rounds in finished.values() for r in rounds}
     shared = {"slots": slots, "axis": axis, "width": slots * BAR_PX, "outcomes": outcomes}
-    return {"rows": rows, "each": rounds_per_bar, **shared}
+    return {"rows": rows, "each": per_bar, **shared}
 
 
 def outcome(r: RoundSummary) -> str:
@@ -52,15 +50,15 @@ def duration(r: RoundSummary) -> str:
 
 
 def _bars(
-    rounds: Sequence[RoundSummary], in_timeline: set[int], rounds_per_bar: int, explain: Callable[[str], str]
+    rounds: Sequence[RoundSummary], in_timeline: set[int], per_bar: int, explain: Callable[[str], str]
 ) -> dict[str, Any]:
     """Return columns with an entry for each bar.
 
     They are the number of its round, microseconds, the first letter of the outcome, 1 if the timeline shows
     it; and the reasons, each once, with the bars of rounds that were not completed.
     """
-    starts = range(0, len(rounds), rounds_per_bar)
-    shown = [max(rounds[k : k + rounds_per_bar], key=lambda r: r.total_s) for k in starts]
+    starts = range(0, len(rounds), per_bar)
+    shown = [max(rounds[k : k + per_bar], key=lambda r: r.total_s) for k in starts]
     reasons = {r.reason or "": None for r in shown if not r.completed}
     numbers = {reason: number for number, reason in enumerate(reasons)}
     return {

@@ -250,7 +250,7 @@ def test_a_world_of_classes_is_told() -> None:
         "; class fast: rates x 0.1, from 1 s to 3 s; 10 % of the users: links cut, from 0.5 s to 1.5 s"
     )
     assert facts["Users' links"].endswith("latency 0.01 s; TCP start lv08")
-    assert facts["Training"].endswith("; what is done within 0.5 s, weight samples")
+    assert facts["Training"].endswith("; minibatches done within 0.5 s, weight samples")
     assert "steady" not in " ".join(facts.values())
 
 
