@@ -259,7 +259,7 @@ def test_skipped_rounds_are_told(show: Any) -> None:
     assert "c" in found
     tab.mouse.move(*bar(tab, 0, (found.index("s") + 0.5) / len(found)))
     assert "skipped\nselection: " in tip(tab)
-    assert "skipped: nobody was selected" in tab.locator("#rounds .legend").inner_text()
+    assert "skipped: no user was selected" in tab.locator("#rounds .legend").inner_text()
 
 
 @pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])

@@ -6,8 +6,7 @@ import pytest
 
 from simfl.reports.folder import Run
 from simfl.reports.model import run_report
-from simfl.reports.page import page
-from simfl.reports.participation import participation, steps
+from simfl.reports.page import page, participation, steps
 from simfl.runs.results.columns import columns_of
 from tests.engine.harness import SIX, run
 from tests.reports.conftest import opened

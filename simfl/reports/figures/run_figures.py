@@ -135,7 +135,7 @@ def staleness(run: Run) -> Figure | None:
 
 @style()
 def participation(run: Run) -> Figure | None:
-    """Return a figure of T, F and C after each round (Multi-RoundSecAgg Fig. 3), of protocols with a selection.
+    """Return a figure of T, F and C after each round (Multi-RoundSecAgg Fig. 3), where users are selected.
 
     T is an interval if its search ended early.
     """

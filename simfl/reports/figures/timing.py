@@ -145,8 +145,6 @@ def _draw(axes: Axes, diagram: Diagram, unit: str) -> None:
                 top = row if phase == "training" and party != SERVER else row - 0.42
                 height, fill = 0.84 if party == SERVER else 0.42, pale(colour) if link else colour
                 axes.broken_barh(spans, (top, height), facecolor=fill, linewidth=0)
-                    spans, (top, height), facecolor=pale(colour) if link else colour, linewidth=0
-                )
     axes.axvline((diagram.end - diagram.start) / NS, color=INK, linewidth=END_LINE)
     names = [name if party == SERVER else f"{name} ({party})" for name, party in diagram.cast.items()]
     axes.set_yticks(range(len(names)), names)
