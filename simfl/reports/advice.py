@@ -2,7 +2,7 @@
 
 If a share of the critical path took no time, the rest of that path would still be needed. So its share is the
 most that can be saved. Usually less is saved, as another path becomes the longest
-(`test_what_is_saved_is_no_more_than_what_is_said`).
+(`test_a_cheaper_share_saves_no_more_than_stated`).
 """
 
 from dataclasses import dataclass

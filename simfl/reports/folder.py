@@ -1,7 +1,7 @@
 """A run's folder, read for a report.
 
 Invariant: files that contradict each other are refused, so that a report never mixes two runs
-(`test_what_is_damaged_ends_in_one_message_and_leaves_nothing`).
+(`test_damaged_files_end_in_one_message_and_leave_no_report`).
 """
 
 from dataclasses import dataclass

@@ -21,7 +21,7 @@ from simfl.trace.text import printable
 def console(stderr: bool = False) -> Console:
     """Return a console on which text from files cannot move the cursor, change colours or set links.
 
-    `test_what_a_terminal_would_obey_is_spelled_out`.
+    `test_control_characters_are_spelled_out`.
     """
     safe = Console(stderr=stderr)
     safe.push_render_hook(_Printable())

@@ -65,7 +65,7 @@ def before_of(**changes: object) -> str:
     return dict(before(load(SYNC, {**SIX, "clock": "measured", **changes}), facts, {}))["server's link"]
 
 
-def test_links_that_differ_are_told_by_their_mean() -> None:
+def test_links_that_differ_are_given_by_their_mean() -> None:
     narrow = {"network.server": {"uplink_mbps": 1000.0, "downlink_mbps": 20.0}}
     alike = before_of(**narrow)
     assert "can send 48 Mbit/s; sends" in alike
@@ -83,7 +83,7 @@ def test_links_that_differ_are_told_by_their_mean() -> None:
     assert before_of(**narrow, **same) == alike
 
 
-def test_rates_that_change_are_told() -> None:
+def test_changing_rates_are_named() -> None:
     curve = {"kind": "daily", "low": 0.5, "peak_s": 0.0, "slot_s": 60.0}
     for changing in (
         {"network.outages": [{"of": "all", "from_s": 1.0, "to_s": 2.0}]},
@@ -145,7 +145,7 @@ def test_at_most_two_lines_follow_a_runs_table() -> None:
     assert lines[1].endswith(" and 3 more")
 
 
-def test_a_clock_says_what_a_mask_costs_in_it(losing: Run) -> None:
+def test_each_clock_states_the_cost_of_a_mask(losing: Run) -> None:
     names = dict(after(losing.scenario, losing.summary.assumed, losing.traces))
     assert list(names) == ["clock", "shares between users", "server's link", "deadlines"]
     assert names["clock"].endswith(
@@ -161,7 +161,7 @@ def test_a_clock_says_what_a_mask_costs_in_it(losing: Run) -> None:
     assert "shares between users" not in names
 
 
-def test_an_earlier_versions_summary_says_its_deadlines(losing: Run) -> None:
+def test_an_earlier_versions_summary_has_its_deadlines(losing: Run) -> None:
     old = replace(losing, summary=losing.summary.model_copy(update={"assumed": None}))
     assert [name for name, _ in after(old.scenario, None, old.traces)] == ["deadlines"]
     assert "What decides these numbers" in page(old)
@@ -189,7 +189,7 @@ def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 
 
 @pytest.mark.ci
-def test_check_names_what_decides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_the_deciding_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
     (scenario,) = [str(path) for path in SCENARIOS if path.stem == "sync_breakdown"]
     lines = checked(capsys, scenario, "--clock", "modelled", "--set", "deadlines.upload=0.1")
     text = " ".join(line.removeprefix("#").strip() for line in lines)

@@ -44,7 +44,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.ci
-def test_rows_are_there_where_they_tell_anything() -> None:
+def test_rows_without_content_are_left_out() -> None:
     assert labels(entries()) == ONLY_LOSSES
     assert labels(entries(**COUNTED)) == ONLY_LOSSES | {"J/user"}
     assert labels(entries(**CUT)) == ONLY_LOSSES | {"cut short"}

@@ -39,7 +39,7 @@ def test_the_section_has_the_table_of_the_terminal(batches: Run) -> None:
     assert found["sets"] == ["Sets to choose from (eq. 8): fedavg 3, lightsecagg 3"]  # two of three pairs
 
 
-def test_the_page_says_what_T_F_and_C_are(batches: Run, losing: Run) -> None:
+def test_the_page_defines_T_F_and_C(batches: Run, losing: Run) -> None:
     text = page(batches)
     data = read(text).data
     assert {"T, multi-round privacy", "F, fairness gap", "C, cardinality"} <= set(data["dt"])

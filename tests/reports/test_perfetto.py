@@ -141,7 +141,7 @@ def test_arrows_lead_from_the_sending_step_to_the_receiving(run: Run, whole: dic
             assert any(a <= at <= b for a, b in slices[event["pid"], event["tid"]])
 
 
-def test_counters_say_what_they_count_and_go_forward(run: Run, whole: dict[str, Any]) -> None:
+def test_counters_have_units_and_go_forward(run: Run, whole: dict[str, Any]) -> None:
     events = of(whole["traceEvents"], "C")
     by_name = defaultdict(list)
     for event in events:
@@ -188,7 +188,9 @@ def test_idle_users_in_an_outage_are_not_counted(buffered: Run) -> None:
         ({"energy": battery()}, False),
     ],
 )
-def test_classes_say_if_it_is_known_who_is_online(losing: Run, of_class: dict[str, Any], known: bool) -> None:
+def test_online_users_are_counted_if_each_class_has_all_changes(
+    losing: Run, of_class: dict[str, Any], known: bool
+) -> None:
     population = losing.scenario.population
     classes = {"a": {"share": 0.5, **of_class}, "b": {"share": 0.5}}
     changed = population.model_validate({**population.model_dump(), "classes": classes})
@@ -196,7 +198,7 @@ def test_classes_say_if_it_is_known_who_is_online(losing: Run, of_class: dict[st
     assert perfetto.has_all_presence(run, "secagg") == known
 
 
-def test_idle_users_whom_nobody_follows_are_not_counted(buffered: Run) -> None:
+def test_idle_users_without_rows_are_not_counted(buffered: Run) -> None:
     events = document(buffered)["traceEvents"]
     names = {e["pid"]: e["args"]["name"] for e in of(events, "M") if e["name"] == "process_name"}
     counted = {names[e["pid"]] for e in events if e["name"] == "users online"}

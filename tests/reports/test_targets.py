@@ -47,7 +47,7 @@ def row(text: str, heading: str) -> list[str]:
     return [cell.strip() for cell in line.split("│")[1:]]
 
 
-def test_the_terminal_says_what_is_not_reached(reaching: Run, reached: Reached) -> None:
+def test_the_terminal_shows_targets_not_reached(reaching: Run, reached: Reached) -> None:
     console = Console(file=StringIO(), width=80)
     show(console, run_report([reaching.summary], "reference"))
     assert isinstance(console.file, StringIO)
@@ -74,7 +74,7 @@ def test_runs_that_did_not_reach_it_are_counted(reaching: Run, reached: Reached)
     assert texts(yes, yes) == [f"{reached.after_s:.3f}±0.000", "3", "yes"]
 
 
-def test_latex_has_the_time_even_if_nobody_reached(reaching: Run, reached: Reached) -> None:
+def test_latex_has_the_column_even_if_no_entry_reached_it(reaching: Run, reached: Reached) -> None:
     assert f"{reached.after_s:.3f} & 3 &" in latex(reaching)
     assert "not reached & not reached & not reached" in latex(reaching)
     entry = reaching.summary.protocols["lightsecagg"]

@@ -90,7 +90,7 @@ def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
     """Open a file that appears only when it is complete: text in UTF-8, or bytes.
 
     Renaming replaces a file in one step, so a kill leaves the old content or the new, and a file `.*.writing`
-    (`test_what_a_kill_left_half_written_is_removed`).
+    (`test_half_written_files_of_a_kill_are_removed`).
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name:.100}.", suffix=".writing")
     mode: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}

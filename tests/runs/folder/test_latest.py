@@ -66,7 +66,7 @@ def test_a_report_does_not_make_a_run_the_latest(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_what_is_no_run_is_not_the_latest(tmp_path: Path) -> None:
+def test_other_folders_are_not_the_latest(tmp_path: Path) -> None:
     """Nor what lies deeper: a sweep's cells and kept traces, and runs in a folder of their own."""
     mine = finished(tmp_path / "runs" / "mine", 1)
     with pytest.raises(SystemExit):

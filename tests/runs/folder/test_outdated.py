@@ -93,7 +93,7 @@ def test_files_in_a_folder_without_a_run_stay(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_a_run_says_which_report_shows_it(
+def test_a_run_prints_the_command_of_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

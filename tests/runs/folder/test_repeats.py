@@ -117,7 +117,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, call: int, rounds: int) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_an_interrupt_keeps_what_is_finished(
+def test_an_interrupt_keeps_finished_repeats(
     rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "r"
