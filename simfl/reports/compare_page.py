@@ -91,8 +91,8 @@ def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
     counts: dict[str, Counter[int]] = {}
     for label, case in match.by_label(labels):
         for p in case.protocols:
-            for tau, updates in (p.staleness or {}).items():
-                counts.setdefault(label, Counter())[min(int(tau), MAX_TAUS)] += updates
+            for late, updates in (p.staleness or {}).items():
+                counts.setdefault(label, Counter())[min(int(late), MAX_TAUS)] += updates
     if not counts:
         return None
     shares = []

@@ -160,4 +160,5 @@ def _compare_facts(folder: Path, content: Summary, s: Scenario) -> None:
 
 
 def _contradiction(folder: Path, problem: str) -> BadInput:
-    return BadInput(f"{folder}: not the files of one run: {problem}")
+    remedy = "restore its files, or run the scenario again"
+    return BadInput(f"{folder}: not the files of one run: {problem}: {remedy}")

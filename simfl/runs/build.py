@@ -316,7 +316,9 @@ def make_clocks(experiment: Experiment) -> Callable[[str], clocks.Clock]:
             traces = with_location(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
-                    raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
+                    raise error(
+                        s, "clock", f"the recording in {folder} has no protocol {name}; record it first"
+                    )
             return lambda name: clocks.Recorded(clocks.Recording(traces[name]), traces[name].timed_by)
         case _:
             assert_never(s.clock)

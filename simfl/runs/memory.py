@@ -107,7 +107,10 @@ def plan(
         if isinstance(s.clock, Measured):
             needed += "; with clock: measured nothing can be computed later or twice"
             needed += ", with modelled coded shares can stream"
-    raise error(s, "memory_limit_gb", f"memory_limit_gb={s.memory_limit_gb:g} is below the {needed}")
+    remedy = "raise it, or use fewer users or a smaller model"
+    raise error(
+        s, "memory_limit_gb", f"memory_limit_gb={s.memory_limit_gb:g} is below the {needed}: {remedy}"
+    )
 
 
 def _passing_bytes(s: Scenario, p: Params) -> int:

@@ -39,7 +39,8 @@ def finished(folder: Path) -> dict[Path, Summary]:
     """
     summaries = {run: read(run / "summary.json") for run in repeats_in(folder) if is_finished(run)}
     if not summaries:
-        raise BadInput(f"{folder}: none of its repeats is finished")
+        remedy = f"continue them (simfl run --resume {folder} --repeat N)"
+        raise BadInput(f"{folder}: none of its repeats is finished: {remedy}")
     return summaries
 
 
