@@ -82,7 +82,7 @@ def test_without_out_a_new_folder_is_made_each_time(
         ([EDGES, "--set", "quantization.levels=100000000"], "would wrap around"),
         (
             [EDGES, "--set", "quantization={levels: 2000000000000000, clip: 4, on_overflow: wrap}"],
-            "what the audit's 64-bit sums hold",
+            "the limit of the audit's 64-bit sums",
         ),
         ([EDGES, "--set", "deadlines.upload=1e300"], "must be at most 1e+09, not 1e+300"),
         ([EDGES, "--set", "network.server.uplink_mbps=4e-7"], "must be at least 1e-06, not 4e-07"),

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from simfl.config.blocks import descriptions
 from simfl.runs.folder.columns import BREAKDOWN, ENERGY, MEASURED, METRICS, PARTICIPATION, UPDATES
 from simfl.runs.results import columns
-from simfl.runs.results.block import Block, ByPhase, Extended, Share
+from simfl.runs.results.block import ByPhase, OmitDefaults, Share, SummaryBlock
 from simfl.runs.results.round_summary import RoundSummary
 from simfl.runs.results.summary import Summary
 from simfl.trace.rows import ROWS, SHARED
@@ -90,9 +90,9 @@ def markdown() -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _models(first: type[Block]) -> Iterator[str]:
+def _models(first: type[SummaryBlock]) -> Iterator[str]:
     """Yield a section for a model and for each that it leads to."""
-    todo, done = [first], list[type[Block]]()
+    todo, done = [first], list[type[SummaryBlock]]()
     while todo:
         model = todo.pop(0)
         if model in done:
@@ -102,7 +102,7 @@ def _models(first: type[Block]) -> Iterator[str]:
         rows = []
         for key, info in model.model_fields.items():
             kept = key in getattr(model, "kept", ()) or info.is_required()
-            absent = issubclass(model, Extended) and not kept
+            absent = issubclass(model, OmitDefaults) and not kept
             kind = get_type_hints(model, include_extras=True)[key]
             unit, text = _meant(key, texts[key])
             unit = unit or "0 to 1" * (Share in (kind, *get_args(kind)))
@@ -181,14 +181,14 @@ def _type(kind: Any) -> str:
         return f"[{', '.join(map(_type, parts))}]"
     if isinstance(kind, type) and issubclass(kind, ByPhase):
         return f"phase: {_type(kind.model_fields['upload'].annotation)}"
-    if isinstance(kind, type) and issubclass(kind, Block):
+    if isinstance(kind, type) and issubclass(kind, SummaryBlock):
         return f"[{kind.__name__}](#{kind.__name__.lower()})"
     return WORDS.get(kind, "value")
 
 
-def _inner(kind: Any) -> Iterator[type[Block]]:
+def _inner(kind: Any) -> Iterator[type[SummaryBlock]]:
     """Yield the models that an annotation names."""
-    if isinstance(kind, type) and issubclass(kind, Block) and not issubclass(kind, ByPhase):
+    if isinstance(kind, type) and issubclass(kind, SummaryBlock) and not issubclass(kind, ByPhase):
         yield kind
     for part in get_args(kind):
         yield from _inner(part)

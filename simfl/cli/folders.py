@@ -27,9 +27,9 @@ def tell_written(folder: Path, shown_by: str) -> None:
 @contextmanager
 def telling_removed(folder: Path) -> Iterator[None]:
     """Name on stderr the reports of earlier results that new results removed from a run's folder."""
-    from simfl.runs.folder.earlier import outdated
+    from simfl.runs.folder.outdated import outdated_files
 
-    before = outdated(folder)
+    before = outdated_files(folder)
     try:
         yield
     finally:

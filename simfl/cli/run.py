@@ -110,13 +110,13 @@ def run_command(
     on_terminal = terminal.console(stderr=True).is_terminal
     live = format_ == "table" and not no_progress and on_terminal
     lines = not no_progress and not on_terminal
-    summaries, pressing, late = {}, list[str](), dict[Path, dict[str, str]]()
+    summaries, limits_hit, late = {}, list[str](), dict[Path, dict[str, str]]()
     with run_folder(resume or out, loaded.name) as folder, keeping(lambda: _left(folder, repeat)):
         for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
             if live and repeat is not None:
                 tell(f"{run.name} of {repeat}", error=True)
             resumed = resume is not None if repeat is None else has_saved(run)
-            summaries[run], pressing, late[run] = _perform(
+            summaries[run], limits_hit, late[run] = _perform(
                 loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
             )
     if repeat is not None:
@@ -125,7 +125,7 @@ def run_command(
         dumped = [summary.dump() for summary in summaries.values()]
         print(json.dumps(dumped[0] if repeat is None else dumped, indent=2))
     else:
-        report = run_report(list(summaries.values()), loaded.profile, notes=pressing)
+        report = run_report(list(summaries.values()), loaded.profile, notes=limits_hit)
         terminal.show(terminal.console(), report)
         tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
     inexact = warn_inexact(
@@ -167,7 +167,7 @@ def _perform(
     """Run a scenario in a folder; return its summary, what pressed it, and `late_users` by protocol."""
     from simfl.connect.trackers import tracker
     from simfl.reports import terminal
-    from simfl.reports.assumptions import late_users, pressing
+    from simfl.reports.assumptions import late_users, limits_hit
     from simfl.runs.results.summary import read
     from simfl.runs.simulation import run
 
@@ -188,7 +188,7 @@ def _perform(
     summary, late = read(folder / "summary.json"), dict[str, str]()
     if not all(entry.completed for entry in summary.protocols.values()):  # rounds are found anew
         late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
-    return summary, list(pressing(loaded, result.assumed, result.traces)), late
+    return summary, list(limits_hit(loaded, result.assumed, result.traces)), late
 
 
 @contextmanager

@@ -130,7 +130,7 @@ class LiveProtocol:
 
     def _side(self, make: Callable[..., Any]) -> Any:
         clock, ops = make_clocks(self.experiment)(self.name), EagerOps(self.params.q)
-        return self.experiment.made(partial(make, self.wires), self.name, clock, ops)
+        return self.experiment.assemble(partial(make, self.wires), self.name, clock, ops)
 
     def server(self) -> LiveServer:
         """Make the server's side."""

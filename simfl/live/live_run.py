@@ -32,7 +32,7 @@ from simfl.runs.build import Experiment
 from simfl.runs.folder import unfinished
 from simfl.runs.folder.result import Result
 from simfl.runs.folder.saved_rounds import Unfinished
-from simfl.runs.folder.saving import Point, Saver
+from simfl.runs.folder.saving import CheckpointArrays, Saver
 from simfl.runs.results.round_summary import Measurement
 from simfl.trace import rows
 from simfl.trace.rows import Row, Trace
@@ -75,7 +75,7 @@ class RoundSaver:
         self.rows.timed_by = trace.timed_by
         self.rows.extend(map(server_causes, trace[len(self.rows) :]))
         models = {closed.round + 1: np.asarray(model)}
-        point = Point(len(self.rows), models, None, ())
+        point = CheckpointArrays(len(self.rows), models, None, ())
         measurement = Measurement(dropout_rate=closed.rate)
         self._thread.submit(self.saver.add, measurement, None, point).add_done_callback(self._done)
 
@@ -208,7 +208,7 @@ def open_live_run(
         raise BadInput("out: must be the folder of an unfinished run, to resume it")
     folder: AbstractContextManager[Unfinished | None] = nullcontext()
     if out is not None:
-        folder = unfinished.locked(out) if resume else unfinished.taken(out)
+        folder = unfinished.open_saved(out) if resume else unfinished.claim_folder(out)
     with folder as own:
         saver = None
         if own is not None:

@@ -1,7 +1,8 @@
 """The first thing to speed up, in a sentence, from the critical path.
 
-Invariant: if a share of the critical path took no time and nothing else changed, the rest of that path would
-still stand; so its share is the most that can be saved, and usually less is, as another path then binds.
+If a share of the critical path took no time, the rest of that path would still be needed. So its share is the
+most that can be saved. Usually less is saved, as another path becomes the longest
+(`test_a_cheaper_share_saves_no_more_than_stated`).
 """
 
 from dataclasses import dataclass
@@ -11,24 +12,30 @@ from simfl.runs.results.metrics import Path, Round
 from simfl.runs.results.units import percent, seconds
 from simfl.trace.rows import SERVER, Trace
 
-NAMED_PART = 0.5  # of the users' largest share: a user who holds as much is named
+NAMED_PART = 0.5
+"""A user with at least this part of all users' largest share is named."""
 KINDS = ("compute", "network", "wait")
+"""Kinds of time on a critical path."""
 
 
 @dataclass(frozen=True)
 class Share:
-    """Nanoseconds of the critical path of one phase, kind, and either the server or all users, each of whose
-    own parts `by` has, the largest first."""
+    """A part of the critical path: of one phase and one kind, of the server or of all users."""
 
     phase: str
+    """The phase."""
     server: bool
+    """True of the server's part, False of all users' together."""
     kind: str
+    """compute, network or wait."""
     ns: int
+    """[ns] Its length."""
     by: tuple[tuple[int, int], ...]
+    """Pairs of a party and its nanoseconds, the largest first."""
 
     @property
     def what(self) -> str:
-        """Words such as "users' compute in offline"."""
+        """The share in words, such as "users' compute in offline"."""
         if self.kind == "network":
             return f"users' links in {self.phase}"
         party = "the server's" if self.server else "users'"
@@ -44,46 +51,50 @@ class Share:
 
 @dataclass(frozen=True)
 class Advice:
-    """The critical path of a run: `total_ns` for so many aggregates, the largest share first."""
+    """The critical path of a run."""
 
     shares: tuple[Share, ...]
+    """Its parts, the largest first."""
     total_ns: int
+    """[ns] Its length."""
     aggregates: int
+    """Aggregates of the run."""
 
     @property
     def scale(self) -> int:
-        """Parts that times are told of: aggregates, or the run where it made none."""
+        """Divisor of times: the number of aggregates, or 1 if the run made none."""
         return self.aggregates or 1
 
     @property
     def of(self) -> str:
+        """Words for the unit of the times."""
         return "per aggregate" if self.aggregates else "in all, for no aggregate"
 
     @property
     def sentence(self) -> str:
-        """The largest share and the most that its end would save; goes on after the protocol's name."""
+        """The largest share, and the most that its end would save; it follows the protocol's name."""
         if not self.shares:
             return "no finished round, so nothing to speed up yet."
         first = self.shares[0]
         free = "ending it would" if first.kind == "wait" else "making it free would"
-        saved, whole = seconds(first.ns / self.scale), seconds(self.total_ns / self.scale)
+        saved, total = seconds(first.ns / self.scale), seconds(self.total_ns / self.scale)
         largest = f"{percent(first.ns, self.total_ns)} of the time is {first.what}{first._user}"
-        return f"{largest}; {free} save at most {saved} of {whole} {self.of}."
+        return f"{largest}; {free} save at most {saved} of {total} {self.of}."
 
 
 def advise(trace: Trace, rounds: list[Round]) -> Advice:
-    """Sum up the critical path of a run (`metrics.run_path`), failed and skipped rounds included."""
+    """Return the advice on a run from its `metrics.run_path`, failed and skipped rounds included."""
     path = metrics.run_path(trace, rounds)
     return Advice(shares(path), sum(path.values()), sum(r.reason is None for r in rounds))
 
 
 def shares(path: Path) -> tuple[Share, ...]:
-    """A path's shares, all users together, the largest first."""
+    """Return a path's shares, all users together, the largest first."""
     parties: dict[tuple[str, bool, str], dict[int, int]] = {}
     for (phase, party, kind), ns in path.items():
         parties.setdefault((phase, party == SERVER, kind), {})[party] = ns
-    found = [
+    unsorted = [
         Share(*key, sum(parts.values()), tuple(sorted(parts.items(), key=lambda part: (-part[1], part[0]))))
         for key, parts in parties.items()
     ]
-    return tuple(sorted(found, key=lambda s: (-s.ns, s.phase, s.server, s.kind)))
+    return tuple(sorted(unsorted, key=lambda s: (-s.ns, s.phase, s.server, s.kind)))

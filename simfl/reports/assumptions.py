@@ -1,6 +1,6 @@
 """The assumptions that decide a run's times, in sentences: clock, shares, the server's link, deadlines.
 
-Invariant: what is said of a finished run follows from its scenario, its summary and its trace's rows.
+Invariant: sentences on a finished run follow from its scenario, its summary and its trace's rows.
 """
 
 from collections import Counter
@@ -20,39 +20,50 @@ from simfl.virtual_time import NS, nanoseconds
 from simfl.world.link_models import Steady
 
 Named = list[tuple[str, str]]
-"""(what decides, sentence), in the order in which they are shown."""
+"""Pairs of a subject and a sentence, in the order in which they are shown."""
 
 SELECTING = " with too few users to select"
-SATURATED = 0.8  # of its rate, while anything is on it: the rest is the slow start and end of each phase
-SEEN = 0.1  # of a run's time, that a saturated link must have been full to be named
-MAX_LISTED = 3  # timers or protocols, that are named
+SATURATED = 0.8
+"""A saturated link uses this part of its rate while in use; the start and end of a phase are slower."""
+SEEN = 0.1
+"""A saturated link is named if it uses this part of its rate x the run's time."""
+MAX_LISTED = 3
+"""Timers or protocols that a sentence names."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """One direction of the server's link in a run: the part of its rate x the run's time that was used, and
-    of its rate x the time during which anything was on it."""
+    """The usage of one direction of the server's link in a run."""
 
     of_run: float
+    """Bytes moved over rate x the run's time."""
     in_use: float
+    """Bytes moved over rate x the time with a transfer on the link."""
 
     @property
     def saturated(self) -> bool:
+        """True if it was full for a part of the run that matters."""
         return self.in_use >= SATURATED and self.of_run >= SEEN
 
 
 def before(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
-    """Name what decides before a run. masks: of each protocol of whose masks it is known."""
+    """Return sentences on the assumptions that decide a run, before it.
+
+    Args:
+        s: The scenario.
+        facts: Facts beside the scenario.
+        masks: Cost of masks by entry, of entries for which it is counted.
+    """
     users = min(s.cohort, s.buffer.concurrency or s.cohort) if s.buffer else s.cohort
     server = s.network.server
     assert facts.up_mbps is not None
     assert facts.down_mbps is not None
-    takes, gives = _rate(server.downlink_mbps), _rate(server.uplink_mbps)
-    sends, receives = _rate(users * facts.up_mbps), _rate(users * facts.down_mbps)
+    server_in, server_out = _rate(server.downlink_mbps), _rate(server.uplink_mbps)
+    users_up, users_down = _rate(users * facts.up_mbps), _rate(users * facts.down_mbps)
     mean = " on average" if _differ(s) else ""
-    limits = f"takes {takes}, and all {users} users together can send {sends}{mean}"
-    if (takes, sends) != (gives, receives):
-        limits += f"; sends {gives}, of which they can take {receives}{mean}"
+    limits = f"takes {server_in}, and all {users} users together can send {users_up}{mean}"
+    if (server_in, users_up) != (server_out, users_down):
+        limits += f"; sends {server_out}, of which they can take {users_down}{mean}"
     fewest = int(server.downlink_mbps // facts.up_mbps) + 1
     if fewest <= users and not mean:
         limits += f"; full while {fewest} or more of them send"
@@ -62,19 +73,19 @@ def before(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
 
 def _differ(s: Scenario) -> bool:
     """Return True if users' links differ from each other."""
-    links = [own.network for own in settings_of(s).values()]
+    links = [of_class.network for of_class in settings_of(s).values()]
     rates = [rate for link in links for rate in (link.uplink_mbps, link.downlink_mbps)]
     return any(not isinstance(rate, float) for rate in rates) or rates != rates[:2] * len(links)
 
 
 def _change(s: Scenario) -> bool:
     """Return True if the rates of links change with time."""
-    models = [s.network.server.varies, *(own.network.varies for own in settings_of(s).values())]
+    models = [s.network.server.varies, *(of_class.network.varies for of_class in settings_of(s).values())]
     return bool(s.network.outages) or any(model != Steady() for model in models)
 
 
 def after(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> Named:
-    """Name what decided in a finished run."""
+    """Return sentences on the assumptions that decided a finished run; without `facts`, on deadlines only."""
     hit = hit_deadlines(s, traces)
     lines = [("deadlines", "; ".join(hit) or "none was hit")]
     if facts is not None:
@@ -83,8 +94,8 @@ def after(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> Na
     return lines
 
 
-def pressing(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> list[str]:
-    """Return a line of deadlines that were hit and one of a saturated link, as far as there is any."""
+def limits_hit(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> list[str]:
+    """Return a line on deadlines that passed, and one on a saturated link of the server, if any."""
     hit = Counter[str]()
     for name, rows in traces.items():
         hit.update(passed(rows))
@@ -92,12 +103,14 @@ def pressing(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) ->
     timers = listed([f"{timer} {times} x" for timer, times in hit.items()], MAX_LISTED)
     full = "; ".join(_saturated(usages(s, facts, traces))) if facts is not None else ""
     lines = (("Deadlines that passed", timers), ("The server's link", full))
-    return [f"{what}: {found}" for what, found in lines if found]
+    return [f"{subject}: {text}" for subject, text in lines if text]
 
 
 def late_users(s: Scenario, name: str, rows: Trace, rounds: Iterable[Round]) -> str:
-    """Say how many users, who were not lost, missed a deadline in the first round of an entry in
-    which it did; nothing if there is no such round."""
+    """Return a sentence on users that were not lost and missed a deadline, in the first round with any.
+
+    It is empty without such a round.
+    """
     expired = {row.round: row.what for row in rows if isinstance(row, Step) and row.call == "expire"}
     lost = {(row.round, row.user) for row in rows if isinstance(row, Lost)}
     for r in rounds:
@@ -129,38 +142,49 @@ def _clock(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> str:
         return "measured on this machine x each device's slowdown, no profile"
     if not isinstance(s.clock, Modelled) or facts.expand_user_s is None or facts.expand_server_s is None:
         return "recorded: the durations of an earlier run"
-    if not any(getattr(entry, "offline", True) for entry in s.protocols.values()):  # of a file: not known
+    # A user-defined protocol that is not loaded has no `offline`: it may have masks.
+    if not any(getattr(entry, "offline", True) for entry in s.protocols.values()):
         return f"modelled by profile {s.profile}; the median user's slowdown is {facts.slowdown:.3g}"
     user, server = seconds(facts.expand_user_s * NS), seconds(facts.expand_server_s * NS)
-    known = {name: mask.phases_s for name, mask in masks.items() if mask.phases_s}
-    works = (f"{name} {_s(p.get('offline', 0))} + {_s(p.get('upload', 0))}" for name, p in known.items())
+    counted_s = {name: mask.phases_s for name, mask in masks.items() if mask.phases_s}
+    works = (f"{name} {_s(p.get('offline', 0))} + {_s(p.get('upload', 0))}" for name, p in counted_s.items())
     return (
         f"modelled by profile {s.profile}: a mask of d = {facts.d} elements takes the median user's device "
         f"(slowdown {facts.slowdown:.3g}) {user} to expand, the server {server}"
         + f"; keys, shares and masks take that device, offline + in the upload: {', '.join(works)}"
-        * bool(known)
+        * bool(counted_s)
     )
 
 
-# -- the server's link
+# --- the server's link -----------------------------------------------------------------------------
 def usages(s: Scenario, facts: Assumed, traces: Mapping[str, Trace]) -> dict[str, tuple[Usage, Usage]]:
-    """Protocol -> how far the server's link was used, from the users and to them."""
+    """Return by protocol the usage of the server's link, from the users and to them."""
     link = s.network.server
-    away = set(facts.relayed) if s.network.peers == "direct" else set[str]()
-    found = {}
+    # With direct peers these messages do not pass the server.
+    direct = set(facts.relayed) if s.network.peers == "direct" else set[str]()
+    used = {}
     for name, rows in traces.items():
         until = max((row.at for row in rows if isinstance(row, End)), default=0)
-        sent = [row for row in rows if isinstance(row, Sent) and row.kind not in away and row.sent < until]
+        sent = [row for row in rows if isinstance(row, Sent) and row.kind not in direct and row.sent < until]
         latency_ns = nanoseconds(facts.latency_s or 0.0)
         up = usage([row for row in sent if row.to == SERVER], link.downlink_mbps, latency_ns, until)
         down = usage([row for row in sent if row.sender == SERVER], link.uplink_mbps, latency_ns, until)
-        found[name] = up, down
-    return found
+        used[name] = up, down
+    return used
 
 
 def usage(sent: Iterable[Sent], rate_mbps: float, latency_ns: int, until: int) -> Usage:
-    """Return how far messages used a link of this rate, up to a time; the use of one that is delivered lasts
-    from its sending until its last bit has left, waiting included, so that `in_use` is a lower bound."""
+    """Return the usage of a link by messages, up to a time.
+
+    A delivered message uses the link from its sending until its last bit has left, waiting included. So
+    `in_use` is a lower bound.
+
+    Args:
+        sent: The messages.
+        rate_mbps: Rate of the link.
+        latency_ns: Latency between the last bit and the arrival.
+        until: Time since the start of the run [ns].
+    """
     moved = delivered = busy = end = 0
     for row in sorted(sent, key=attrgetter("sent")):
         moved += row.bytes
@@ -169,68 +193,70 @@ def usage(sent: Iterable[Sent], rate_mbps: float, latency_ns: int, until: int) -
             delivered += row.bytes
             busy += max(0, last - max(end, row.sent))
             end = max(end, last)
-    capacity = rate_mbps * 1e6 / 8 / NS  # bytes a nanosecond
-    return Usage(moved / (capacity * until) if until else 0, delivered / (capacity * busy) if busy else 0)
+    bytes_per_ns = rate_mbps * 1e6 / 8 / NS
+    in_use = delivered / (bytes_per_ns * busy) if busy else 0
+    return Usage(moved / (bytes_per_ns * until) if until else 0, in_use)
 
 
 def _carried(s: Scenario, facts: Assumed, traces: Mapping[str, Trace]) -> str:
-    """Say how far the server's link was used."""
-    found, link = usages(s, facts, traces), s.network.server
+    """Return a sentence on the usage of the server's link."""
+    used, link = usages(s, facts, traces), s.network.server
     rates = dict.fromkeys((_rate(link.downlink_mbps), _rate(link.uplink_mbps)))
-    parts = (f"{name} {percent(u.of_run, 1)} + {percent(d.of_run, 1)}" for name, (u, d) in found.items())
-    full = "; ".join(_saturated(found)) or "not saturated"
+    parts = (f"{name} {percent(u.of_run, 1)} + {percent(d.of_run, 1)}" for name, (u, d) in used.items())
+    full = "; ".join(_saturated(used)) or "not saturated"
     nominal = " before its changes" * (link.varies != Steady())
     return f"{' and '.join(rates)}{nominal}, used in the run's time (in + out): {', '.join(parts)}; {full}"
 
 
-def _saturated(found: Mapping[str, tuple[Usage, Usage]]) -> list[str]:
-    """Say for each direction of the server's link, and for both, which protocols saturate it."""
+def _saturated(used: Mapping[str, tuple[Usage, Usage]]) -> list[str]:
+    """Return for each direction of the server's link, and for both, the protocols that saturate it."""
     by_way: dict[str, list[str]] = {}
-    for name, (taken, given) in found.items():
-        way = " and ".join(["in"] * taken.saturated + ["out"] * given.saturated)
+    for name, (up, down) in used.items():
+        way = " and ".join(["in"] * up.saturated + ["out"] * down.saturated)
         by_way.setdefault(way, []).append(name)
     return [f"saturated {way} by {listed(names, MAX_LISTED)}" for way, names in by_way.items() if way]
 
 
 def _relayed_bytes(facts: Assumed, rows: Trace) -> int:
-    """Return the bytes of shares that users sent, a round; of a buffered run in all of it."""
+    """Return the bytes of shares that users sent per round; of a buffered run, in all of it."""
     total = sum(r.bytes for r in rows if isinstance(r, Sent) and r.to == SERVER and r.kind in facts.relayed)
     rounds = 1 if rows.buffered else sum(isinstance(row, Begin) for row in rows)
     return total // max(1, rounds)
 
 
-# -- deadlines
+# --- deadlines --------------------------------------------------------------------------------------
 def hit_deadlines(s: Scenario, traces: Mapping[str, Trace]) -> list[str]:
-    """Return a sentence for each deadline at which the server went on, with how often it did so."""
-    found: dict[tuple[str, str], list[str]] = {}
+    """Return a sentence for each deadline at which the server continued, with the number of times."""
+    hits: dict[tuple[str, str], list[str]] = {}
     for name, rows in traces.items():
         set_ = Counter(row.name for row in rows if isinstance(row, TimerSet))
         for timer, times in passed(rows).items():
-            found.setdefault((timer, ""), []).append(f"{times} of {set_[timer]} times in {name}")
+            hits.setdefault((timer, ""), []).append(f"{times} of {set_[timer]} times in {name}")
         begun = sum(isinstance(row, Begin) for row in rows)
         for timer, times in _skipped(s, name, rows).items():
-            found.setdefault((timer, SELECTING), []).append(f"{times} of {begun} times in {name}")
+            hits.setdefault((timer, SELECTING), []).append(f"{times} of {begun} times in {name}")
     after_s = {timer: f" ({deadline.after_s:g} s)" for timer, deadline in s.deadlines.given.items()}
-    listed_times = ((*key, ", ".join(times)) for key, times in found.items())
-    return [f"{timer}{after_s.get(timer, '')} passed{why} {times}" for timer, why, times in listed_times]
+    lines = ((*key, ", ".join(times)) for key, times in hits.items())
+    return [f"{timer}{after_s.get(timer, '')} passed{cause} {times}" for timer, cause, times in lines]
 
 
 def passed(rows: Trace) -> dict[str, int]:
-    """Timer -> how often the server went on because of it."""
-    # A timer that was overtaken by the last answer while it waited for the server is ignored.
-    late = {row.cause for row in rows if isinstance(row, Ignored) and row.message == "timer"}
+    """Return by timer the number of times that the server continued because of it."""
+    # The server ignores a timer if the last answer was processed while the timer waited for a lane.
+    overtaken = {row.cause for row in rows if isinstance(row, Ignored) and row.message == "timer"}
     steps = ((k, row) for k, row in enumerate(rows) if isinstance(row, Step) and row.call == "expire")
-    return dict(Counter(row.what for k, row in steps if k not in late))
+    return dict(Counter(row.what for k, row in steps if k not in overtaken))
 
 
 def _skipped(s: Scenario, name: str, rows: Trace) -> dict[str, int]:
-    """Return the deadline that a round waits for without users to select -> how often it passed so."""
-    timers = getattr(s.protocols[name], "round_timers", ())  # unknown of a file that is left alone
+    """Return the timer at which rounds without enough users to select end, with their number."""
+    # A user-defined protocol that is not loaded has no `round_timers`.
+    timers = getattr(s.protocols[name], "round_timers", ())
     skipped = sum(isinstance(row, Begin) and not row.users for row in rows)
     return {timers[0]: skipped} if timers and skipped else {}
 
 
-# -- numbers
+# --- numbers ----------------------------------------------------------------------------------------
 def _rate(mbps: float) -> str:
     return f"{mbps / 1e3:.3g} Gbit/s" if mbps >= 1e3 else f"{mbps:.3g} Mbit/s"
 

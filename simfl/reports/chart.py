@@ -1,8 +1,8 @@
 """Colours, dashes and axes of the charts, on the page and in figures.
 
-The colours are those of Okabe and Ito (Color Universal Design, 2008), which any colour vision tells apart.
-The four phases have four of them for themselves, everywhere; protocols share the others and black, and are
-told apart by their dashes as well.
+The colours are from Okabe and Ito (Color Universal Design, 2008): people with any colour vision distinguish
+them. The four phases have four of them to themselves, everywhere. Protocols share the others and black, and
+differ by their dashes as well.
 """
 
 import math
@@ -12,27 +12,31 @@ from typing import Any
 
 from simfl.trace.rows import PHASES
 
-# Blue, bluish green, orange, vermillion.
 PHASE_COLOUR: dict[str, str] = dict(zip(PHASES, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))
-# Lines that stand for protocols; `ink` is the colour of the text around them. Dashes are in units of a line's
-# width; the first is solid.
+"""Blue, bluish green, orange, vermillion."""
 LINE_COLOURS = ("ink", "#CC79A7", "#56B4E9")
+"""Colours of protocols' lines; `ink` is the colour of the text around them."""
 LINE_DASHES = ("", "6 3", "2 3", "9 3 2 3")
+"""Dashes of protocols' lines in units of a line's width; the first is solid."""
 
 
 def line(index: int) -> tuple[str, str]:
-    """Colour and dashes of a scenario's protocol number `index`; twelve differ, then they repeat."""
+    """Return colour and dashes of a scenario's protocol number `index`; twelve differ, then they repeat."""
     dashes, colour = divmod(index, len(LINE_COLOURS))
     return LINE_COLOURS[colour], LINE_DASHES[dashes % len(LINE_DASHES)]
 
 
 def stacked(parts: Iterable[tuple[str, str, float]]) -> list[dict[str, Any]]:
-    """Return the parts of a bar behind each other: the phase, text and width in percent of each."""
-    found, at = [], 0.0
+    """Return the parts of a bar one behind the other, each with its start.
+
+    Args:
+        parts: The phase, the text and the width in percent of each.
+    """
+    placed, start = [], 0.0
     for phase, text, wide in parts:
-        found.append({"phase": phase, "text": text, "at": round(at, 3), "wide": round(wide, 3)})
-        at += wide
-    return found
+        placed.append({"phase": phase, "text": text, "at": round(start, 3), "wide": round(wide, 3)})
+        start += wide
+    return placed
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ class Axis:
     """An axis with ticks at round numbers, at both ends too."""
 
     ticks: tuple[float, ...]
+    """Values of the ticks, ascending."""
 
     def at(self, value: float) -> float:
         """Return the place of a value, in percent of the axis."""

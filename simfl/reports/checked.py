@@ -1,4 +1,4 @@
-"""Check a scenario without running it: its world is built, and what decides its times is named."""
+"""Checks a scenario without running it: builds its world, and names what decides its times."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from simfl.scenario.schema import Scenario
 from simfl.trace.rows import unit
 
 MAX_CLASSES = 20
-"""The most classes of users of which sizes are listed."""
+"""Classes of users whose sizes are listed."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,8 +64,8 @@ def check(
         keywords: those of `simfl.run`, such as `users=50`.
 
     Returns:
-        The checked scenario: `text` is it with every default, each marked where the scenario left it out,
-        `notes` name what decides its times, and `labels` are those that each user holds.
+        The checked scenario. Its `text` has every default, each marked where the scenario left it out. Its
+        `notes` name what decides its times, and its `labels` are the samples of each label of each user.
 
     Raises:
         BadInput: it cannot be run; a ScenarioError names each value, its bound and its place.
@@ -99,11 +99,11 @@ def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str
     if s.population.classes:
         drawn = [f"{name} {size}" for name, size in experiment.people.classes.sizes().items()]
         yield f"users by class: {listed(drawn, MAX_CLASSES)}"
-    begin("finding out how often each protocol fails")
+    begin("computing how often each protocol fails")
     for name, entry in s.protocols.items():
         yield from (f"{name}: {note}" for note in entry.notes(s.params(name)))
     yield from experiment.training_times()
-    begin("counting what a mask costs")
+    begin("counting the work of a mask")
     with located_errors(BadInput):
         decisive = before(s, assumptions.assumed(experiment), assumptions.masking(experiment))
         warnings = list(assumptions.too_short(experiment))

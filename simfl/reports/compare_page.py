@@ -1,4 +1,4 @@
-"""The page of a comparison: one file that asks no network for anything, as `report.html`."""
+"""The page of a comparison: one file without network requests, as `report.html`."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,8 +11,10 @@ from simfl.runs.results.columns import Column, Measure, column
 from simfl.runs.results.compare import Case, Comparison, Match
 from simfl.runs.results.statistics import Estimate
 
-MAX_ENTRIES = 200  # that are shown: of sweeps there may be thousands
-MAX_TAUS = 12  # of staleness, that have a row each; what came later has one together
+MAX_ENTRIES = 200
+"""Entries that are shown; sweeps may have thousands."""
+MAX_TAUS = 12
+"""Stalenesses that have a row each; larger ones share one."""
 HEADLINES = ("per_aggregate_s", "failed_s", "completed", "accuracy")
 BYTES = ("bytes_up", "bytes_down", "user_bytes_up", "user_bytes_down")
 
@@ -44,7 +46,7 @@ def page(comparison: Comparison) -> str:
 
 
 def _bar(mean: Estimate | None, most: float) -> dict[str, float]:
-    """A mean and the ends of its interval, in percent of the longest bar; zeros of no value."""
+    """Return a mean and the ends of its interval in percent of the longest bar; zeros without a value."""
     if mean is None or not most:
         return dict.fromkeys(("mean", "low", "high"), 0.0)
     half = mean.half or 0.0
@@ -53,7 +55,7 @@ def _bar(mean: Estimate | None, most: float) -> dict[str, float]:
 
 
 def _longest(matches: Sequence[Match], measure: Measure) -> float:
-    """The end of the longest bar with its interval."""
+    """Return the end of the longest bar with its interval."""
     means = (case.estimates.get(measure) for match in matches for case in match.cases if case)
     return max((mean.mean + (mean.half or 0.0) for mean in means if mean), default=0.0)
 
@@ -61,17 +63,17 @@ def _longest(matches: Sequence[Match], measure: Measure) -> float:
 def _stacked(
     matches: Sequence[Match], labels: Sequence[str], key: str, end: str
 ) -> list[list[dict[str, Any]]]:
-    """Stacks of phases of each entry, a row a side, all on one scale."""
-    rows = [(k, *found) for k, match in enumerate(matches) for found in match.by_label(labels)]
+    """Return stacks of phases for each entry, a row a side, all on one scale."""
+    rows = [(k, label, case) for k, match in enumerate(matches) for label, case in match.by_label(labels)]
     drawn = stacks([(label, None, case.estimates) for _, label, case in rows], key, end)
-    out: list[list[dict[str, Any]]] = [[] for _ in matches]
+    by_match: list[list[dict[str, Any]]] = [[] for _ in matches]
     for (number, _, _), row in zip(rows, drawn, strict=True):
-        out[number].append(row)
-    return out
+        by_match[number].append(row)
+    return by_match
 
 
 def _cells(matches: Sequence[Match], labels: Sequence[str], columns: Sequence[Column]) -> list[list[Any]]:
-    """Return of each entry a row a side: its label, then a text and a bar for each column."""
+    """Return a row a side for each entry: the side's label, then a text and a bar for each column."""
     longest = [_longest(matches, shown.measure) for shown in columns]
 
     def cell(case: Case, shown: Column, most: float) -> dict[str, Any]:
@@ -85,7 +87,7 @@ def _cells(matches: Sequence[Match], labels: Sequence[str], columns: Sequence[Co
 
 
 def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
-    """The shares of updates by their staleness, of each side; None of a synchronous entry."""
+    """Return the shares of updates by staleness, of each side; None of a synchronous entry."""
     counts: dict[str, Counter[int]] = {}
     for label, case in match.by_label(labels):
         for p in case.protocols:
@@ -95,13 +97,13 @@ def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
         return None
     shares = []
     for tau in range(max(tau for of in counts.values() for tau in of) + 1):
-        known = [of[tau] / of.total() for of in counts.values()]
-        shares.append((f"{tau} and more" if tau == MAX_TAUS else str(tau), known))
-    most = max(share for _, known in shares for share in known)
+        of_sides = [of[tau] / of.total() for of in counts.values()]
+        shares.append((f"{tau} and more" if tau == MAX_TAUS else str(tau), of_sides))
+    most = max(share for _, of_sides in shares for share in of_sides)
     return {"labels": list(counts), "shares": shares, "most": most}
 
 
 def _accuracy(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
-    """Lines over virtual time, one a side: of repeats the first one's."""
-    known = match.by_label(labels)
-    return accuracy({label: case.protocols[0] for label, case in known if case.protocols})
+    """Return lines over virtual time, one a side; of repeats that of the first."""
+    cases = match.by_label(labels)
+    return accuracy({label: case.protocols[0] for label, case in cases if case.protocols})

@@ -11,13 +11,16 @@ from simfl.runs.results.breakdown import DIFFERENT, ReportTable, TableCell, Tabl
 from simfl.runs.results.compare import HEADLINE, Case, Comparison, Key, Match, Verdict
 from simfl.runs.results.units import listed
 
-MAX_SETTINGS, MAX_VALUE = 20, 60  # that differ, and characters of one of them
-MAX_POINTS, MAX_NAMES = 12, 4  # of sweeps, that are shown; of entries, that a sentence names
+MAX_SETTINGS, MAX_VALUE = 20, 60
+"""Settings that are listed, and characters of a value."""
+MAX_POINTS, MAX_NAMES = 12, 4
+"""Points of a sweep in the table, and entries that a sentence names."""
 INTERVALS = {
     "rounds": "over the {unit}s of a run",
     "runs": "over the runs of repeats",
     "seeds": "over the seeds of a sweep",
 }
+"""Words for the samples of intervals."""
 
 
 def comparison_report(comparison: Comparison) -> Report:
@@ -70,7 +73,7 @@ def _settings(comparison: Comparison) -> Iterator[str]:
 
 
 def in_words(key: Key) -> str:
-    """Return an entry, and the point of a sweep where there is one.
+    """Return an entry, with its point in a sweep.
 
     >>> in_words(("rate=0.1", "secagg")), in_words(("", "secagg"))
     ('secagg at rate=0.1', 'secagg')
@@ -118,19 +121,19 @@ def _legend(comparison: Comparison) -> Iterator[str]:
 
 
 def _closing(comparison: Comparison) -> str:
-    """Return the sentence that sums the verdicts up."""
+    """Return a sentence that sums up the verdicts."""
     sides = []
     for number, side in enumerate(comparison.sides[1:], 1):
         verdicts = [(match.key, match.verdicts[number]) for match in comparison.matches]
-        known = [(key, verdict) for key, verdict in verdicts if verdict]
-        named = side.kind == "run" and len(known) <= MAX_NAMES
+        judged = [(key, verdict) for key, verdict in verdicts if verdict]
+        named = side.kind == "run" and len(judged) <= MAX_NAMES
         groups: dict[str, list[str]] = {}
-        for key, verdict in known:
+        for key, verdict in judged:
             amount = verdict.text.removeprefix(verdict.relation)
             relation = "in a tie" if verdict.relation == "tie" else verdict.relation
             groups.setdefault(relation, []).append(f"{in_words(key)}{amount}")
         parts = (
-            f"{relation} in {', '.join(names) if named else f'{len(names)} of {len(known)}'}"
+            f"{relation} in {', '.join(names) if named else f'{len(names)} of {len(judged)}'}"
             for relation, names in groups.items()
         )
         sides.append(f"{side.label} is {', and '.join(parts) or 'not comparable: no aggregate'}")

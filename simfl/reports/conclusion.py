@@ -1,4 +1,4 @@
-"""The sentences that a run ends in: what makes an interval wide, the ranking, and a wait that decides it.
+"""The last sentences of a run's report: causes of wide intervals, the ranking, and a wait that decides it.
 
 Invariant: each sentence follows from summaries alone, so that terminal and page, run and repeats agree.
 """
@@ -7,29 +7,33 @@ from collections.abc import Iterator, Sequence
 from statistics import median_low
 
 from simfl.runs.results.breakdown import Runs, rates
-from simfl.runs.results.columns import BREAKDOWN, Column, at, column
+from simfl.runs.results.columns import BREAKDOWN, Column, column, columns_of
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.runs.results.units import listed, three_figures
 from simfl.trace.rows import unit
 
 Mean = tuple[Column, str, Sequence[int], Sequence[float]]
-"""A column, its label, and its values with the number of the round or repeat that each is of."""
+"""A column, its label, numbers of rounds or repeats, and the value of each."""
 
-MAX_LABELS = 3  # rows of the table, that one sentence names
-DECIDES = 0.5  # of the difference between two entries, that waiting must make up to be named
+MAX_LABELS = 3
+"""Rows of the table that one sentence names."""
+DECIDES = 0.5
+"""Waiting is named if it is more than this part of the difference between two entries."""
 
 
 def conclusion(runs: Runs, noisy: bool) -> list[str]:
     """Return the ranking of the entries and, if waiting decides it, a sentence on that; empty for one entry.
 
-    noisy: times are measured, so that means have intervals.
+    Args:
+        runs: The entries.
+        noisy: Times have noise, so that means have intervals.
     """
     time = column("per_aggregate_s")
     means: dict[str, Estimate] = {}
     for name, entries in runs.items():
         if mean := time.estimate(entries, noisy):
-            # Without noise the mean is exact; a difference below the shown digits counts as none.
+            # Without noise the mean is exact; a difference below the shown digits counts as a tie.
             means[name] = mean if noisy else Estimate(round(mean.mean, time.form.digits), None, mean.n)
     if len(means) < 2:
         return []
@@ -40,11 +44,11 @@ def conclusion(runs: Runs, noisy: bool) -> list[str]:
         return ["Per aggregate all entries tie" + " within their intervals." * noisy + "." * (not noisy)]
     # An entry that ties with the fastest is not called the slowest, however large its mean.
     slowest = [name for name in ranked[1:] if name not in ties][-1]
-    least, most = means[best].mean, means[slowest].mean
-    times = most / least if least else float("inf")
+    shortest, longest = means[best].mean, means[slowest].mean
+    times = longest / shortest if shortest else float("inf")
     ratio = f"{times:.{1 if times < 100 else 0}f}"
     if ratio == "1.0":
-        span = f"{least:.3f} s ({best}) to {most:.3f} s ({slowest})"
+        span = f"{shortest:.3f} s ({best}) to {longest:.3f} s ({slowest})"
         return [f"Per aggregate all entries take about as long: {span}."]
     tied = f", in a tie with {', '.join(ties)}" if ties else ""
     single = any(mean.half is None for mean in means.values())
@@ -58,18 +62,19 @@ def _waiting(
 ) -> Iterator[str]:
     """Yield a sentence if most of the time by which an entry is slower than the fastest is waiting."""
     (waited, total), (other_waited, other_total) = _per_aggregate(entries), _per_aggregate(fastest)
-    slower, more = total - other_total, waited - other_waited
-    if more <= DECIDES * slower:
+    slower_s, wait_s = total - other_total, waited - other_waited
+    if wait_s <= DECIDES * slower_s:
         return
     rounds = [r for p in entries for r in p.rounds]
     skipped = [r.total_s for r in rounds if r.is_skipped]
     if sum(skipped) > DECIDES * sum(r.critical_kinds_s.wait for r in rounds):
-        each = f"{three_figures(median_low(skipped))} s each, {three_figures(more)} s more per aggregate"
+        each = f"{three_figures(median_low(skipped))} s each, {three_figures(wait_s)} s more per aggregate"
         failed = f"{len(skipped)} of {len(rounds)} rounds of {name} found too few users"
         yield f"A deadline decides that, not the protocol: {failed} and waited for it, {each}."
     else:
-        waits = f"{name} waits {three_figures(more)} s longer per aggregate for deadlines or offline users"
-        yield f"Waiting decides that, not work or links: {waits}, and takes {three_figures(slower)} s longer."
+        waits = f"{name} waits {three_figures(wait_s)} s longer per aggregate for deadlines or offline users"
+        takes = f"takes {three_figures(slower_s)} s longer"
+        yield f"Waiting decides that, not work or links: {waits}, and {takes}."
 
 
 def _per_aggregate(entries: Sequence[ProtocolSummary]) -> tuple[float, float]:
@@ -81,7 +86,10 @@ def _per_aggregate(entries: Sequence[ProtocolSummary]) -> tuple[float, float]:
 
 
 def wide_intervals(runs: Runs) -> Iterator[str]:
-    """Yield a sentence for each round, or repeat, that makes an interval of an entry wider than its mean."""
+    """Yield a sentence for each round, or repeat, that makes an interval wider than its mean.
+
+    It is the one farthest from the median.
+    """
     for name, entries in runs.items():
         cells = _over_runs(entries) if len(entries) > 1 else _over_rounds(entries[0])
         labels: dict[int, dict[str, str]] = {}
@@ -94,29 +102,29 @@ def wide_intervals(runs: Runs) -> Iterator[str]:
                 text = "{} against a median of {}".format(*amounts)
                 labels.setdefault(numbers[outlier], {}).setdefault(label.strip(), text)
         for number, texts in labels.items():
-            what, option = "repeat", f"DIR/repeat-{number}"
+            outlier_of, option = "repeat", f"DIR/repeat-{number}"
             if len(entries) == 1:
-                what, option = unit(entries[0].buffered), f"--round {number}"
+                outlier_of, option = unit(entries[0].buffered), f"--round {number}"
             labelled = f"the interval of {listed(list(texts), MAX_LABELS)} ({next(iter(texts.values()))})"
-            yield f"{name}: {what} {number} stands out and widens {labelled}: simfl report {option}"
+            yield f"{name}: {outlier_of} {number} stands out and widens {labelled}: simfl report {option}"
 
 
 def _over_rounds(p: ProtocolSummary) -> Iterator[Mean]:
-    """Yield the cells that are means over the rounds of a run, of all rounds and of each drop-out rate."""
+    """Yield the means over the rounds of a run, all of them and those of each drop-out rate."""
     for part in [p, *map(p.at, rates([p]))]:
         completed = [r.index for r in part.completed]
         longest = [max(cycle, key=lambda r: r.total_s).index for cycle in part.cycles]
         for table in BREAKDOWN:
-            for shown in at(table, [part]):
+            for shown in columns_of(table, [part]):
                 values = shown.read(part)
                 if shown.has_interval and len(values) == len(completed) > 1:
                     yield shown, shown.headings[table], completed if table == "rates" else longest, values
 
 
 def _over_runs(entries: Sequence[ProtocolSummary]) -> Iterator[Mean]:
-    """Yield the cells that are means over the repeats of a run."""
+    """Yield the means over the repeats of a run."""
     for table in BREAKDOWN:
-        for shown in at(table, entries):
+        for shown in columns_of(table, entries):
             numbers = {k: n for k, p in enumerate(entries, 1) if (n := shown.number(p)) is not None}
-            if shown.how not in ("range", "flag") and len(numbers) > 1:
+            if shown.reduction not in ("range", "flag") and len(numbers) > 1:
                 yield shown, shown.headings[table], list(numbers), list(numbers.values())

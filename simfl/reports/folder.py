@@ -1,6 +1,7 @@
-"""A run's folder, read back for a report.
+"""A run's folder, read for a report.
 
-Invariant: files that do not fit together are refused, so that a report never shows half a run.
+Invariant: files that contradict each other are refused, so that a report never mixes two runs
+(`test_damaged_files_end_in_one_message_and_leave_no_report`).
 """
 
 from dataclasses import dataclass
@@ -28,43 +29,56 @@ LIVE = "live.json"
 
 @dataclass(frozen=True)
 class Run:
-    """The content of a run's folder; `text` is its `resolved.yaml`, `rounds` are the summary's, `time` is the
-    word for its time."""
+    """The content of a run's folder."""
 
     folder: Path
+    """The folder."""
     scenario: Scenario
+    """The resolved scenario."""
     text: str
+    """The text of `resolved.yaml`."""
     summary: Summary
+    """The content of `summary.json`."""
     traces: dict[str, Trace]
+    """The trace of each protocol."""
     rounds: dict[str, list[metrics.Round]]
+    """The rounds of each protocol, those of the summary."""
     time: str
+    """The word for its time, real or virtual."""
 
     @property
     def buffered(self) -> bool:
+        """True of an asynchronous run."""
         return any(rows.buffered for rows in self.traces.values())
 
     @property
     def unit(self) -> str:
+        """The word for a round of it, round or aggregation."""
         return unit(self.buffered)
 
 
 def time_in(folder: Path) -> str:
-    """Return the word for the time in a run's folder: real if it was played, else virtual."""
+    """Return the word for the time in a run's folder: real of a live run, else virtual."""
     return "real" if digests.names_in(folder, LIVE) else "virtual"
 
 
 def open_summary(folder: Path, scenario: Scenario) -> Summary:
-    """Return the summary in a run's folder; BadInput if it is none, or not of this scenario."""
+    """Return the summary in a run's folder; BadInput if it cannot be read, or is of another scenario."""
     content = summary.read(folder / "summary.json")
     _compare_facts(folder, content, scenario)
     return content
 
 
 def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
-    """Return the run in a folder. scenario, text: its `resolved.yaml`, loaded and as it is.
+    """Return the run in a folder.
+
+    Args:
+        folder: A run's folder.
+        scenario: Its `resolved.yaml`, loaded.
+        text: The text of the same file.
 
     Raises:
-        BadInput: a file is missing, is not what a run writes, or the files are not of one run.
+        BadInput: A file is missing or damaged, or the files are not of one run.
     """
     content = open_summary(folder, scenario)
     traces = trace_reader.read(folder / "trace.jsonl", scenario.population.users)
@@ -77,7 +91,8 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
             raise _contradiction(folder, "trace.jsonl and resolved.yaml differ in buffer")
         expected = content.protocols[name].rounds
         rounds[name] = metrics.rounds(rows)[: len(expected)]
-        times = [(r.index, r.start / NS, r.end / NS) for r in rounds[name]]  # as the summary was computed
+        # The same divisions as in the summary, so that equal times are equal floats.
+        times = [(r.index, r.start / NS, r.end / NS) for r in rounds[name]]
         if times != [(e.index, e.start_s, e.end_s) for e in expected]:
             raise _contradiction(folder, f"{name}'s rounds differ in trace and summary")
     return Run(folder, scenario, text, content, traces, rounds, time_in(folder))
@@ -86,14 +101,14 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
 def load(folder: str | Path) -> Result:
     """Return the result of a finished or killed run from its folder, as `run` returned it.
 
-    No code of its scenario is executed: kinds of the user's own stay unread blocks. Recorded updates stay in
+    No code of its scenario is executed: blocks of user-defined kinds stay unread. Recorded updates stay in
     their files.
 
     Args:
-        folder: of a run. What a killed run had saved is written as its files first.
+        folder: A run's folder. For a killed run, the files of its saved rounds are written first.
 
     Raises:
-        BadInput: it is no run's folder, is in use, or its files are damaged or not of one run.
+        BadInput: It is no run's folder, is in use, or its files are damaged or not of one run.
 
     >>> import simfl, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -140,11 +155,12 @@ def _compare_facts(folder: Path, content: Summary, s: Scenario) -> None:
         if name not in s.protocols:
             raise _contradiction(folder, f"resolved.yaml has no protocol {name}")
         pairs[f"{name}.selection"] = protocol.selection, s.of(name).selection.model_dump(mode="json")
-    for key, (found, value) in pairs.items():
-        if found != value:
-            both = f"{found!r} in summary.json, and {value!r} in resolved.yaml"
+    for key, (stated, value) in pairs.items():
+        if stated != value:
+            both = f"{stated!r} in summary.json, and {value!r} in resolved.yaml"
             raise _contradiction(folder, f"{key} is {both}")
 
 
 def _contradiction(folder: Path, problem: str) -> BadInput:
-    return BadInput(f"{folder}: not the files of one run: {problem}")
+    remedy = "restore its files, or run the scenario again"
+    return BadInput(f"{folder}: not the files of one run: {problem}: {remedy}")

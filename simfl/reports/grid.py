@@ -1,4 +1,4 @@
-"""Text and grids within the width of a console, with every figure at any width."""
+"""Text and tables on a console of any width, with all figures (`test_no_figure_is_lost_at_any_width`)."""
 
 import re
 import textwrap
@@ -12,7 +12,8 @@ from simfl.runs.results.breakdown import ReportTable, TableRow
 from simfl.trace.text import printable
 
 NO_VALUE = "-"
-WIDTH, MIN_WIDTH = 80, 9  # the most of a paragraph, and the least of a grid's column
+WIDTH, MIN_WIDTH = 80, 9
+"""Maximum width of a paragraph, and minimum width of a table's column."""
 
 
 def print_table(console: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
@@ -24,11 +25,12 @@ def print_table(console: Console, head: Sequence[str], rows: Iterable[Sequence[s
 
 
 def line(console: Console, text: str, style: str = "") -> None:
+    """Print a line, which is not wrapped."""
     console.print(Text(text, style=style), soft_wrap=True)
 
 
 def say(console: Console, text: str, style: str) -> None:
-    """A paragraph; its further lines are indented, so that the next one is told from them."""
+    """Print a paragraph; further lines are indented, to set it apart from the next one."""
     width = max(MIN_WIDTH, min(WIDTH, console.width))
     lines = textwrap.fill(printable(text), width, subsequent_indent="  ", break_on_hyphens=False)
     if lines:
@@ -36,7 +38,7 @@ def say(console: Console, text: str, style: str) -> None:
 
 
 def _broken(name: str) -> str:
-    """A name in lines of `MIN_WIDTH` columns, or of as many as its longest word takes."""
+    """Return a name in lines of `MIN_WIDTH` columns, or of the length of its longest word."""
     words = re.findall("[^_]*_+|[^_]+", name)
     width = max(MIN_WIDTH, *map(len, words))
     lines = [""]
@@ -48,7 +50,7 @@ def _broken(name: str) -> str:
 
 
 def print_lines(console: Console, table: ReportTable) -> None:
-    """Print a table with a line an entry, or where its columns do not fit, a paragraph an entry."""
+    """Print a table with a line for each entry, or, if its columns do not fit, a paragraph."""
     cells = [[row.cells[k].text or NO_VALUE for row in table.rows] for k in range(len(table.names))]
     named = ([name, *texts] for name, texts in zip(table.names, cells, strict=True))
     lines = [["", *(row.label for row in table.rows)], *named]
@@ -64,13 +66,13 @@ def print_lines(console: Console, table: ReportTable) -> None:
 
 
 def print_grid(console: Console, table: ReportTable) -> None:
-    """Print a table with as many entries side by side as the width holds; as lines where it holds none."""
-    listed, names = [section for section in table.sections if section], table.names
+    """Print a table with as many entries side by side as fit; as lines if not even one fits."""
+    sections, names = [section for section in table.sections if section], table.names
     labels = max((len(row.label) for row in table.rows), default=0)
     across = console.width - labels
-    whole = {name: _width(name, k, table) for k, name in enumerate(names)}
+    on_one_line = {name: _width(name, k, table) for k, name in enumerate(names)}
     broken = {name: _width(_broken(name), k, table) for k, name in enumerate(names)}
-    widths = whole if sum(whole.values()) <= across else broken
+    widths = on_one_line if sum(on_one_line.values()) <= across else broken
     if max(widths.values(), default=0) > across:
         for k, name in enumerate(names):
             say(console, f"{name}:", "bold")
@@ -81,12 +83,12 @@ def print_grid(console: Console, table: ReportTable) -> None:
         grid = Grid("", show_edge=False, pad_edge=False)
         grid.columns[0].no_wrap = True
         for name in chosen:
-            heading = Text(name if widths is whole else _broken(name))
+            heading = Text(name if widths is on_one_line else _broken(name))
             grid.add_column(heading, justify="right", no_wrap=True, min_width=MIN_WIDTH)
-        places = [names.index(name) for name in chosen]
-        for section in listed:
+        indices = [names.index(name) for name in chosen]
+        for section in sections:
             for row in section:
-                cells = (_cell(row, k) for k in places)
+                cells = (_cell(row, k) for k in indices)
                 grid.add_row(Text(row.label), *cells, style="bold" if row.is_bold else None)
             grid.add_section()
         console.print(grid)
@@ -105,12 +107,13 @@ def _width(heading: str, entry: int, table: ReportTable) -> int:
 
 
 def _fitting(widths: Mapping[str, int], across: int) -> list[list[str]]:
-    tables: list[list[str]] = []
-    left = 0
+    """Return the names in groups, each of which fits side by side."""
+    groups: list[list[str]] = []
+    remaining = 0
     for name, width in widths.items():
-        if width > left:
-            tables.append([])
-            left = across
-        tables[-1].append(name)
-        left -= width
-    return tables
+        if width > remaining:
+            groups.append([])
+            remaining = across
+        groups[-1].append(name)
+        remaining -= width
+    return groups

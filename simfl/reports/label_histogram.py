@@ -1,4 +1,4 @@
-"""The labels that users hold, as a histogram of text (`simfl check`)."""
+"""The labels that users hold, as a histogram in text (`simfl check`)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 I64 = NDArray[np.int64]
-MAX_USERS, MAX_CELLS = 12, 40  # rows that are shown, and cells of a bar
+MAX_USERS, MAX_CELLS = 12, 40
+"""Rows of the histogram, and cells of a bar."""
 NO_SAMPLES, BLOCKS = "·", "▁▂▃▄▅▆▇█"
 
 
 def label_histogram(counts: I64, width: int = 80) -> list[str]:
-    """A row for each user, or for twelve from the smallest to the largest; a legend; the spread over all.
+    """Return lines of text: a row for each user, a legend, and the spread over all users.
 
-    counts: samples of each label that each user holds [users, classes]. width: columns of the longest line.
+    Of many users twelve have a row, from the smallest to the largest.
+
+    Args:
+        counts: Samples of each label that each user holds, [users, classes].
+        width: Maximum length of a line.
 
     Raises:
-        ValueError: no users, no classes, a negative count, or width < 1.
+        ValueError: No users, no classes, a negative count, or width < 1.
     """
     if counts.ndim != 2 or 0 in counts.shape:
         raise ValueError(f"counts {counts.shape} must be [users, classes], neither of them 0")
@@ -27,12 +32,13 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
     if width < 1:
         raise ValueError(f"width={width} must be at least 1")
     users, classes = counts.shape
-    held, labels = counts.sum(axis=1), (counts > 0).sum(axis=1)
+    samples, labels = counts.sum(axis=1), (counts > 0).sum(axis=1)
     chosen = np.arange(users)
-    if users > MAX_USERS:  # evenly in the order of size
-        places = np.rint(np.linspace(0, users - 1, MAX_USERS)).astype(np.int64)
-        chosen = np.argsort(held, kind="stable")[places]
-    rows = [("user", "samples", "labels"), *zip(chosen, held[chosen], labels[chosen], strict=True)]
+    # Evenly in the order of size, so that the rows show the spread.
+    if users > MAX_USERS:
+        ranks = np.rint(np.linspace(0, users - 1, MAX_USERS)).astype(np.int64)
+        chosen = np.argsort(samples, kind="stable")[ranks]
+    rows = [("user", "samples", "labels"), *zip(chosen, samples[chosen], labels[chosen], strict=True)]
     widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
     beside = ["".join(f"{cell:>{w}}  " for cell, w in zip(row, widths, strict=True)) for row in rows]
     each = -(-classes // max(1, min(MAX_CELLS, width - len(beside[0]))))
@@ -46,7 +52,7 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
 
     notes = [
         f"Bars: {cell} a cell, full for the user's most frequent, {NO_SAMPLES} for none.",
-        f"Samples a user: {spread(held)}.",
+        f"Samples a user: {spread(samples)}.",
         f"Labels a user: {spread(labels)}, of {classes}.",
     ]
     if len(chosen) < users:
@@ -55,7 +61,7 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
 
 
 def _bar(row: I64, each: int) -> str:
-    """A cell for each `each` neighbouring labels; the last may stand for fewer, hence means."""
+    """Return a bar with a cell for `each` neighbouring labels; the last may have fewer, hence means."""
     starts = np.arange(0, len(row), each)
     means = np.add.reduceat(row, starts) / np.diff(starts, append=len(row))
     heights = np.ceil(means / (means.max() or 1) * len(BLOCKS)).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A report: tables and sentences, made once from summaries; a terminal prints them, pages take from them.
+"""A report: tables and sentences, built once from summaries; terminals print it, pages take parts of it.
 
 Invariant: each sentence follows from summaries alone, so that terminal and page, run and repeats agree.
 """
@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 from simfl.reports.conclusion import conclusion, wide_intervals
 from simfl.runs.results import drift
 from simfl.runs.results.breakdown import DIFFERENT, OVERLAP, ReportTable, Runs, TableCell, TableRow, breakdown
-from simfl.runs.results.columns import at
+from simfl.runs.results.columns import columns_of
 from simfl.runs.results.summary import Summary
 from simfl.runs.results.units import whole
 from simfl.trace.rows import unit
@@ -20,7 +20,8 @@ Topic = Literal[
     "conclusion", "gap",
 ]  # fmt: skip
 """Purpose of a sentence; `gap` is an empty line."""
-MAX_REASONS = 3  # of an entry's failed rounds, that are named
+MAX_REASONS = 3
+"""Reasons of an entry's failed rounds that a sentence names."""
 OVERLAPPING = (
     "Spans of one aggregation's updates overlap: they add up to more than its total. The critical path adds "
     "up to the time per aggregate."
@@ -38,8 +39,9 @@ class Sentence(NamedTuple):
     """A sentence of a report."""
 
     topic: Topic
-    """Its purpose; terminals give each a style."""
+    """Its purpose; terminals have a style for each."""
     text: str
+    """The sentence."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,7 @@ def run_report(
     """Return the report of a run, or of several runs of one scenario.
 
     Args:
-        summaries: Of the runs.
+        summaries: The summary of each run.
         profile: Name of the device profile.
         time: The word for the time of the run, virtual or real.
         notes: Paragraphs between the report's own notes and the conclusion.
@@ -113,21 +115,22 @@ def _parts(
     for number, s in enumerate(summaries, 1):
         for name, p in s.protocols.items():
             if failures := s.failures(name):
-                which = f" (run {number})" * several
-                yield Sentence("warning", f"{name}{which}: {failed(failures, len(p.rounds), rounds)}")
+                of_run = f" (run {number})" * several
+                yield Sentence("warning", f"{name}{of_run}: {failed(failures, len(p.rounds), rounds)}")
     yield from (Sentence("text", text) for text in notes)
     yield from (Sentence("conclusion", text) for text in conclusion(runs, noisy))
 
 
 def participation(runs: Runs) -> Iterator[Sentence | ReportTable]:
-    """Yield who took part (Multi-RoundSecAgg section 3.2), of entries with one or several seeds.
+    """Yield the table of participation (Multi-RoundSecAgg section 3.2), of entries with one or several seeds.
 
-    T weak: the least number of users that some combination of the aggregates singles out (Remark 1); T
-    strong: eq. 5's. F: the gap between the most and the least frequent user. C: users an aggregate.
+    T weak is the minimum number of users that a combination of aggregates singles out (Remark 1), T strong
+    that of eq. 5. F is the gap between the most and the least frequent user. C is the number of users an
+    aggregate.
     """
     over = ", mean ± sd over seeds" * any(len(seeds) > 1 for seeds in runs.values())
     yield Sentence("title", f"Who took part: after the last round{over}")
-    columns = at("seeds", [p for seeds in runs.values() for p in seeds])
+    columns = columns_of("seeds", [p for seeds in runs.values() for p in seeds])
     rows = [
         TableRow(c.headings["seeds"], [TableCell(c.over_seeds(seeds)) for seeds in runs.values()])
         for c in columns

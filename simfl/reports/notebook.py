@@ -11,12 +11,13 @@ from typing import Any
 from simfl.reports.terminal import console
 from simfl.runs.simulation import Progress
 
-EVERY_S = 0.2  # between two updates, as each is a message to the browser
+EVERY_S = 0.2
+"""[s] Between two updates, as each is a message to the browser."""
 CELL = '<td style="text-align:left;white-space:nowrap;padding:2px 8px">'
 
 
 def progress_bars() -> Callable[[Progress], None]:
-    """Return a `watch` that shows bars in a notebook, and nothing anywhere else.
+    """Return a `watch` that shows bars in a notebook, and nothing outside of one.
 
     >>> from simfl import run
     >>> run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}, watch=progress_bars())
@@ -34,7 +35,7 @@ class Bars:
         self._due_s = 0.0
 
     def __call__(self, at: Progress) -> None:
-        """Take in a protocol's progress, and show it if that is due."""
+        """Store a protocol's progress, and show it if that is due."""
         self._at[at.protocol] = at
         now = time.monotonic()
         if now < self._due_s and at.rounds_done < at.rounds:
@@ -48,12 +49,12 @@ class Bars:
             self._handle.update(self)
 
     def _lines(self) -> list[tuple[Progress, str]]:
-        found = []
+        lines = []
         for at in self._at.values():
             accuracy = "" if at.accuracy is None else f", accuracy {at.accuracy:.3f}"
             counts = f"{at.rounds_done} of {at.rounds}, {at.virtual_s:.1f} s of virtual time"
-            found.append((at, counts + accuracy))
-        return found
+            lines.append((at, counts + accuracy))
+        return lines
 
     def __repr__(self) -> str:
         return "\n".join(f"{at.protocol}: {text}" for at, text in self._lines())

@@ -1,4 +1,4 @@
-"""One round that is asked for: those who took part in it, and its critical path in a few lines."""
+"""One requested round: its users, and its critical path in a few lines."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,35 +8,47 @@ from simfl.errors import BadInput, counted
 from simfl.reports import trace_series
 from simfl.reports.folder import Run
 from simfl.runs.results import metrics
-from simfl.runs.results.metrics import Piece, Round
+from simfl.runs.results.metrics import PathSegment, Round
 from simfl.runs.results.units import listed, seconds
 from simfl.trace.rows import SERVER, End, GaveUp, Lost, Step, TimerSet, Trace
 
-MAX_PARTS, MIN_SHARE = 5, 0.01  # of a round's critical path, that are told one by one
-MAX_NAMED = 4  # users who are waited for until a deadline
+MAX_PARTS, MIN_SHARE = 5, 0.01
+"""Parts of a critical path that are named one by one, and the minimum share of each."""
+MAX_NAMED = 4
+"""Users that a sentence names."""
 
 
 @dataclass(frozen=True)
 class Focus:
-    """A round to look at."""
+    """A requested round."""
 
     round: int
     """Its number."""
     user: int | None
-    """One of its users to look at."""
+    """One of its users, if requested."""
     protocol: str
-    """The protocol that is shown first."""
+    """Name of the protocol that is shown first."""
 
 
 def focus(run: Run, index: int, user: int | None) -> Focus:
-    """Return a round and a user that are there; BadInput names the bounds of those that are not."""
+    """Return a requested round and user.
+
+    Args:
+        run: The run.
+        index: Number of the round.
+        user: A user of the round, if requested.
+
+    Raises:
+        BadInput: No protocol has the round, or the user is in none: the bounds are named.
+    """
     having = [name for name in run.rounds if _find(run, name, index)]
     if not having:
-        most = max((r.index for rounds in run.rounds.values() for r in rounds), default=-1)
-        bound = f"must be from 0 to {most}" if most >= 0 else f"no {run.unit} was finished"
+        last = max((r.index for rounds in run.rounds.values() for r in rounds), default=-1)
+        bound = f"must be from 0 to {last}" if last >= 0 else f"no {run.unit} was finished"
         raise BadInput(f"--round {index}: {bound}")
     if user is None:
-        return Focus(index, None, having[-1])  # baselines tend to come first
+        # Baselines tend to come first in a scenario, so the last protocol is shown.
+        return Focus(index, None, having[-1])
     if user >= (users := run.scenario.population.users):
         raise BadInput(f"--user {user}: must be from 0 to {users - 1}")
     taking_part = {name: participants(run, name, index) for name in having}
@@ -48,7 +60,7 @@ def focus(run: Run, index: int, user: int | None) -> Focus:
 
 
 def participants(run: Run, name: str, index: int) -> set[int]:
-    """The users of a round; of an aggregation, its members and those who did anything while it lasted."""
+    """Return the users of a round; of an aggregation, its members and each user with a row in its time."""
     trace, r = run.traces[name], _find(run, name, index)
     if r and run.buffered:
         extents = ((row, *trace_series.extent(row)) for row in trace)
@@ -60,7 +72,7 @@ def participants(run: Run, name: str, index: int) -> set[int]:
 
 
 def sentences(run: Run, asked: Focus) -> Iterator[str]:
-    """Yield for each protocol its round's critical path, and the part of the user who is asked for."""
+    """Yield for each protocol the critical path of the requested round, and the requested user's part."""
     for name in run.rounds:
         if (r := _find(run, name, asked.round)) is None:
             continue
@@ -76,38 +88,41 @@ def _find(run: Run, name: str, index: int) -> Round | None:
 
 
 def _path(run: Run, name: str, r: Round) -> str:
-    """The longest parts of a round's critical path in the order in which they began, and the rest."""
+    """Return the longest parts of a round's critical path, in order of their starts, and the other parts."""
     trace = run.traces[name]
     (end,) = (row for row in trace if isinstance(row, End) and row.round == r.index)
     missed = _missed_at_deadlines(trace)
     parts: Counter[str] = Counter()
-    for piece in reversed(metrics.pieces(trace, end)):
-        parts[_words(trace, piece, missed)] += piece.end - piece.start
+    for segment in reversed(metrics.path_segments(trace, end)):
+        parts[_words(trace, segment, missed)] += segment.end - segment.start
     longest = {part for part, ns in parts.most_common(MAX_PARTS) if ns >= MIN_SHARE * (r.end - r.start)}
-    told = [f"{seconds(ns)} {part}" for part, ns in parts.items() if part in longest]
-    if left := [ns for part, ns in parts.items() if part not in longest]:
-        told.append(f"{seconds(sum(left))} in {counted(len(left), 'shorter part')}")
-    return ", ".join(told) or "it took no time"
+    texts = [f"{seconds(ns)} {part}" for part, ns in parts.items() if part in longest]
+    if shorter := [ns for part, ns in parts.items() if part not in longest]:
+        texts.append(f"{seconds(sum(shorter))} in {counted(len(shorter), 'shorter part')}")
+    return ", ".join(texts) or "it took no time"
 
 
 def _missed_at_deadlines(trace: Trace) -> dict[int, tuple[int, ...]]:
-    """The row of a deadline that passed -> the users without whom the server went on then."""
+    """Return by the row of a deadline that passed the users without whom the server continued."""
     gave_up = (row for row in trace if isinstance(row, GaveUp))
     return {step.cause: row.users for row in gave_up if isinstance(step := trace[row.cause], Step)}
 
 
-def _words(trace: Trace, piece: Piece, missed: dict[int, tuple[int, ...]]) -> str:
-    who = "the server" if piece.party == SERVER else f"user {piece.party}"
-    if piece.kind != "wait":
-        return f"on {who}'s {'link' if piece.kind == 'network' else 'compute'} in {piece.phase}"
-    row = trace[piece.row] if piece.row >= 0 else None
+def _words(trace: Trace, segment: PathSegment, missed: dict[int, tuple[int, ...]]) -> str:
+    """Return a segment of the critical path in words."""
+    who = "the server" if segment.party == SERVER else f"user {segment.party}"
+    if segment.kind != "wait":
+        return f"on {who}'s {'link' if segment.kind == 'network' else 'compute'} in {segment.phase}"
+    row = trace[segment.row] if segment.row >= 0 else None
     if isinstance(row, TimerSet):
-        users = missed.get(piece.row, ())
+        users = missed.get(segment.row, ())
         of = f" for user{'s' * (len(users) > 1)} {listed(users, MAX_NAMED)}" if users else ""
         return f"waiting{of} until the {row.name} deadline"
     if isinstance(row, Lost):
-        return f"waiting to hear that {who} was lost in {piece.phase}"
-    return f"waiting in {piece.phase}" if piece.party == SERVER else f"waiting for {who} in {piece.phase}"
+        return f"waiting to detect that {who} was lost in {segment.phase}"
+    return (
+        f"waiting in {segment.phase}" if segment.party == SERVER else f"waiting for {who} in {segment.phase}"
+    )
 
 
 def _of_user(run: Run, name: str, r: Round, user: int) -> str:
@@ -119,5 +134,5 @@ def _of_user(run: Run, name: str, r: Round, user: int) -> str:
         f"lost in {row.phase} ({row.why})" for row in rows if isinstance(row, Lost) and row.user == user
     ]
     ns = sum(ns for (_, party, _), ns in r.critical.items() if party == user)
-    own = f"{seconds(ns) if ns else 'none'} of it on its own device and link"
-    return f"user {user}: {', '.join([own, *losses])}."
+    part = f"{seconds(ns) if ns else 'none'} of it on its own device and link"
+    return f"user {user}: {', '.join([part, *losses])}."

@@ -1,7 +1,7 @@
-"""`report.html`: one page that holds everything, asks no network for anything, and opens from a file.
+"""`report.html`: a run's page, one file without network requests.
 
-Invariant: text from a scenario reaches the page only through the template's escaping, or as JSON in which no
-`<` is left as it is.
+Invariant: text from a scenario reaches the page only through the template's escaping, or as JSON without a
+literal `<` (`test_names_cannot_break_the_page`).
 """
 
 from collections import Counter
@@ -12,30 +12,40 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from simfl.reports import by_class, chart, strip, tables, timeline, world
+from simfl.reports import chart, strip, tables, timeline, world
 from simfl.reports.advice import KINDS, Advice, advise
 from simfl.reports.assumptions import after
 from simfl.reports.folder import Run
-from simfl.reports.model import different_rounds, run_report
+from simfl.reports.model import Report, different_rounds, run_report
 from simfl.reports.one_round import Focus
-from simfl.reports.participation import participation, steps
 from simfl.runs.results import units
-from simfl.runs.results.breakdown import rows
-from simfl.runs.results.columns import Measure, Place
+from simfl.runs.results.breakdown import PATH, ReportTable, class_figures, rows
+from simfl.runs.results.by_class import ClassSummary
+from simfl.runs.results.columns import Measure, TableName
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import PHASES
 
-MAX_SPANS = 80_000  # about, in the timelines of all protocols together: 2 MB
-MIN_SPANS = 1_000  # that each of them may hold
-MAX_SHARES = 8  # of a critical path, that are listed
+MAX_SPANS = 80_000
+"""Spans in the timelines of all protocols together, about; that is 2 MB."""
+MIN_SPANS = 1_000
+"""Spans that the timeline of each protocol may have in any case."""
+MAX_SHARES = 8
+"""Shares of a critical path that are listed."""
+MAX_CLASS_ROWS = 50
+"""Classes of users with a row, of each protocol."""
 NO_VALUE = "–"
 Means = Mapping[Measure, Estimate | None]
 
 
 def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = None) -> str:
-    """The page of a run; its timelines show the rounds that are asked for (from, to), or well chosen ones.
-    With a focus it opens on that round."""
+    """Return the page of a run.
+
+    Args:
+        run: The run.
+        asked: First and last round of the timelines; chosen by `timeline` unless given.
+        focus: The round on which the page opens.
+    """
     protocols, noisy = run.summary.protocols, run.summary.clock != "modelled"
     report = run_report([run.summary], run.scenario.profile, run.time)
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in protocols}
@@ -66,7 +76,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         strips=strip.strips(run, timelines),
         participation=participation(run, report),
         energy=energy(protocols),
-        classes=by_class.table(protocols),
+        classes=class_table(protocols),
         timelines=[{"types": list(t.types), "views": t.views} for t in timelines.values()],
         meta={
             "time": run.time,
@@ -82,39 +92,40 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
 @cache
 def environment() -> Environment:
     """Return the templates' environment, in which all text is escaped."""
-    made = Environment(loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined)
-    made.trim_blocks = made.lstrip_blocks = True
-    made.globals |= {"phases": PHASES, "kinds": KINDS, "colours": chart.PHASE_COLOUR}
-    made.globals |= {"nothing": NO_VALUE, "most_shares": MAX_SHARES}
-    made.policies["json.dumps_kwargs"] = {"separators": (",", ":")}  # of `tojson`
-    made.filters |= {"capital": lambda text: text[:1].upper() + text[1:]}
-    made.filters |= {"steps": steps, "outcome": strip.outcome, "duration": strip.duration}
-    made.filters |= {"seconds": units.seconds, "percent": units.percent}
-    return made
+    templates = Environment(loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined)
+    templates.trim_blocks = templates.lstrip_blocks = True
+    templates.globals |= {"phases": PHASES, "kinds": KINDS, "colours": chart.PHASE_COLOUR}
+    templates.globals |= {"nothing": NO_VALUE, "most_shares": MAX_SHARES}
+    # `tojson` writes without spaces, as timelines are long.
+    templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    templates.filters |= {"capital": lambda text: text[:1].upper() + text[1:]}
+    templates.filters |= {"steps": steps, "outcome": strip.outcome, "duration": strip.duration}
+    templates.filters |= {"seconds": units.seconds, "percent": units.percent}
+    return templates
 
 
 def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
-    """A critical path as a bar, in order: (phase, kind, text, nanoseconds before, nanoseconds)."""
+    """Return a critical path as a bar, in order: (phase, kind, text, nanoseconds before it, nanoseconds)."""
     amounts: Counter[tuple[str, str]] = Counter()
     for share in advice.shares:
         amounts[share.phase, share.kind] += share.ns
-    out, before = [], 0.0
+    bar, before = [], 0.0
     for phase, kind in sorted(amounts, key=lambda key: (PHASES.index(key[0]), KINDS.index(key[1]))):
         ns = amounts[phase, kind] / advice.scale
-        out.append((phase, kind, f"{phase}, {kind}: {units.seconds(ns)}", before, ns))
+        bar.append((phase, kind, f"{phase}, {kind}: {units.seconds(ns)}", before, ns))
         before += ns
-    return out
+    return bar
 
 
-def across(place: Place, entries: Sequence[tables.Part], noisy: bool) -> dict[str, Any]:
-    """Return a table with a line an entry.
+def across(table: TableName, entries: Sequence[tables.Part], noisy: bool) -> dict[str, Any]:
+    """Return a table with a line for each entry.
 
     Args:
-        place: Which figures.
+        table: Name of the table.
         entries: Name, drop-out rate and summary of each.
         noisy: Times have intervals.
     """
-    columns = rows(place, [[p] for _, _, p in entries], noisy)
+    columns = rows(table, [[p] for _, _, p in entries], noisy)
     groups = [(group, list(below)) for group, below in groupby(columns, lambda row: row.group)]
     return {"names": [(name, rate) for name, rate, _ in entries], "rows": columns, "groups": groups}
 
@@ -125,50 +136,111 @@ def stacks(
     end: str = "total_s",
     unit: str = "s",
 ) -> list[dict[str, Any]]:
-    """Phases' means on top of each other, and where the round ends, in percent of the longest.
+    """Return bars of the phases' means, each behind the other, with the ends of rounds, in percent.
 
-    rows: a name, a drop-out rate and means each. key, end: the measure of phases, and that of the whole, in
-    this unit.
+    Args:
+        rows: A name, a drop-out rate and means each.
+        key: Measure of the phases.
+        end: Measure of the round.
+        unit: Unit of both.
     """
-    means = [{measure: e.mean if e else 0.0 for measure, e in found.items()} for _, _, found in rows]
+    means = [{measure: e.mean if e else 0.0 for measure, e in estimates.items()} for _, _, estimates in rows]
     heights = [sum(mean[key, phase] for phase in PHASES) for mean in means]
     scale = 100 / (max([*(mean[end, ""] for mean in means), *heights], default=0) or 1)
-    out = []
-    for (name, rate, found), mean in zip(rows, means, strict=True):
-        spans = ((phase, found[key, phase]) for phase in PHASES)
+    bars = []
+    for (name, rate, estimates), mean in zip(rows, means, strict=True):
+        spans = ((phase, estimates[key, phase]) for phase in PHASES)
         texts = ((phase, f"{phase}: {span.text() if span else 0} {unit}") for phase, span in spans)
         parts = chart.stacked((phase, text, scale * mean[key, phase]) for phase, text in texts)
-        total, ends = found[end, ""], round(scale * mean[end, ""], 3)
-        told = f"{total.mean:.3f} {unit}" if total else "no completed round"
-        out.append({"name": name, "rate": rate, "total": told, "parts": parts, "end": ends})
-    return out
+        total, end_at = estimates[end, ""], round(scale * mean[end, ""], 3)
+        label = f"{total.mean:.3f} {unit}" if total else "no completed round"
+        bars.append({"name": name, "rate": rate, "total": label, "parts": parts, "end": end_at})
+    return bars
 
 
 def energy(protocols: Mapping[str, ProtocolSummary]) -> list[dict[str, Any]]:
-    """The joules of users as stacks of phases, of the protocols whose energy is counted."""
-    listed = [(name, None, tables.means("energy", p)) for name, p in protocols.items() if p.energy]
-    return stacks(listed, "phase_energy_j", "energy_j", "J")
+    """Return the joules of users as stacks of phases, of the protocols whose energy is counted."""
+    entries = [(name, None, tables.means("energy", p)) for name, p in protocols.items() if p.energy]
+    return stacks(entries, "phase_energy_j", "energy_j", "J")
 
 
 def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
-    """Lines over virtual time: points in percent of the chart, from its left and from its top."""
+    """Return lines over virtual time: points in percent of the chart, from its left and from its top."""
     evaluated = tables.evaluated(protocols).items()
-    series = {name: [(r.end_s, value) for r, value in known] for name, known in evaluated}
+    series = {name: [(r.end_s, value) for r, value in rounds] for name, rounds in evaluated}
     points = [point for values in series.values() for point in values]
     if not points:
         return None
     times, accuracies = zip(*points, strict=True)
     targets = {name: p.accuracy_target for name, p in protocols.items()}
-    wanted = next((target.value for target in targets.values() if target), None)
-    seen = [*accuracies, *([] if wanted is None else [wanted])]
-    across, up = chart.axis(0.0, max(times)), chart.axis(min(seen), max(seen))
+    goal = next((target.value for target in targets.values() if target), None)
+    levels = [*accuracies, *([] if goal is None else [goal])]
+    across, up = chart.axis(0.0, max(times)), chart.axis(min(levels), max(levels))
     lines = []
-    for place, (name, values) in enumerate(series.items()):
-        colour, dashes = chart.line(place)
-        drawn = [(round(across.at(at), 3), round(100 - up.at(value), 3)) for at, value in values]
+    for index, (name, values) in enumerate(series.items()):
+        colour, dashes = chart.line(index)
+        drawn = [(round(across.at(s), 3), round(100 - up.at(value), 3)) for s, value in values]
         last = f"{values[-1][1]:.4f}" if values else NO_VALUE
         line = {"name": name, "colour": colour, "dashes": dashes, "points": drawn}
         reached = target.reached if (target := targets[name]) else None
         ring = reached and (round(across.at(reached.after_s), 3), round(100 - up.at(reached.measured), 3))
         lines.append({**line, "values": values, "last": last, "ring": ring})
-    return {"lines": lines, "across": across, "up": up, "target": wanted}
+    return {"lines": lines, "across": across, "up": up, "target": goal}
+
+
+def class_table(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
+    """Return the rows of each class of users by protocol, with figures and a bar; None without classes."""
+    shown = {name: p.classes for name, p in protocols.items() if p.classes}
+    if not shown:
+        return None
+    figures = class_figures(protocols.values())
+    aggregates = {name: max(1, len(protocols[name].completed)) for name in shown}
+    longest = max(sum(c.waited_s.values()) / aggregates[name] for name in shown for c in shown[name].values())
+    phases = [k for k in PHASES if any(c.lost[k] for classes in shown.values() for c in classes.values())]
+    groups = []
+    for name, classes in shown.items():
+        rows = [
+            {
+                "class": of,
+                "own": own,
+                "cells": [f.text([(own, aggregates[name])]) for f in (*figures, PATH)],
+                "path": _class_path(own, aggregates[name], longest),
+            }
+            for of, own in list(classes.items())[:MAX_CLASS_ROWS]
+        ]
+        groups.append({"protocol": name, "rows": rows, "left_out": len(classes) - len(rows)})
+    return {"headings": [f.label for f in figures], "phases": phases, "groups": groups}
+
+
+def _class_path(own: ClassSummary, aggregates: int, longest: float) -> list[dict[str, Any]]:
+    """Return the parts of a bar in percent of the longest: the seconds per aggregate by phase."""
+    waited = ((phase, own.waited_s[phase] / aggregates) for phase in PHASES if own.waited_s[phase])
+    return chart.stacked((phase, f"{phase}: {s:.3f} s", 100 * s / longest) for phase, s in waited)
+
+
+def participation(run: Run, report: Report) -> dict[str, Any] | None:
+    """Return the report's table of protocols with a selection, and T over their rounds; None without any."""
+    table = next((part for part in report.parts if isinstance(part, ReportTable) and part.across), None)
+    if table is None:
+        return None
+    shares = [p.chosen for p in run.summary.protocols.values() if p.chosen]
+    # Where the search for weak T ended early, only its lower end is certain.
+    curves = [([T[0] if T else None for T in share.T_weak], share.T_strong) for share in shares]
+    most = max((T for both in curves for values in both for T in values if T), default=1)
+    return {"table": table, "curves": curves, "most": most, "sets": report.on("sets")}
+
+
+def steps(values: Sequence[int | None], most: int) -> str:
+    """Return the SVG path of a step curve: a value is one unit wide, and `most` is at 0; None is a gap.
+
+    >>> steps([None, 3, 3, 1], 3)
+    'M1 0H3V2H4'
+    """
+    path, before = "", None
+    for index, value in enumerate(values):
+        if value != before:
+            path += f"H{index}" if before is not None else ""
+            if value is not None:
+                path += f"V{most - value}" if before is not None else f"M{index} {most - value}"
+        before = value
+    return path + f"H{len(values)}" * (before is not None)

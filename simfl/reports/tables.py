@@ -1,4 +1,4 @@
-"""Means over completed rounds and what went wrong, from a run's summary; as LaTeX, and as Parquet."""
+"""Means over completed rounds and errors, from a run's summary; tables as LaTeX, and as Parquet."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from simfl.reports.folder import Run
 from simfl.reports.model import different_rounds
 from simfl.runs.folder.disk import atomic
 from simfl.runs.results.breakdown import TableRow, rates, rows
-from simfl.runs.results.columns import Measure, Place, at
+from simfl.runs.results.columns import Measure, TableName, columns_of
 from simfl.runs.results.round_summary import RoundSummary
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
@@ -25,7 +25,7 @@ LATEX_ESCAPES = str.maketrans({
 
 
 Part = tuple[str, str | None, ProtocolSummary]
-"""Of a protocol's rounds at one drop-out rate: name, rate, and their part of its summary."""
+"""A protocol at one drop-out rate: its name, the rate as text, and the summary of those rounds."""
 
 
 def by_rate(protocols: Mapping[str, ProtocolSummary]) -> list[Part]:
@@ -37,13 +37,13 @@ def by_rate(protocols: Mapping[str, ProtocolSummary]) -> list[Part]:
     ]
 
 
-def means(place: Place, protocol: ProtocolSummary) -> dict[Measure, Estimate | None]:
-    """Return the means of the figures that a place shows, with their intervals over rounds."""
-    return {column.measure: column.estimate([protocol], True) for column in at(place, [protocol])}
+def means(table: TableName, protocol: ProtocolSummary) -> dict[Measure, Estimate | None]:
+    """Return the means of a table's figures, with their intervals over rounds."""
+    return {column.measure: column.estimate([protocol], True) for column in columns_of(table, [protocol])}
 
 
 def reasons(run: Run) -> dict[str, dict[str, list[Any]]]:
-    """Protocol -> its aborted rounds, and (reason, count) of lost users, refused and ignored messages."""
+    """Return by protocol its aborted rounds, and (reason, count) of losses, refused and ignored messages."""
 
     def summed(counts: Iterable[Mapping[str, int]]) -> list[tuple[str, int]]:
         total = sum(map(Counter, counts), Counter[str]())
@@ -61,13 +61,13 @@ def reasons(run: Run) -> dict[str, dict[str, list[Any]]]:
 
 
 def evaluated(protocols: Mapping[str, ProtocolSummary]) -> dict[str, list[tuple[RoundSummary, float]]]:
-    """Protocol -> the rounds after which it was evaluated, each with its accuracy."""
-    known = protocols.items()
-    return {name: [(r, r.accuracy) for r in p.rounds if r.accuracy is not None] for name, p in known}
+    """Return by protocol the rounds after which it was evaluated, each with its accuracy."""
+    entries = protocols.items()
+    return {name: [(r, r.accuracy) for r in p.rounds if r.accuracy is not None] for name, p in entries}
 
 
 def escape(text: str) -> str:
-    r"""Text that LaTeX sets as it is; line ends and other control characters become spaces.
+    r"""Return text that LaTeX prints literally; line ends and other control characters become spaces.
 
     >>> print(escape("a_b & 5 %"))
     a\_b \& 5 \%
@@ -76,10 +76,10 @@ def escape(text: str) -> str:
 
 
 def latex(run: Run) -> str:
-    """A `tabular` (package booktabs) with a row for each protocol and drop-out rate.
+    """Return a `tabular` (package booktabs) with a row for each protocol and drop-out rate.
 
-    Spans of phases overlap, and so need not add up to the total; bytes are of all users together and of all
-    rounds; the accuracy is the last one of the protocol. Columns that the run has nothing for are left out.
+    Spans of phases overlap, so they need not add up to the total. Bytes are of all users and of all rounds.
+    The accuracy is the protocol's last one. Columns without a value are left out.
     """
     parts = by_rate(run.summary.protocols)
     figures = rows("latex", [[part] for *_, part in parts], run.summary.clock != "modelled")
@@ -111,18 +111,15 @@ def latex(run: Run) -> str:
     return "\n".join([*lines, "\\end{tabular}", ""])
 
 
-def _latex_units(columns: Sequence[TableRow], run: Run, place: int) -> tuple[str, str]:
-    """The line of units above the headings and the rules under it; `place` columns come before."""
-    cells, rules = [""] * place, []
+def _latex_units(columns: Sequence[TableRow], run: Run, before: int) -> tuple[str, str]:
+    """Return the line of units above the headings and the rules under it; `before` columns stand before."""
+    cells, rules = [""] * before, []
     for name, below in groupby(columns, lambda row: row.group):
-        many = len(list(below))
-        cells += (
-            [f"\\multicolumn{{{many}}}{{c}}{{{name.format(unit=run.unit, time=run.time)}}}"]
-            if name
-            else [""] * many
-        )
-        rules += [f"\\cmidrule(lr){{{place + 1}-{place + many}}}"] * bool(name)
-        place += many
+        count = len(list(below))
+        heading = name.format(unit=run.unit, time=run.time)
+        cells += [f"\\multicolumn{{{count}}}{{c}}{{{heading}}}"] if name else [""] * count
+        rules += [f"\\cmidrule(lr){{{before + 1}-{before + count}}}"] * bool(name)
+        before += count
     return " ".join(_latex_row(cells).split()), " ".join(rules)
 
 
@@ -131,7 +128,7 @@ def _latex_row(cells: list[str]) -> str:
 
 
 def write_parquet(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
-    """Write columns of one length, each of one type: numbers; or text, with lists and mappings as JSON."""
+    """Write columns of equal length as Parquet: numbers, or text with lists and mappings as JSON."""
     import pyarrow
     from pyarrow import parquet
 

@@ -1,4 +1,4 @@
-"""The terminal's view: progress while a run is under way, then a report."""
+"""A run on a terminal: its progress, then its report."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,15 +14,18 @@ from rich.text import Text
 from simfl.reports.grid import print_grid, print_lines, say
 from simfl.reports.model import Report, Topic
 from simfl.runs.results.breakdown import ReportTable
-from simfl.runs.simulation import Progress as Where
+from simfl.runs.simulation import Progress as RunProgress
 from simfl.trace.text import printable
 
 
 def console(stderr: bool = False) -> Console:
-    """A console on which text from files can do nothing but be read."""
-    made = Console(stderr=stderr)
-    made.push_render_hook(_Printable())
-    return made
+    """Return a console on which text from files cannot move the cursor, change colours or set links.
+
+    `test_control_characters_are_spelled_out`.
+    """
+    safe = Console(stderr=stderr)
+    safe.push_render_hook(_Printable())
+    return safe
 
 
 class _Printable(RenderHook):
@@ -32,9 +35,10 @@ class _Printable(RenderHook):
 
 @dataclass(frozen=True)
 class _Spelled:
-    """A renderable with the text of its segments `printable`; colours are no part of that text."""
+    """A renderable whose text is `printable`; its colours are styles, and not part of the text."""
 
     inner: ConsoleRenderable
+    """The original."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for text, style, control in console.render(self.inner, options):
@@ -42,13 +46,13 @@ class _Spelled:
 
 
 @contextmanager
-def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Where], None]]:
-    """Live progress, one bar a protocol: rounds done, virtual time, accuracy."""
+def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[RunProgress], None]]:
+    """Show live progress, a bar for each protocol: finished rounds, virtual time, accuracy."""
     columns = MofNCompleteColumn(), TextColumn("{task.fields[where]}"), Elapsed()
     tasks: dict[str, TaskID] = {}
     with _bars(console, 8, *columns) as bars:
 
-        def watch(at: Where) -> None:
+        def watch(at: RunProgress) -> None:
             if at.protocol not in tasks:
                 tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, where=unit)
             accuracy = "" if at.accuracy is None else f", acc {at.accuracy:.3f}"
@@ -59,10 +63,10 @@ def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Whe
 
 
 @contextmanager
-def counting(console: Console, what: str, total: int) -> Iterator[Callable[[int], None]]:
-    """A bar that counts to `total` with the time that is left; nothing off a terminal."""
+def counting(console: Console, label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Show a bar that counts to `total`, with the remaining time; nothing off a terminal."""
     with _bars(console, 24, MofNCompleteColumn(), _TimeLeft(), disable=not console.is_terminal) as bars:
-        task = bars.add_task(printable(what), total=total)
+        task = bars.add_task(printable(label), total=total)
         yield lambda done: bars.update(task, completed=done)
 
 
@@ -75,9 +79,9 @@ class _TimeLeft(ProgressColumn):
     def render(self, task: Task) -> Text:
         if not task.completed or task.elapsed is None or task.total is None:
             return Text("")
-        # by the mean since the start: rich's own looks at the last 30 s only
-        left_s = task.elapsed / task.completed * (task.total - task.completed)
-        return Text(f"{timedelta(seconds=round(left_s))} left")
+        # From the mean since the start, as rich's own column uses the last 30 s only.
+        remaining_s = task.elapsed / task.completed * (task.total - task.completed)
+        return Text(f"{timedelta(seconds=round(remaining_s))} left")
 
 
 STYLES: dict[Topic, str] = {

@@ -1,10 +1,11 @@
 """The timeline of a page: some rounds of each protocol, packed small.
 
-Rule: all rounds if they fit; otherwise the one that is asked for first, then the typical ones (the median of
-the completed rounds at each drop-out rate), the longest, the first and the aborted ones, then the others in
-their order. An asynchronous run shows its beginning and a stretch from its middle, or from the aggregation
-that is asked for. Of a round that alone is too large, some users: who is asked for, those on its critical
-path, those who were lost, and others evenly. The page says what is left out.
+All rounds are shown if they fit. Otherwise the requested one comes first, then the typical ones (the median
+of the completed rounds at each drop-out rate), the longest, the first and the aborted ones, then the others
+in order. An asynchronous run shows its beginning and a stretch from its middle, or from the requested
+aggregation. Of a round that is too large alone some users are shown: the requested one, users on its critical
+path, lost users, and others evenly. The page names the omissions
+(`test_as_many_spans_as_a_page_holds_are_less_than_3_megabytes`).
 """
 
 from collections.abc import Iterator
@@ -18,35 +19,50 @@ from simfl.reports.folder import Run
 from simfl.reports.one_round import Focus
 from simfl.reports.trace_series import FROM_SERVER, TO_SERVER, Span
 from simfl.runs.results import metrics
-from simfl.runs.results.metrics import Piece
+from simfl.runs.results.metrics import PathSegment
 from simfl.trace.rows import LANES as DEVICE_LANES
 from simfl.trace.rows import PHASES, SERVER, End, Lost, Row, Sent, Step, Trace
 
-BEGINNING_PART = 0.4  # of the budget, for the beginning of an asynchronous run
+BEGINNING_PART = 0.4
+"""Part of the budget for the beginning of an asynchronous run."""
 LANES = (*DEVICE_LANES, FROM_SERVER, TO_SERVER)
-"""Places of a span within its party's row, by number."""
+"""Lanes of a party's row, by number."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A stretch of a trace that is looked at as one; `users` are those that are shown, None for all."""
+    """A stretch of a trace that the page shows at once."""
 
     label: str
+    """Its name."""
     start: int
+    """[ns] From the start of the run."""
     end: int
+    """[ns] From the start of the run."""
     ends: tuple[End, ...]
+    """Ends of its rounds."""
     numbers: tuple[int, ...]
+    """Its rows in the trace."""
     users: tuple[int, ...] | None = None
+    """Users that are shown; None for all."""
 
 
 def views(
     run: Run, name: str, budget: int, asked: tuple[int, int] | None = None, focus: Focus | None = None
 ) -> tuple[list[View], int, str]:
-    """The views of a protocol, within about `budget` rows; the place of the one to show first, which is a
-    round of typical length or an asynchronous run's last; and what is left out, in words ("" if nothing).
+    """Return the views of a protocol, the index of the first one to show, and the omissions in words.
 
-    asked: only these rounds, from and to, the first of them that fit. Raises BadInput if there are none.
-    focus: a round that is among them and is shown first, if the protocol finished it.
+    The first is a round of typical length, or an asynchronous run's last view.
+
+    Args:
+        run: The run.
+        name: The protocol.
+        budget: Rows in all views, about.
+        asked: Only these rounds, from and to; the first of them that fit.
+        focus: A round that is among them and is shown first, if the protocol finished it.
+
+    Raises:
+        BadInput: The protocol finished none of the rounds `asked`.
     """
     rounds = [r.index for r in run.rounds[name]]
     if asked:
@@ -61,43 +77,45 @@ def views(
     if run.buffered:
         stretches = _stretches(rounds, groups, budget, *first)
         chosen = [_stretch(run.traces[name], [ends[index] for index in part]) for part in stretches]
-        place = 0 if first and first[0] in stretches[0] else len(chosen) - 1
-        return chosen, place, _left_out(run.unit, rounds, chosen)
+        shown_first = 0 if first and first[0] in stretches[0] else len(chosen) - 1
+        return chosen, shown_first, _left_out(run.unit, rounds, chosen)
     order = list(dict.fromkeys([*first, *_by_interest(run, name, rounds)]))
     user = focus.user if focus and first else None
-    taken: list[int] = []
+    fitting: list[int] = []
     left = budget
     for index in order:
-        if not taken or len(groups[index]) <= left:
-            taken.append(index)
+        if not fitting or len(groups[index]) <= left:
+            fitting.append(index)
             left -= len(groups[index])
-    chosen = [_round(run, name, ends[index], groups[index], budget, user) for index in sorted(taken)]
-    return chosen, sorted(taken).index(order[0]), _left_out(run.unit, rounds, chosen)
+    chosen = [_round(run, name, ends[index], groups[index], budget, user) for index in sorted(fitting)]
+    return chosen, sorted(fitting).index(order[0]), _left_out(run.unit, rounds, chosen)
 
 
 def _by_interest(run: Run, name: str, rounds: list[int]) -> list[int]:
+    """Return all rounds in the order in which they are chosen."""
     entries = {e.index: e for e in run.summary.protocols[name].rounds if e.index in rounds}
     rates: dict[float | None, list[int]] = {}
     for index, entry in entries.items():
         if entry.completed:
             rates.setdefault(entry.dropout_rate, []).append(index)
-    typical = [sorted(some, key=lambda k: entries[k].total_s)[len(some) // 2] for some in rates.values()]
+    typical = [sorted(of, key=lambda k: entries[k].total_s)[len(of) // 2] for of in rates.values()]
     longest = max(rounds, key=lambda k: entries[k].total_s)
     aborted = [index for index, e in entries.items() if not e.completed][:1]
     return list(dict.fromkeys([*typical, longest, rounds[0], *aborted, *rounds]))
 
 
 def _round(run: Run, name: str, end: End, numbers: list[int], budget: int, asked: int | None) -> View:
+    """Return the view of a round, with some of its users if it has more rows than the budget."""
     users = None
     if len(numbers) > budget:
         rows = [run.traces[name][number] for number in numbers]
         (entry,) = (r for r in run.rounds[name] if r.index == end.round)
         on_path = {party for _, party, _ in entry.critical} - {SERVER}
-        everybody = [party for party in trace_series.parties(rows) if party != SERVER]
-        room = max(1, len(everybody) * budget // len(rows))
+        all_users = [party for party in trace_series.parties(rows) if party != SERVER]
+        room = max(1, len(all_users) * budget // len(rows))
         lost = [row.user for row in rows if isinstance(row, Lost)][: room // 4]
-        first = [user for user in everybody if user == asked]
-        evenly = everybody[:: max(1, len(everybody) // room)]
+        first = [user for user in all_users if user == asked]
+        evenly = all_users[:: max(1, len(all_users) // room)]
         users = tuple(sorted(list(dict.fromkeys([*first, *sorted(on_path), *lost, *evenly]))[:room]))
     return View(f"round {end.round}", end.start, end.at, (end,), tuple(numbers), users)
 
@@ -105,8 +123,10 @@ def _round(run: Run, name: str, end: End, numbers: list[int], budget: int, asked
 def _stretches(
     rounds: list[int], groups: dict[int, list[int]], budget: int, asked: int | None = None
 ) -> list[list[int]]:
-    """All aggregations; or, if not all fit, those at the beginning and a stretch from the middle of the rest,
-    or from the one that is asked for."""
+    """Return all aggregations if they fit; else the first ones, and a stretch from the middle of the others.
+
+    If an aggregation is `asked` for, the second stretch begins with it.
+    """
     if sum(len(groups[index]) for index in rounds) <= budget:
         return [rounds]
     first = trace_series.first_that_fit(rounds, groups, budget * BEGINNING_PART)
@@ -117,11 +137,12 @@ def _stretches(
 
 
 def _stretch(trace: Trace, ends: list[End]) -> View:
-    """Everything that happens between the start of the first aggregation and the end of the last."""
+    """Return the view from the start of the first aggregation to the end of the last."""
     start, end = ends[0].start, ends[-1].at
     numbers = []
     for number, row in enumerate(trace):
         since, until = trace_series.extent(row)
+        # A row without length at the very end is its own end row, or what belongs to it.
         if start <= until and (since < end or since == until == end):
             numbers.append(number)
     first, last = ends[0].round, ends[-1].round
@@ -134,62 +155,72 @@ def _left_out(unit: str, rounds: list[int], chosen: list[View]) -> str:
     users = [len(view.users) for view in chosen if view.users is not None]
     parts = [f"{shown} of {len(rounds)} {unit}s"] * (shown < len(rounds))
     if users:
-        who = "those on its critical path, lost ones, others evenly"
-        parts.append(f"{max(users)} users of a round at most: {who}")
+        chosen_by = "those on its critical path, lost ones, others evenly"
+        parts.append(f"{max(users)} users of a round at most: {chosen_by}")
     return "; ".join(parts)
 
 
 @dataclass
 class Packed:
-    """The views of a protocol as JSON, the place of the one to look at first, and the numbers of the types of
-    spans, which are (lane, phase, text, bytes, note)."""
+    """The views of a protocol as JSON."""
 
     first: int
+    """Index of the view to show first."""
     left_out: str
+    """The omissions in words; "" without any."""
     types: dict[tuple[Any, ...], int] = field(default_factory=dict)
+    """Number of each type of spans: (lane, phase, text, bytes, note)."""
     views: list[dict[str, Any]] = field(default_factory=list)
+    """Plain values of each view."""
 
     @property
     def rounds(self) -> set[int]:
+        """The rounds that are shown."""
         return {index for view in self.views for index, _, _ in view["rounds"]}
 
 
 @dataclass(slots=True)
 class Packable:
-    """A span; `after` is the row that held it up, or its own `row` if an earlier part of that did."""
+    """A span with its causes."""
 
     span: Span
+    """The stretch of time."""
     type: int
+    """Number of its type."""
     waited: int
+    """[ns] Time that it waited for its lane."""
     row: int
+    """Its row in the trace."""
     after: int
+    """The row that held it up; `row` itself if an earlier part of it did."""
 
 
 def pack(
     run: Run, name: str, budget: int, asked: tuple[int, int] | None = None, focus: Focus | None = None
 ) -> Packed:
-    """A protocol's timeline, of about `budget` spans; asked, focus: as in `views`.
+    """Return a protocol's timeline of about `budget` spans; the arguments are those of `views`.
 
-    A span is a piece of a step, or a message on its way; times are whole microseconds from the start of its
-    view, in columns that hold differences.
+    Times are whole microseconds from the start of their view. Columns hold differences, which are short.
     """
     chosen, first, left_out = views(run, name, budget, asked, focus)
     trace, packed = run.traces[name], Packed(first, left_out)
     ends = [row for row in trace if isinstance(row, End)]
-    # Of an asynchronous run one path for all views, from the last aggregation back to the beginning.
-    whole = metrics.pieces(trace, ends[-1]._replace(start=0)) if run.buffered and ends else None
+    # Aggregations overlap: all views of an asynchronous run show parts of one path, from the last aggregation
+    # back to the beginning.
+    run_path = metrics.path_segments(trace, ends[-1]._replace(start=0)) if run.buffered and ends else None
     for view in chosen:
-        path = whole or [piece for end in view.ends for piece in metrics.pieces(trace, end)]
+        path = run_path or [segment for end in view.ends for segment in metrics.path_segments(trace, end)]
         packed.views.append(_pack_view(packed, trace, view, path))
     return packed
 
 
-def _pack_view(packed: Packed, trace: Trace, view: View, path: list[Piece]) -> dict[str, Any]:
+def _pack_view(packed: Packed, trace: Trace, view: View, path: list[PathSegment]) -> dict[str, Any]:
     shown = None if view.users is None else {SERVER, *view.users}
-    every = (packable for number in view.numbers for packable in _spans(packed, trace[number], number))
-    spans = [packable for packable in every if shown is None or packable.span.party in shown]
-    spans.sort(key=lambda p: (p.span.start, p.row))  # stable: parts of a step stay in order
-    places = {(p.row, p.span.phase): k for k, p in enumerate(spans)}
+    packables = (packable for number in view.numbers for packable in _spans(packed, trace[number], number))
+    spans = [packable for packable in packables if shown is None or packable.span.party in shown]
+    # The sort is stable, so parts of a step stay in order.
+    spans.sort(key=lambda p: (p.span.start, p.row))
+    indices = {(p.row, p.span.phase): k for k, p in enumerate(spans)}
     moments = filter(None, (trace_series.moment(trace[number]) for number in view.numbers))
     return {
         "label": view.label,
@@ -198,10 +229,10 @@ def _pack_view(packed: Packed, trace: Trace, view: View, path: list[Piece]) -> d
         "rounds": [[e.round, _us(e.start - view.start), _us(e.at - view.start)] for e in view.ends],
         "users": sorted({p.span.party for p in spans} - {SERVER}),
         **_columns(spans, view.start),
-        # a piece of the path: party, phase, kind, from, to, the span that it is part of or -1
+        # A segment of the path has a party, phase, kind, start, end, and the span of which it is part, or -1.
         "path": [
             [p.party, PHASES.index(p.phase), KINDS.index(p.kind), _us(max(p.start, view.start) - view.start),
-             _us(min(p.end, view.end) - view.start), places.get((p.row, p.phase), -1)]
+             _us(min(p.end, view.end) - view.start), indices.get((p.row, p.phase), -1)]
             for p in reversed(path) if p.start < view.end and p.end > view.start
         ],
         "marks": [
@@ -214,10 +245,10 @@ def _pack_view(packed: Packed, trace: Trace, view: View, path: list[Piece]) -> d
 def _spans(packed: Packed, row: Row, number: int) -> Iterator[Packable]:
     if isinstance(row, Sent):
         text, size, waited, after = row.kind, row.size, 0, row.cause
-        note = "" if row.arrived is not None else f"broke off after {row.bytes} bytes"
+        note = "" if row.arrived is not None else f"aborted after {row.bytes} bytes"
     elif isinstance(row, Step):
         text, size, waited = f"{row.call} {row.what}".strip(), None, row.start - row.ready
-        note = "broken off" if row.left else ""
+        note = "aborted" if row.left else ""
         after = row.previous if waited and row.previous >= 0 else row.cause
     for span in trace_series.spans(row):
         kind = LANES.index(span.lane), PHASES.index(span.phase), text, size, note
@@ -226,8 +257,11 @@ def _spans(packed: Packed, row: Row, number: int) -> Iterator[Packable]:
 
 
 def _columns(spans: list[Packable], base: int) -> dict[str, list[int]]:
-    """s: starts, as differences; d: durations; p: parties; t: types; w: waited; a: distance back to the
-    span that held this one up, 0 where none of the view did."""
+    """Return the columns of spans, by one letter each.
+
+    s: starts, as differences; d: durations; p: parties; t: types; w: time waited; a: the distance back to the
+    span that held this one up, 0 where no span of the view did.
+    """
     last = {packable.row: k for k, packable in enumerate(spans)}
     columns: dict[str, list[int]] = {key: [] for key in "sdptwa"}
     seen: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Rows of a trace by round, in words, and as quantities over time: what page, figures and Perfetto share."""
+"""Rows of a trace by round, in words, and as quantities over time, for page, figures and Perfetto."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,65 +10,73 @@ from simfl.runs.results.units import listed
 from simfl.trace import rows as trace_rows
 from simfl.trace.rows import SERVER, Aggregated, End, Presence, Row, Sent, Step, Trace
 
-TO_SERVER, FROM_SERVER = "to server", "from server"  # lanes of a user's link, beside `trace.LANES`
-MAX_USERS = 12  # named where the server went on without them
-Changes = list[tuple[int, int]]  # (nanoseconds, new value), in order of time
+TO_SERVER, FROM_SERVER = "to server", "from server"
+"""Lanes of a user's link, beside `trace.LANES`."""
+MAX_USERS = 12
+"""Users that a text names."""
+Changes = list[tuple[int, int]]
+"""Pairs of a time [ns] and the value from then on, in order of time."""
 
 
 def by_round(trace: Trace) -> dict[int, list[int]]:
-    """Round -> the numbers of its rows.
+    """Return the numbers of the rows of each round.
 
-    A synchronous row says its round; a change of presence belongs to the round that is going on. Rows of an
-    asynchronous run belong to the aggregation that was next when they were written; those after the last
-    one, to a round that did not finish.
+    A synchronous row has its round; a change of presence belongs to the current one. A row of an asynchronous
+    run belongs to the aggregation that was next when it was written. Rows after the last aggregation belong
+    to one that did not finish.
     """
     groups: dict[int, list[int]] = {}
-    now, buffered = 0, trace.buffered
+    current, buffered = 0, trace.buffered
     for number, row in enumerate(trace):
         if not buffered and not isinstance(row, Presence):
-            now = row.round
-        groups.setdefault(now, []).append(number)
+            current = row.round
+        groups.setdefault(current, []).append(number)
         if buffered and isinstance(row, End):
-            now = row.round + 1
+            current = row.round + 1
     return dict(sorted(groups.items()))
 
 
 def first_that_fit(rounds: Iterable[int], groups: Mapping[int, list[int]], budget: float) -> list[int]:
-    """The first of some rounds whose rows are within a budget, all together; at least one."""
-    taken: list[int] = []
+    """Return the first rounds that have no more rows than a budget, all together; at least one round."""
+    fitting: list[int] = []
     for index in rounds:
         budget -= len(groups[index])
-        if taken and budget < 0:
+        if fitting and budget < 0:
             break
-        taken.append(index)
-    return taken
+        fitting.append(index)
+    return fitting
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of time of a party in a phase: part of a step, or a message on the link of a user."""
+    """A stretch of time of a party in a phase: a part of a step, or a message on a user's link."""
 
     party: int
+    """User, or `SERVER`."""
     lane: str
+    """Of `trace.LANES`, `TO_SERVER` or `FROM_SERVER`."""
     phase: str
+    """The phase of the time."""
     start: int
+    """[ns] From the start of the run."""
     end: int
+    """[ns] From the start of the run."""
 
 
 def spans(row: Row) -> Iterator[Span]:
-    """The spans of a row; of a message that broke off, when is not known, one of no length."""
+    """Yield the spans of a row; an aborted message has one of no length, as its end is unknown."""
     if isinstance(row, Step):
-        at = row.start
+        start = row.start
         for phase, ns in row.segments:
-            yield Span(row.party, row.lane, phase, at, at + ns)
-            at += ns
+            yield Span(row.party, row.lane, phase, start, start + ns)
+            start += ns
     elif isinstance(row, Sent):
         user, lane = (row.sender, TO_SERVER) if row.to == SERVER else (row.to, FROM_SERVER)
         yield Span(user, lane, row.phase, *extent(row))
 
 
 def extent(row: Row) -> tuple[int, int]:
-    """The start and the end of a row."""
+    """Return the start and the end of a row [ns]."""
     if isinstance(row, Step):
         return row.start, row.end
     if isinstance(row, Sent):
@@ -78,17 +86,22 @@ def extent(row: Row) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class Moment:
-    """A row without length, in words: `sign` names its mark on the page's timeline, "" for none."""
+    """A row without length, in words."""
 
     at: int
+    """[ns] From the start of the run."""
     party: int
+    """User, or `SERVER`."""
     sign: str
+    """Name of its mark on the page's timeline; "" without a mark."""
     text: str
+    """The row in words."""
     details: dict[str, Any] = field(default_factory=dict)
+    """Further values, for Perfetto."""
 
 
 def moment(row: Row) -> Moment | None:
-    """A loss, a refusal or a result in words; None for another row."""
+    """Return a loss, a refusal or a result in words; None for another row."""
     match row:
         case trace_rows.Lost():
             return Moment(row.at, row.user, "lost", f"lost: {row.why}")
@@ -96,11 +109,12 @@ def moment(row: Row) -> Moment | None:
             text = f"gave up {counted(len(row.users), 'user')}: {listed(row.users, MAX_USERS)}"
             return Moment(row.at, SERVER, "gave up", text, {"users": row.users})
         case trace_rows.Surplus():
-            text = f"told {counted(len(row.users), 'user')} to stop: {listed(row.users, MAX_USERS)}"
+            text = f"stopped {counted(len(row.users), 'user')}: {listed(row.users, MAX_USERS)}"
             return Moment(row.at, SERVER, "", text, {"users": row.users})
         case trace_rows.Refused() | trace_rows.Ignored():
             kind, sender = type(row).__name__.lower(), "server" if row.sender == SERVER else row.sender
-            sign = kind if kind == "refused" else ""  # what comes late is no mark: there are thousands
+            # Late messages have no mark: a run may have thousands.
+            sign = kind if kind == "refused" else ""
             return Moment(row.at, row.party, sign, f"{kind} {row.message}: {row.why}", {"sender": sender})
         case trace_rows.Judged():
             private = f"{'' if row.private else 'not '}private"
@@ -117,13 +131,16 @@ def moment(row: Row) -> Moment | None:
 
 
 def receipts(trace: Trace) -> dict[int, int]:
-    """The number of a message's row -> the step that its receiver took on it."""
+    """Return by the number of a message's row that of the step in which it was received."""
     received = ((n, row) for n, row in enumerate(trace) if isinstance(row, Step) and row.call == "receive")
     return {row.cause: number for number, row in received if row.cause >= 0}
 
 
 def link_load(trace: Trace, numbers: Iterable[int], up: bool) -> Changes:
-    """Messages under way between users and the server; none that broke off, as when is not known."""
+    """Return the number of messages on their way to the server (`up`) or from it.
+
+    Aborted messages are left out, as the times of their ends are unknown.
+    """
     changes: Counter[int] = Counter()
     for number in numbers:
         row = trace[number]
@@ -134,7 +151,7 @@ def link_load(trace: Trace, numbers: Iterable[int], up: bool) -> Changes:
 
 
 def online(trace: Trace, users: int) -> Changes:
-    """Users online; all are before the first of them goes."""
+    """Return the number of users online; all of them are, before the first change."""
     changes = Counter({0: 0})
     for row in trace:
         if isinstance(row, Presence):
@@ -143,9 +160,9 @@ def online(trace: Trace, users: int) -> Changes:
 
 
 def buffer_fill(trace: Trace) -> Changes:
-    """Updates that an asynchronous server holds: received, and neither aggregated nor thrown away."""
-    left = (row for row in trace if isinstance(row, trace_rows.Ignored | trace_rows.Refused))
-    unread = {row.cause for row in left if (row.party, row.message) == (SERVER, "upload")}
+    """Return the number of updates in the buffer: received, and neither aggregated nor discarded."""
+    rejected = (row for row in trace if isinstance(row, trace_rows.Ignored | trace_rows.Refused))
+    unread = {row.cause for row in rejected if (row.party, row.message) == (SERVER, "upload")}
     changes = Counter({0: 0})
     for number, row in enumerate(trace):
         match row:
@@ -159,18 +176,18 @@ def buffer_fill(trace: Trace) -> Changes:
 
 
 def version(trace: Trace) -> Changes:
-    """Aggregates that the global model has seen."""
+    """Return the version of the global model: the number of aggregates that are in it."""
     done = (row.at for row in trace if isinstance(row, Aggregated))
     return [(0, 0), *((at, number) for number, at in enumerate(done, 1))]
 
 
 def parties(rows: Iterable[Row]) -> list[int]:
-    """The server and the users whom rows name, in order."""
-    found = {SERVER}
+    """Return the server and all users in some rows, in order."""
+    named = {SERVER}
     for row in rows:
-        found.update(span.party for span in spans(row))
-        found.update(row.users if isinstance(row, trace_rows.Begin) else (getattr(row, "user", SERVER),))
-    return sorted(found)
+        named.update(span.party for span in spans(row))
+        named.update(row.users if isinstance(row, trace_rows.Begin) else (getattr(row, "user", SERVER),))
+    return sorted(named)
 
 
 def _running(changes: Counter[int], value: int) -> Changes:

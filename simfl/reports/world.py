@@ -14,22 +14,25 @@ from simfl.scenario.user_classes import classes_of
 from simfl.scenario.world import Devices
 from simfl.world.outages import Cells, Everybody, OfClass, Outage, Share
 
-# Ends of names and the units that they mean.
 UNITS = {"_mbps": " Mbit/s", "_gb": " GB", "_j_per_mb": " J/MB", "_j": " J", "_w": " W", "_s": " s"}
-NAMELESS = ("kind", "value", "rate", "file")  # keys whose values say enough
-MAX_VALUES = 4  # of a list, that are shown one by one
-MAX_CLASSES = 20  # that have a row of their own
+"""Units by the ends of keys."""
+NAMELESS = ("kind", "value", "rate", "file")
+"""Keys that are left out before their values."""
+MAX_VALUES = 4
+"""Values of a list that are shown."""
+MAX_CLASSES = 20
+"""Classes of users that have a row."""
 
 
 def world_facts(s: Scenario) -> list[tuple[str, str]]:
-    """Return (name, value) of the world that all protocols of a scenario share."""
+    """Return the names and values of the world that all protocols of a scenario share."""
     people, learning, network = s.population, s.learning, s.network
     overhead = seconds(network.overhead_s * 1e9)
     blocks = {"Buffer": s.buffer, "Privacy": s.privacy, "Quantization": s.quantization, "Targets": s.targets}
     batches = f"batches of {learning.batch_size}, step size {learning.lr:g}"
-    cut = "" if learning.partial is None else f"; what is done {in_words(learning.partial)}"
+    cut = "" if learning.partial is None else f"; minibatches done {in_words(learning.partial)}"
     tcp = f"; TCP start {network.tcp_start}" if network.tcp_start else ""
-    found = {
+    facts = {
         "Users": f"{people.users}, {people.devices.cores} cores each",
         "Devices": _devices(people.devices),
         "Availability": in_words(people.availability),
@@ -49,27 +52,27 @@ def world_facts(s: Scenario) -> list[tuple[str, str]]:
         "Offline phase": "beside training" if s.overlap else "before training",
         "Payload": "computed" if s.payload == "real" else "shadow: sizes and counts only",
     }
-    return [(name, value or "none") for name, value in found.items()]
+    return [(name, value or "none") for name, value in facts.items()]
 
 
 def _classes(s: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield a row of each class: its share and users, and what it has of its own."""
-    listed_ = s.population.classes or {}
-    sizes = classes_of(s).sizes() if listed_ else {}
-    for name, own in list(listed_.items())[:MAX_CLASSES]:
-        parts = [f"{percent(own.share, 1)}, {counted(sizes[name], 'user')}"]
-        if own.devices is not None:
-            parts.append(f"{_devices(own.devices)}, {counted(own.devices.cores, 'core')}")
+    """Yield a row of each class: its share, its number of users, and the blocks that it sets."""
+    classes = s.population.classes or {}
+    sizes = classes_of(s).sizes() if classes else {}
+    for name, of_class in list(classes.items())[:MAX_CLASSES]:
+        parts = [f"{percent(of_class.share, 1)}, {counted(sizes[name], 'user')}"]
+        if of_class.devices is not None:
+            parts.append(f"{_devices(of_class.devices)}, {counted(of_class.devices.cores, 'core')}")
         blocks: dict[str, Block | None] = {
-            "links": own.network,
-            "availability": own.availability,
-            "drop-outs": own.dropout,
-            "energy": own.energy,
+            "links": of_class.network,
+            "availability": of_class.availability,
+            "drop-outs": of_class.dropout,
+            "energy": of_class.energy,
         }
-        parts += [f"{what}: {in_words(block)}" for what, block in blocks.items() if block is not None]
+        parts += [f"{label}: {in_words(block)}" for label, block in blocks.items() if block is not None]
         yield f"Class {name}", "; ".join(parts)
-    if len(listed_) > MAX_CLASSES:
-        yield "Classes", f"{len(listed_) - MAX_CLASSES} more"
+    if len(classes) > MAX_CLASSES:
+        yield "Classes", f"{len(classes) - MAX_CLASSES} more"
 
 
 def _devices(devices: Devices) -> str:
@@ -81,32 +84,34 @@ def outage(o: Outage) -> str:
     """Return an outage in words: its users, its effect, its times.
 
     >>> outage(Outage(of="all", factor=0.1, from_s=1.0, to_s=3.0))
-    'everybody: rates x 0.1, from 1 s to 3 s'
+    'all users: rates x 0.1, from 1 s to 3 s'
     """
     match o.of:
         case OfClass(name=name):
-            who = f"class {name}"
+            users = f"class {name}"
         case Share(share=share):
-            who = f"{percent(share, 1)} of the users"
+            users = f"{percent(share, 1)} of the users"
         case Cells(cells=cells):
-            who = f"each of {counted(cells, 'cell')}"
+            users = f"each of {counted(cells, 'cell')}"
         case Everybody():
-            who = "everybody"
+            users = "all users"
         case _:
             assert_never(o.of)
     effect = f"rates x {o.factor:g}" if o.factor else "links cut"
     if o.offline:
         effect += ", users offline"
     if o.from_s is not None:
-        return f"{who}: {effect}, from {o.from_s:g} s to {o.to_s:g} s"
+        return f"{users}: {effect}, from {o.from_s:g} s to {o.to_s:g} s"
     pause, length = (_nested(value, key) for value, key in ((o.every_s, "every_s"), (o.lasts_s, "lasts_s")))
-    return f"{who}: {effect}, for {length} again and again, {pause} apart"
+    return f"{users}: {effect}, for {length} again and again, {pause} apart"
 
 
 def in_words(value: Any, name: str = "") -> str:
-    """Return a value of a scenario: of a block its kind first and then its fields, without those not set.
+    """Return a value of a scenario in words: of a block its kind first, then each field that is set.
 
-    name: the field's, whose end tells the unit.
+    Args:
+        value: A block, a tuple or a plain value.
+        name: Name of the field, which ends in the unit.
     """
     if isinstance(value, Block):
         return ", ".join(_fields(value))
@@ -122,7 +127,7 @@ def _unit(name: str) -> str:
 
 
 def _nested(value: Any, name: str) -> str:
-    """Return a value within others: a block's kind, the rest in brackets, and the unit."""
+    """Return a value within a sentence: a block's kind, its other fields in brackets, and the unit."""
     if not isinstance(value, Block):
         return in_words(value, name)
     if getattr(value, "kind", "") == "fixed" and hasattr(value, "value"):
@@ -134,7 +139,7 @@ def _nested(value: Any, name: str) -> str:
 
 
 def _fields(block: Block) -> Iterator[str]:
-    """Yield what is set of a block; not what is false, nor a block that is the default, as `steady` is."""
+    """Yield the fields of a block that are set: neither false ones nor blocks at their default."""
     if isinstance(block, Quantiles):
         low, high = block.points[0][1], block.points[-1][1]
         yield from ("quantiles", f"{low:g} to {high:g}", f"median {block.quantile(0.5):g}")
@@ -147,7 +152,8 @@ def _fields(block: Block) -> Iterator[str]:
         if key == "kind" and value == "fixed":
             continue
         if key.endswith("file"):
-            value = Path(value).name  # the resolved scenario below has all of its path
+            # The resolved scenario below has its full path.
+            value = Path(value).name
         name = key
         for end in UNITS:
             name = name.removesuffix(end)

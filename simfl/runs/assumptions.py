@@ -1,6 +1,7 @@
-"""The assumptions that decide a scenario's times: what a mask costs, what is relayed, deadlines too short.
+"""The assumptions that decide a scenario's times: costs of masks, relayed shares, short deadlines.
 
-All of it is known before a run: work is counted by the protocol's own machines, without content.
+All are known before a run: the protocol's own machines run on sizes alone, and their work is counted. A
+formula for each protocol would be shorter, and would drift apart from the machines.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from simfl.scenario.world import Modelled as ByProfile
 from simfl.trace.rows import SERVER
 from simfl.virtual_time import NS
 
-MAX_COHORT = 1_000  # users of a round that is counted: a second
+MAX_COHORT = 1_000
+"""Users of the largest round that is counted; that takes about a second."""
 
 
 def assumed(experiment: Experiment) -> Assumed:
-    """Return what decides a run's times besides its scenario, as far as that is known before it."""
-    s, d = experiment.scenario, experiment.trainer.d
-    median = float(np.median(experiment.people.slowdown))
-    people = experiment.people
+    """Return the facts beside the scenario that decide a run's times, those that are known before it."""
+    s, d, people = experiment.scenario, experiment.trainer.d, experiment.people
+    median = float(np.median(people.slowdown))
     facts = Assumed(
         d=d,
         relayed=sorted(_relayed(Message)),
@@ -58,15 +59,15 @@ def assumed(experiment: Experiment) -> Assumed:
 
 
 def _relayed(kind: type[Message]) -> set[str]:
-    """Return the kinds of message, those of a file's protocols among them, that hold users' shares."""
-    own = {kind.kind} if kind.relayed else set()
-    return own.union(*map(_relayed, kind.__subclasses__()))
+    """Return the kinds of message that carry users' shares, those of user-defined protocols included."""
+    kinds = {kind.kind} if kind.relayed else set()
+    return kinds.union(*map(_relayed, kind.__subclasses__()))
 
 
 def masking(experiment: Experiment) -> dict[str, Masking]:
-    """Return the work for masks of each protocol that has an offline phase, in a round without losses.
+    """Return the cost of masks by entry, of entries with an offline phase, in a round without losses.
 
-    Buffered runs have no such round, and a cohort above MAX_COHORT would take long.
+    Buffered runs have no such round, and a round of more than `MAX_COHORT` users would take long to count.
     """
     s = experiment.scenario
     modelled_s = partial(_seconds, experiment, float(np.median(experiment.people.slowdown)))
@@ -79,43 +80,51 @@ def masking(experiment: Experiment) -> dict[str, Masking]:
 
 @dataclass
 class Counted:
-    """A user's task in a round."""
+    """The work and the messages of a user in a round."""
 
     phases: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     """Work by phase."""
     points: defaultdict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
-    """Work by the point whose message results."""
+    """Work by the point in the round at which its message is sent."""
     silent: Counter[str] = field(default_factory=Counter)
-    """Work of calls that send nothing, such as a mask's."""
+    """Work of calls that send no message, such as drawing a mask."""
     sent_bytes: Counter[str] = field(default_factory=Counter)
-    """Size of each point's message."""
+    """[B] Size of the message at each point."""
     shares_bytes: int = 0
-    """Size of all users' shares together."""
+    """[B] Size of all users' shares together."""
 
 
 def count(experiment: Experiment, name: str) -> Counted | None:
-    """Count a round of an entry without losses over the loopback; None of a buffered or a large one."""
+    """Count a round of an entry without losses over the loopback; None of a buffered or a large round."""
     s, spec = experiment.scenario.of(name), experiment.scenario.protocols[name]
     if spec.asynchronous or s.cohort > MAX_COHORT:
         return None
     users, p = range(s.cohort), s.params(name, experiment.trainer.d)
-    ops, root, out = ShadowOps(s.field.q), experiment.streams.bytes("assumptions", name), Counted()
+    ops, root, counted = ShadowOps(s.field.q), experiment.streams.bytes("assumptions", name), Counted()
     server = spec.server(users, p, ops, Entropy(root, SERVER))
     clients = {user: spec.client(user, p, ops, Entropy(root, user)) for user in users}
-    clients[0] = _Client(clients[0], ops, out)  # what one has to do, all have, or nearly
+    # One user is enough: the work of the others is the same, or nearly.
+    clients[0] = _Client(clients[0], ops, counted)
     updates = dict.fromkeys(users, Update(Handle(1, p.d, F32), 1))
     sent = run_round(server, clients, updates, offline=spec.offline).sent
-    out.shares_bytes = sum(m.size_bytes for _, to, m in sent if m.relayed and to == SERVER)
-    return out
+    counted.shares_bytes = sum(m.size_bytes for _, to, m in sent if m.relayed and to == SERVER)
+    return counted
 
 
 @dataclass
 class _Client:
-    """A user's machine whose calls are counted."""
+    """A user's machine whose calls are counted.
+
+    It stands in front of the machine: wrapping the machine's methods would count calls that it makes of
+    itself twice.
+    """
 
     machine: ClientMachine
+    """The protocol's own machine."""
     ops: ShadowOps
-    out: Counted
+    """The operations of the machine, which note its work."""
+    counted: Counted
+    """The work and messages so far."""
 
     def receive(self, sender: int, message: Any) -> Effects:
         return self._count(message.phase, partial(self.machine.receive, sender, message))
@@ -129,20 +138,21 @@ class _Client:
         segments = self.ops.end_step()
         sent = [effect.message for effect in effects if isinstance(effect, Send)]
         for segment in segments:
-            self.out.phases[segment.phase].update(segment.work)
+            self.counted.phases[segment.phase].update(segment.work)
             if not sent:
-                self.out.silent.update(segment.work)
+                self.counted.silent.update(segment.work)
         for message in sent:
             if message.point is not None:
-                self.out.sent_bytes[message.point] = message.size_bytes
+                self.counted.sent_bytes[message.point] = message.size_bytes
                 for segment in segments:
-                    self.out.points[message.point].update(segment.work)
+                    self.counted.points[message.point].update(segment.work)
         return effects
 
 
 def _seconds(
     experiment: Experiment, slowdown: float, work: Mapping[str, Counter[str]]
 ) -> Iterator[tuple[str, float]]:
+    """Yield the seconds of each key's work under the modelled clock; nothing under another clock."""
     if isinstance(experiment.scenario.clock, ByProfile):
         clock = modelled(experiment)
         for name, counted in work.items():
@@ -150,16 +160,18 @@ def _seconds(
 
 
 def too_short(experiment: Experiment) -> Iterator[str]:
-    """Yield a warning for each deadline below what some user's device and link need, as modelled; it names
-    the user who needs most, and counts those for whom it is too short."""
+    """Yield a warning for each deadline below the modelled time of some user's device and link.
+
+    It names the slowest user, and counts the users for whom the deadline is too short.
+    """
     s, people = experiment.scenario, experiment.people
-    found: dict[str, dict[str, Needs]] = defaultdict(dict)
+    too_slow: dict[str, dict[str, TimeNeeded]] = defaultdict(dict)
     for name in s.protocols if isinstance(s.clock, ByProfile) else ():
         for point, needs in _needs(experiment, name):
             deadline = s.deadlines.given.get(point)
             if deadline is not None and deadline.after_s < needs.total_s.max():
-                found[point][name] = needs
-    for point, entries in found.items():
+                too_slow[point][name] = needs
+    for point, entries in too_slow.items():
         deadline_s = s.deadlines.given[point].after_s
         worst = max(entries, key=lambda name: entries[name].total_s.max())
         needs, users = entries[worst], len(people.slowdown)
@@ -180,19 +192,22 @@ def too_short(experiment: Experiment) -> Iterator[str]:
 
 
 @dataclass(frozen=True)
-class Needs:
-    """The seconds of each user's work before a message, and on its link, [users]."""
+class TimeNeeded:
+    """The minimum time that each user needs for a message."""
 
     work_s: NDArray[np.float64]
+    """Of work before the message, [users]."""
     link_s: NDArray[np.float64]
+    """Of the message on the user's link, [users]."""
 
     @cached_property
     def total_s(self) -> NDArray[np.float64]:
+        """Both together, [users]."""
         return self.work_s + self.link_s
 
 
-def _needs(experiment: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
-    """Yield (point, what each user needs for its message) of an entry's deadlines."""
+def _needs(experiment: Experiment, name: str) -> Iterator[tuple[str, TimeNeeded]]:
+    """Yield each point at which users of an entry send a message, and the time that they need for it."""
     trainer, people = experiment.trainers[name], experiment.people
     slow = people.slowdown
     counted = count(experiment, name) or Counted()
@@ -212,7 +227,7 @@ def _needs(experiment: Experiment, name: str) -> Iterator[tuple[str, Needs]]:
     for point, nbytes in counted.sent_bytes.items():
         all_s: NDArray[np.float64] = slow * work_s.get(point, 0.0) + (before_s if point == "upload" else 0.0)
         link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s
-        yield point, Needs(all_s, link_s)
+        yield point, TimeNeeded(all_s, link_s)
 
 
 def _short(value_s: float) -> str:

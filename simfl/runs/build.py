@@ -1,4 +1,4 @@
-"""The composition root: from a validated scenario to sessions that can be driven.
+"""The composition root: builds sessions from a validated scenario.
 
 Checks that need the data or the model (the length of an update, the largest weight) are here, before any run.
 """
@@ -49,44 +49,50 @@ from simfl.world import profiles
 from simfl.world.participation import Participation
 from simfl.world.tcp_start import lv08
 
-Made = TypeVar("Made")
+SessionPart = TypeVar("SessionPart")
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A scenario with its world, ready to make a session for each entry of its protocols."""
+    """A scenario with its world, from which a session of each protocol entry is built."""
 
     scenario: Scenario
+    """The validated scenario."""
     streams: Streams
+    """Its random streams."""
     trainers: dict[str, Trainer]
+    """Local training by entry; entries with the same partition share one."""
     profile: profiles.Profile
+    """Rates of work, for the modelled clock."""
     people: UserPopulation
+    """All users."""
     memory: dict[str, Memory] = field(default_factory=dict)
+    """Memory plan by entry, of entries that might exceed the limit."""
 
     @property
     def trainer(self) -> Trainer:
-        """The trainer of the first entry: they differ in the partition only."""
+        """The trainer of the first entry; others differ in the partition only."""
         return next(iter(self.trainers.values()))
 
     @property
     def by_torch(self) -> bool:
-        """True if torch trains any of them."""
+        """True if torch trains an entry."""
         return any(trainer.by_torch for trainer in self.trainers.values())
 
     @property
     def law(self) -> profiles.TrainingLaw | TrainingTime | None:
+        """The training-time model, of the trainer or of the profile; None if work is counted instead."""
         trainer, profile = self.trainer, self.profile
         return trainer.stated or profile.law(trainer.law_name, trainer.split.shape, trainer.sgd.batch_size)
 
     @property
     def partitions(self) -> dict[str, NDArray[np.int64]]:
-        """Samples of each label that each user holds, [users, classes], by each partition's first entry."""
+        """Samples of each label that each user holds, [users, classes], by the first entry of a partition."""
         first = {id(trainer): name for name, trainer in reversed(self.trainers.items())}
-        own = {name: t for name, t in self.trainers.items() if first[id(t)] == name}
-        return {n: partition.label_counts(t.split.y_train, t.parts, t.split.classes) for n, t in own.items()}
+        return {name: _label_counts(t) for name, t in self.trainers.items() if first[id(t)] == name}
 
     def training_times(self) -> Iterator[str]:
-        """Say where the durations of local training come from, under the modelled clock."""
+        """Yield sentences on the source of training times, under the modelled clock."""
         if not isinstance(self.scenario.clock, Modelled):
             return
         profile, law = self.scenario.profile, self.law
@@ -94,8 +100,8 @@ class Experiment:
         if isinstance(law, TrainingTime):
             yield f"training: T = {law.sample:.3g} s x num_examples x slowdown (learning.flower.sample_s)"
         elif law is None:
-            why = f"profile {profile} has no law of {model} with batches of {B}"
-            yield f"training: {why}: its time is counted in multiply-adds and minibatches"
+            reason = f"profile {profile} has no training-time model of {model} with batches of {B}"
+            yield f"training: {reason}: its time is counted in multiply-adds and minibatches"
         else:
             minibatches = f" + {law.step:.3g} s S" if law.step else ""
             time = f"T = {law.start:.3g} s{minibatches} + {law.sample:.3g} s E n x slowdown"
@@ -110,19 +116,26 @@ class Experiment:
         ops: Ops | None = None,
         places: Sequence[Placement] = (),
     ) -> Session:
-        """Return a fresh session of one entry; with the scenario's operations unless given. places: of the
-        kernels that are done elsewhere."""
-        return self.made(Session, name, clock, ops, places)
+        """Return a new session of one entry; the arguments are those of `assemble`."""
+        return self.assemble(Session, name, clock, ops, places)
 
-    def made(
+    def assemble(
         self,
-        make: Callable[..., Made],
+        make: Callable[..., SessionPart],
         name: str,
         clock: clocks.Clock,
         ops: Ops | None = None,
         places: Sequence[Placement] = (),
-    ) -> Made:
-        """Return what `make` makes of one entry: a session, or one side of a live run."""
+    ) -> SessionPart:
+        """Return a session of one entry, or one side of a live run, with all that it depends on.
+
+        Args:
+            make: The class to create.
+            name: The entry.
+            clock: Its clock.
+            ops: Its operations; the scenario's unless given.
+            places: Places outside this process at which kernels are executed.
+        """
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
         if p.pki is not None:
@@ -130,16 +143,23 @@ class Experiment:
             p = replace(p, pki=Directory(root))
         losses = self.people.losses(s, spec.round_points)
         entropy = _entropy(s, self.streams, name)
-        machines = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
-        world = make_world(s, self.streams, trainer, self.people)
+        setup = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
+        config = make_world(s, self.streams, trainer, self.people)
         streams = name in self.memory and self.memory[name].streamed is not None
         ops = ops or operations(s, streams, places)
-        return make(world, machines, ops, clock, trainer, self.streams, s.learning.server)
+        return make(config, setup, ops, clock, trainer, self.streams, s.learning.server)
 
 
-def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) -> Experiment:
-    """Load the data, deal it out, check what needs them; ScenarioError for what is not there or does not fit.
-    tell: called with each stage that may take long."""
+def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: None) -> Experiment:
+    """Return the experiment of a scenario: with data loaded and partitioned, and all checks that need them.
+
+    Args:
+        scenario: A validated scenario.
+        on_stage: Called with each stage that may take long.
+
+    Raises:
+        ScenarioError: A file is missing, or a value does not fit the data, the model or the memory.
+    """
     s = scenario
     with located_errors(BadInput):
         for path, message in checks.memory(s):
@@ -148,42 +168,47 @@ def build(scenario: Scenario, tell: Callable[[str], None] = lambda stage: None) 
         profile = with_location(s, "profile", partial(profiles.load, s.profile))
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
-        make = cache(partial(make_trainers, s, streams, profile, tell))
+        make = cache(partial(make_trainers, s, streams, profile, on_stage))
         # Before the trainers, so that a wrong file of the users is refused before data are loaded.
         people = UserPopulation.of(s, streams, lambda: _holdings(make()))
         trainers = make()
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
-        study = Experiment(s, streams, trainers, profile, people)
-        return replace(study, memory=dict(_memory(study, tell)))
+        experiment = Experiment(s, streams, trainers, profile, people)
+        return replace(experiment, memory=dict(_memory(experiment, on_stage)))
+
+
+def _label_counts(trainer: Trainer) -> NDArray[np.int64]:
+    """Return the number of samples of each label that each user holds, [users, classes]."""
+    return partition.label_counts(trainer.split.y_train, trainer.parts, trainer.split.classes)
 
 
 def _holdings(trainers: dict[str, Trainer]) -> NDArray[np.int64]:
-    """Return how many samples of each label each user holds, [users, classes]."""
+    """Return the label counts of the only partition; ValueError if there are several."""
     first, *others = {id(trainer): trainer for trainer in trainers.values()}.values()
     if others:
         raise ValueError("depends on what users hold, so all protocols need the same partition")
-    return partition.label_counts(first.split.y_train, first.parts, first.split.classes)
+    return _label_counts(first)
 
 
-def _memory(study: Experiment, tell: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
+def _memory(experiment: Experiment, on_stage: Callable[[str], None]) -> Iterator[tuple[str, Memory]]:
     """Yield the memory plan of each entry that might exceed the limit."""
-    for name in study.scenario.protocols:
-        s = study.scenario.of(name)
-        spec, trainer = s.protocols[name], study.trainers[name]
+    for name in experiment.scenario.protocols:
+        s = experiment.scenario.of(name)
+        spec, trainer = s.protocols[name], experiment.trainers[name]
         p, read_bytes = s.params(name, trainer.d), trainer.split.nbytes
-        if not memory.surely_fits(s, name, p, read_bytes):
-            tell(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
+        if not memory.is_within_limit(s, name, p, read_bytes):
+            on_stage(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
             rounds = min(s.rounds, memory.FORECAST_ROUNDS)
-            first = replace(study, scenario=study.scenario.model_copy(update={"rounds": rounds}))
-            clock = modelled(study) if isinstance(s.clock, Modelled) else clocks.ConstantClock()
+            first = replace(experiment, scenario=experiment.scenario.model_copy(update={"rounds": rounds}))
+            clock = modelled(experiment) if isinstance(s.clock, Modelled) else clocks.ConstantClock()
             make = partial(first.session, name, clock)
             may_stream = spec.streams and not isinstance(s.clock, Measured)
             yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
 
 def deadlines_of(s: Scenario) -> tuple[dict[str, int], dict[str, float]]:
-    """Return deadlines [ns], and fractions of answers that are enough, each by the stage's name."""
+    """Return by stage its deadline [ns], and the fraction of answers that is enough."""
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
     quorums = {name: given for name, given in s.deadlines.given.items() if isinstance(given, Quorum)}
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
@@ -250,10 +275,18 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
     )
 
 
-PENDING_SHARE = 1.0  # of the free memory: promised to results before the timeline waits for the data
+PENDING_SHARE = 1.0
+"""Share of the free memory that deferred results may need before the timeline waits for them."""
 
 
 def operations(s: Scenario, streams: bool = False, places: Sequence[Placement] = ()) -> Ops:
+    """Return the scenario's operations.
+
+    Args:
+        s: The scenario.
+        streams: Coded shares are summed as they stream.
+        places: Places outside this process at which kernels are executed.
+    """
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
     judge = oracle.check if s.audit == "galois" else None
@@ -265,57 +298,70 @@ def operations(s: Scenario, streams: bool = False, places: Sequence[Placement] =
     return EagerOps(s.field.q, not isinstance(s.clock, Measured), judge)
 
 
-def make_clocks(study: Experiment) -> Callable[[str], clocks.Clock]:
-    """Return the clock of each protocol's name. ScenarioError if a recording is absent or lacks one."""
-    s = study.scenario
+def make_clocks(experiment: Experiment) -> Callable[[str], clocks.Clock]:
+    """Return a function from an entry's name to its clock.
+
+    Raises:
+        ScenarioError: A recording cannot be read, or has no trace of an entry.
+    """
+    s = experiment.scenario
     match s.clock:
         case Measured(caches=caches):
-            return lambda name: clocks.MeasuredClock(study.trainers[name].timer.described, caches == "cold")
+            return lambda name: clocks.MeasuredClock(
+                experiment.trainers[name].timer.described, caches == "cold"
+            )
         case Modelled():
-            return lambda name: modelled(study)
+            return lambda name: modelled(experiment)
         case Recorded(dir=folder):
             traces = with_location(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
-                    raise error(s, "clock", f"the recording in {folder} has no protocol {name}")
+                    raise error(
+                        s, "clock", f"the recording in {folder} has no protocol {name}; record it first"
+                    )
             return lambda name: clocks.RecordedClock(clocks.Recording(traces[name]), traces[name].timed_by)
         case _:
             assert_never(s.clock)
 
 
-def modelled(study: Experiment) -> clocks.Clock:
-    law = study.law
+def modelled(experiment: Experiment) -> clocks.Clock:
+    """Return the modelled clock of the profile, with the training-time model if it has one."""
+    law = experiment.law
     if law is None:
-        return clocks.ModelledClock(study.profile.seconds)
+        return clocks.ModelledClock(experiment.profile.seconds)
     by_law = {"train_start": law.start, "train_step": law.step, "train_sample": law.sample}
-    return clocks.ModelledClock({**study.profile.seconds, **by_law})
+    return clocks.ModelledClock({**experiment.profile.seconds, **by_law})
 
 
 def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
     if s.entropy == "os":
         return OsEntropy
     draw = partial(Entropy, streams.bytes("entropy", name))
-    if s.payload == "shadow":  # nobody computes with users' secrets; the server draws graphs and weights
+    # Without payload users' secrets are never used. The server still draws graphs and weights.
+    if s.payload == "shadow":
         return lambda party, *scope: (draw if party == SERVER else ZeroEntropy)(party, *scope)
     return draw
 
 
 def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
-    """Refuse synchronous sums that can leave the field, or the audit's integers, under the heaviest user."""
+    """Raise a ScenarioError if a synchronous sum can leave the field, or the audit's integers.
+
+    The bound takes each user as heavy as the heaviest one.
+    """
     spec, to = s.protocols[name], s.quantization
     if spec.asynchronous or to is None:
         return
-    # Of partial work too: a user that was cut weighs no more than its samples.
+    # The bound covers partial work, too: a user whose training is cut weighs no more than its samples.
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
     weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
-    if weights is None or (found := checks.overflow(s, weights)) is None:
+    if weights is None or (limits := checks.overflow(s, weights)) is None:
         return
-    largest, bound = found
-    why, remedy = f"(q - 1)/2 = {bound}, and would wrap around", "a smaller clip, or on_overflow: wrap"
+    largest, bound = limits
+    reason, remedy = f"(q - 1)/2 = {bound}, and would wrap around", "a smaller clip, or on_overflow: wrap"
     if to.on_overflow == "wrap":
-        why, remedy = f"{bound}, what the audit's 64-bit sums hold", "or a smaller clip"
+        reason, remedy = f"{bound}, the limit of the audit's 64-bit sums", "or a smaller clip"
     users, levels = counted(s.cohort, "user"), counted(to.levels, "level")
     factors = f"{users} x {counted(heaviest, 'sample')} x {to.clip:g} clip x {levels}"
     allowed = counted(max(1, to.levels * bound // largest), "level")
-    message = f"a sum of {factors} can reach {largest}, at or above {why}: use at most {allowed}, {remedy}"
+    message = f"a sum of {factors} can reach {largest}, at or above {reason}: use at most {allowed}, {remedy}"
     raise error(s, "quantization", message)

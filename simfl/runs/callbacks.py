@@ -1,4 +1,4 @@
-"""Callbacks of a run: objects that are given its rounds as they finish, such as trackers of experiments.
+"""Callbacks of a run: objects that receive its rounds as they finish, such as trackers of experiments.
 
 A callback only reads: a run's trace is the same with and without it.
 """
@@ -15,12 +15,13 @@ from simfl.scenario.schema import Scenario
 from simfl.trace.rows import Trace
 
 EVERY_S = 2.0
+"""[s] Between two readings of the trace."""
 SHARE = 0.02
-"""The most of a run that the reading of its trace may take; beyond, it is put off."""
+"""Maximum share of a run that reading its trace takes; above it, the next reading is put off."""
 
 
 class Tracker(Protocol):
-    """A callback of a run: one of your own is any class with these three methods.
+    """A callback of a run; a user-defined one is any class with these three methods.
 
     >>> from simfl import run
     >>> class Printed:
@@ -35,18 +36,20 @@ class Tracker(Protocol):
     """
 
     def on_start(self, scenario: Scenario) -> None:
-        """Take in the scenario, before its first protocol runs."""
+        """Receive the scenario, before its first protocol runs."""
 
     def on_round(self, protocol: str, row: RoundSummary) -> None:
-        """Take in a finished round; those of a protocol come in order, each once the next has ended.
-        Its later rows count in the summary only."""
+        """Receive a finished round, after the end of the next one.
+
+        Rounds of a protocol arrive in order. Rows that the round gets later count in the summary only.
+        """
 
     def on_end(self, summary: Summary) -> None:
-        """Close everything: the run is over, finished or not (`summary.interrupted`)."""
+        """Release all resources: the run is over, finished or not (`summary.interrupted`)."""
 
 
 class TrackerFeed:
-    """Gives trackers the finished rounds, every few seconds: a round's values are a fold over the trace."""
+    """Sends finished rounds to trackers, every few seconds only, as each time the trace is read."""
 
     def __init__(self, trackers: Sequence[Tracker]) -> None:
         self.trackers = trackers
@@ -55,7 +58,7 @@ class TrackerFeed:
 
     @contextmanager
     def of(self, scenario: Scenario, summarised: Callable[[], Summary]) -> Iterator[None]:
-        """Give a run's start, and its end however it ends."""
+        """Notify the trackers of the start of a run, and of its end however it ends."""
         for tracker in self.trackers:
             tracker.on_start(scenario)
         interrupted = True
@@ -69,13 +72,14 @@ class TrackerFeed:
                     tracker.on_end(summary)
 
     def send(self, protocol: str, rows: Trace, measured: Sequence[Measurement], last: bool = False) -> None:
-        """Give a protocol's rounds since the last time, if that is due or they are the last."""
+        """Send the rounds of a protocol that were not sent yet, if that is due or they are the last."""
         since_s = time.monotonic()
         if not self.trackers or (since_s < self._due_s and not last):
             return
         sent = self._sent.get(protocol, 0)
         finished = list(zip(metrics.rounds(rows), measured, strict=False))
-        if not last:  # of the newest, answers that nobody waits for are still under way
+        # Late answers to the newest round may still be under way.
+        if not last:
             finished = finished[:-1]
         for r, m in finished[sent:]:
             row = RoundSummary.of(r, m)

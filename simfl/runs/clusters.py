@@ -1,7 +1,7 @@
 """Clusters by the scheme of their address: simfl's own (`simfl.connect.remote`), and those of packages.
 
-A package brings one by an entry point of the group `simfl.clusters`, named by the scheme: a module, or any
-object, that has `check` and `connected`.
+A package adds one by an entry point of the group `simfl.clusters`, named by the scheme. It is a module, or
+any object, with the functions of `Connector`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,14 +15,16 @@ from simfl.learning.trainer import Trainer
 from simfl.scenario.schema import Scenario
 
 GROUP = "simfl.clusters"
+"""Group of entry points."""
 OPTION = "--cluster"
+"""Option that messages name."""
 
 
 class Cluster(Protocol):
     """A run's connection to its workers."""
 
     ways: Mapping[str, tuple[str, int]]
-    """By protocol entry: how it is trained there, and the clients that are trained together."""
+    """By protocol entry: how it is trained there, and the number of clients that are trained together."""
 
     def places(self, entry: str, trainer: Trainer) -> Sequence[Placement]:
         """Return the kernels of an entry that are executed on the cluster."""
@@ -32,14 +34,14 @@ class Connector(Protocol):
     """Connects to the clusters of a scheme."""
 
     def check(self, address: str, scenario: Scenario) -> object:
-        """Refuse, with BadInput, an address or a scenario that it cannot train."""
+        """Raise BadInput for an address that is wrong, or a scenario that cannot be trained there."""
 
     def connected(self, address: str, scenario: Scenario) -> AbstractContextManager[Cluster]:
-        """Return a connection whose workers can all train the scenario; BadInput if there is none."""
+        """Return a connection whose workers can all train the scenario; BadInput if a worker cannot."""
 
 
 def connector(address: str) -> Connector:
-    """Return what connects to an address, such as `dask://HOST:PORT`, by its scheme.
+    """Return the connector of an address, such as `dask://HOST:PORT`, by its scheme.
 
     Raises:
         BadInput: no cluster has such a scheme.
@@ -49,5 +51,5 @@ def connector(address: str) -> Connector:
     if scheme not in points:
         schemes = ", ".join(f"{name}:" for name in sorted(points))
         raise BadInput(f"{OPTION}: {address!r:.80} must begin with one of {schemes}")
-    found: Connector = points[scheme].load()
-    return found
+    chosen: Connector = points[scheme].load()
+    return chosen

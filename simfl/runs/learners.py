@@ -1,4 +1,4 @@
-"""From a scenario's `learning` to trainers: data dealt out, model, local SGD."""
+"""Trainers from a scenario's `learning`: data, its partition among users, model, local SGD."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,47 +17,60 @@ from simfl.world.profiles import Profile
 
 
 def make_trainers(
-    s: Scenario, streams: Streams, profile: Profile, tell: Callable[[str], None]
+    s: Scenario, streams: Streams, profile: Profile, on_stage: Callable[[str], None]
 ) -> dict[str, Trainer]:
-    """Return each entry's trainer: the data dealt out, and the model. Entries of one partition share it."""
+    """Return the trainer of each entry; entries with the same partition share one.
+
+    Args:
+        s: The scenario.
+        streams: Random streams of the data and of the partition.
+        profile: Rates of work; with the model's training times, if it has them.
+        on_stage: Called with each stage that may take long.
+
+    Raises:
+        ScenarioError: Data, model, device or partition cannot be used; its key is named.
+    """
     spec = s.learning
     if spec.flower is not None:
         from simfl.learning.flower_trainer import FlowerTrainer
 
-        tell("making Flower's clients")
-        make_it = partial(FlowerTrainer, spec.flower, s.population.users, tell)
+        on_stage("making Flower's clients")
+        make_it = partial(FlowerTrainer, spec.flower, s.population.users, on_stage)
         return dict.fromkeys(s.protocols, with_location(s, "learning.flower", make_it))
-    tell(f"reading the data set {spec.dataset.kind}")
+    on_stage(f"reading the data set {spec.dataset.kind}")
     root = None if spec.data.root is None else Path(spec.data.root)
     split = with_location(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
-    tell("finding out about the model")
-    known = with_location(
+    on_stage("reading the model")
+    model = with_location(
         s, "learning.model", partial(facts, spec.model, split.shape, split.classes, split.tokens)
     )
-    if spec.device == "cuda":  # torch is imported to look for a GPU if one is asked for
+    # torch takes long to import, so it looks for a GPU only if the scenario requests one.
+    if spec.device == "cuda":
         with_location(s, "learning.device", partial(pick_device, spec.device))
-    by_law = profile.law(law_name(spec.model, known), split.shape, spec.batch_size) is not None
+    by_law = profile.law(law_name(spec.model, model), split.shape, spec.batch_size) is not None
     if not isinstance(s.clock, Modelled):
-        by_law = known.macs is None  # what is counted is charged by no profile here
-    elif not by_law and known.macs is None:
-        raise error(s, "learning.model", known.why)
-    softmax = known.softmax and isinstance(spec.loss, CrossEntropy)
-    # Under the measured clock each client is trained alone, as on its own device.
+        # No profile charges counted work under this clock.
+        by_law = model.macs is None
+    elif not by_law and model.macs is None:
+        raise error(s, "learning.model", model.why)
+    softmax = model.softmax and isinstance(spec.loss, CrossEntropy)
+    # Under the measured clock each client is trained alone, as on its own device: a batch of clients has no
+    # time per client.
     together = spec.way == "vectorised" or (spec.way == "auto" and not softmax)
     way = "loop" if isinstance(s.clock, Measured) and together else spec.way
-    tell(f"dealing the samples to {counted(s.population.users, 'user')}")
+    on_stage(f"dealing the samples to {counted(s.population.users, 'user')}")
     decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
     sgd = LocalSgd(spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay)
-    made: dict[str, Trainer] = {}
+    trainers: dict[str, Trainer] = {}
     for name in s.protocols:
-        dealt = s.of(name).learning.partition
-        key = dealt.model_dump_json()
-        if key not in made:
-            deal = partial(dealt.dealt, split, s.population.users, streams.rng("partition"))
+        partition = s.of(name).learning.partition
+        key = partition.model_dump_json()
+        if key not in trainers:
+            deal = partial(partition.dealt, split, s.population.users, streams.rng("partition"))
             parts = with_location(s, "learning.partition", deal)
             make = partial(
                 Trainer, split, parts, spec.model, sgd, spec.device, way,
                 by_law=by_law, deterministic=spec.deterministic, loss=spec.loss,
             )  # fmt: skip
-            made[key] = with_location(s, "learning.way", make)
-    return {name: made[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}
+            trainers[key] = with_location(s, "learning.way", make)
+    return {name: trainers[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}

@@ -1,7 +1,8 @@
 """The memory of a run, predicted before it starts; and roughly its time.
 
-Users and data are `checks`'. The content that is held besides is known, to the byte, from a shadow run of
-the first rounds; where that would be long itself (FORECAST_USERS), a bound in closed form is the prediction.
+`scenario.checks` knows the memory of users and data. A shadow run of the first rounds measures the other
+content, to the byte. Where that run would take long itself (`FORECAST_USERS`), a bound in closed form is the
+prediction.
 """
 
 from collections.abc import Callable
@@ -21,20 +22,22 @@ from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured
 from simfl.trace.rows import seldom_collecting
 
-FORECAST_ROUNDS = 2  # the content of a round is known when the next has begun
-COHORT = 8  # updates that one worker makes together, about
+FORECAST_ROUNDS = 2
+"""Rounds of the shadow run: all content of a round is held only when the next has begun."""
+COHORT = 8
+"""Updates that one worker trains together, about."""
 FORECAST_USERS = {True: 2_000, False: 30_000}
-"""Most users at once for a shadow run, with an offline phase and without: half a minute at most."""
+"""Maximum users of a shadow run, with an offline phase and without: it takes half a minute at most."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes that an entry of the protocols would hold at once, users and data included."""
+    """Memory that an entry of the protocols would hold at once, users and data included."""
 
     held: int
-    """Bytes if its coded shares are held."""
+    """[B] If its coded shares are held."""
     streamed: int | None = None
-    """Bytes if its coded shares are summed as they stream."""
+    """[B] If its coded shares are summed as they stream; None if they need not."""
     bound: bool = False
     """True if both are upper bounds."""
 
@@ -45,16 +48,20 @@ class Memory:
         return f"its coded shares stream: {self.shown(self.streamed)} at once (held: {held})"
 
     def shown(self, nbytes: int) -> str:
+        """Return a number of bytes as text, marked if it is a bound."""
         return f"{gb(nbytes)} GB" + (" (an upper bound)" if self.bound else "")
 
 
-def surely_fits(s: Scenario, name: str, p: Params, read_bytes: int = 0) -> bool:
-    """Say if no plan is needed: nothing is executed, or a bound on everything that is held fits."""
+def is_within_limit(s: Scenario, name: str, p: Params, read_bytes: int = 0) -> bool:
+    """Return True if no plan is needed: nothing is executed, or an upper bound of all content fits."""
     return s.payload == "shadow" or at_most(s, name, p) <= room_bytes(s, read_bytes)
 
 
 def at_most(s: Scenario, name: str, p: Params) -> int:
-    """Bound an entry's content: four of each user's vectors, and each share sealed, opened and once more."""
+    """Return a bound of an entry's content [B]: four vectors a user, and three copies of each share.
+
+    A share may exist sealed, opened and summed (`test_the_bound_in_closed_form_is_one`).
+    """
     return _vectors(s, p) + s.protocols[name].shares_bytes(p, _circle(s))
 
 
@@ -66,57 +73,77 @@ def plan(
     may_stream: bool,
     read_bytes: int = 0,
 ) -> Memory:
-    """Hold the coded shares of an entry, or sum them as they stream. ScenarioError if neither fits.
-    make: a session of FORECAST_ROUNDS rounds with these operations. read_bytes: of the data set."""
+    """Return the memory of an entry, whose coded shares are held if they fit, and else summed as they stream.
+
+    Args:
+        s: The scenario.
+        name: The entry.
+        p: Its parameters.
+        make: Returns a session of `FORECAST_ROUNDS` rounds with these operations.
+        may_stream: The protocol can sum its coded shares as they stream.
+        read_bytes: Bytes of the data set.
+
+    Raises:
+        ScenarioError: Neither fits into `memory_limit_gb`.
+    """
     present, offline = present_bytes(s, read_bytes), s.protocols[name].offline
-    flying = s.buffer.concurrency if s.buffer and not offline else None
+    in_flight = s.buffer.concurrency if s.buffer and not offline else None
     held, rest = at_most(s, name, p), _vectors(s, p)
-    exact = min(_circle(s), flying or _circle(s)) <= FORECAST_USERS[offline]
+    exact = min(_circle(s), in_flight or _circle(s)) <= FORECAST_USERS[offline]
     if exact:
-        weighed = measure_memory(make(MemoryProbeOps(p.q)))
-        held, rest = weighed.peak, weighed.rest
-    found = Memory(present + held, None, not exact)
-    if found.held <= limit_bytes(s):
-        return found
-    figure = found.shown(found.held)
+        probe = measure_memory(make(MemoryProbeOps(p.q)))
+        held, rest = probe.peak, probe.rest
+    memory = Memory(present + held, None, not exact)
+    if memory.held <= limit_bytes(s):
+        return memory
+    figure = memory.shown(memory.held)
     if may_stream:
         streamed = present + rest + _passing_bytes(s, p)
         if streamed <= limit_bytes(s):
-            return replace(found, streamed=streamed)
-        needed = f"{found.shown(streamed)} that {name} takes while its coded shares stream (held: {figure})"
+            return replace(memory, streamed=streamed)
+        needed = f"{memory.shown(streamed)} that {name} takes while its coded shares stream (held: {figure})"
     else:
         needed = f"{figure} that {name} holds at once"
         if isinstance(s.clock, Measured):
-            needed += "; with clock: measured nothing can be made later or twice"
+            needed += "; with clock: measured nothing can be computed later or twice"
             needed += ", with modelled coded shares can stream"
-    raise error(s, "memory_limit_gb", f"memory_limit_gb={s.memory_limit_gb:g} is below the {needed}")
+    remedy = "raise it, or use fewer users or a smaller model"
+    raise error(
+        s, "memory_limit_gb", f"memory_limit_gb={s.memory_limit_gb:g} is below the {needed}: {remedy}"
+    )
 
 
 def _passing_bytes(s: Scenario, p: Params) -> int:
-    """Return the bytes that are there for a while when shares stream."""
-    # A sum for each user; for each worker a mask with its noise, a block of its coded rows, a cohort's
-    # updates and what one update becomes; the audit's sum.
+    """Return the bytes of temporary content when shares stream."""
+    # A sum for each user; the audit's sum; and for each worker a mask with its noise, a block of its coded
+    # rows, the updates of a cohort and four forms of one update.
     m = mds.share_length(p.d + 1, p.U, p.T)
     each = p.U * m + s.cohort * min(m, BLOCK_COLUMNS) + (COHORT + 4) * p.d
     return U32.itemsize * (s.cohort * m + max(1, s.workers) * each + 4 * p.d)
 
 
 def _circle(s: Scenario) -> int:
-    """Return the number of users who exchange anything with each other."""
+    """Return the number of users that exchange messages with each other."""
     return s.population.users if s.buffer else s.cohort
 
 
 def _vectors(s: Scenario, p: Params) -> int:
+    """Return the bytes of four vectors a user, of 8-byte elements."""
     return 4 * 8 * (p.d + 1) * (_circle(s) + 2)
 
 
 def room_bytes(s: Scenario, read_bytes: int = 0) -> float:
-    """Return the part of the limit that users and data leave. read_bytes: of the data set, once read."""
+    """Return the bytes of the limit that users and data leave.
+
+    Args:
+        s: The scenario.
+        read_bytes: Bytes of the data set; 0 before it is read.
+    """
     return limit_bytes(s) - present_bytes(s, read_bytes)
 
 
 def measure_memory(session: Session) -> MemoryProbeOps:
-    """Run a session to its end, and return its operations, which have counted what it held."""
+    """Run a session to its end, and return its operations, which measured the content that it held."""
     probe = session.ops
     assert isinstance(probe, MemoryProbeOps)
 
@@ -124,39 +151,49 @@ def measure_memory(session: Session) -> MemoryProbeOps:
         probe.rest = max(probe.rest, probe.kept)
 
     running = drive(session, publish, lambda: None)
-    with seldom_collecting():  # there may be millions of tokens
+    # A session may have millions of tokens, which a garbage collection would visit again and again.
+    with seldom_collecting():
         try:
+            # Without content a session waits for nothing, so no event loop is needed.
             while True:
-                running.send(None)  # it waits for nothing: there is no content
+                running.send(None)
         except StopIteration:
             return probe
 
 
-# --- many users, before anything is built ---------------------------------------------------------
-# The cost of a run besides the work that it executes is its trace's: each row is an event of the engine. A
-# member of a round has about as many rows under every protocol that masks, and a third of them without.
+# --- many users, before anything is built --------------------------------------------------------- Beside
+# the work that it executes, a run costs what its trace costs: each row is an event of the engine. A member of
+# a round has about the same number of rows under each protocol that masks, and a third of it without masks.
 # Measured in shadow runs of 10^3 to 10^5 users: 6.0 rows a member of fedavg's rounds, 19 to 20.1 of secagg's,
-# secagg_plus' and lightsecagg's; 21 to 27 microseconds of CPU time a row.
-ROWS = {False: 6.0, True: 20.0}  # of a member in a round, by whether there is an offline phase
+# secagg_plus' and lightsecagg's; 21 to 27 microseconds of CPU time a row. Held by
+# `test_the_rows_of_a_member_are_those_of_the_forecast` and `test_a_run_takes_about_its_forecast`.
+ROWS = {False: 6.0, True: 20.0}
+"""Rows of a member in a round, without an offline phase and with one."""
 ROW_S = 25e-6
+"""[s] CPU time a row."""
 START_S = 1.0
-BASE_BYTES = 160_000_000  # the interpreter and its libraries
+"""[s] Before the first event."""
+BASE_BYTES = 160_000_000
+"""[B] The interpreter and its libraries."""
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The seconds of all protocols on this kind of machine, and the most bytes of one of them."""
+    """The rough cost of a run."""
 
     seconds: float
+    """Of all protocols, on a machine like ours."""
     nbytes: float
+    """[B] Maximum memory of one protocol."""
 
 
 def forecast(s: Scenario) -> Forecast:
-    """Return about what a run takes, without the work itself where its payload is real."""
+    """Return the rough cost of a run, without the work of users and server that a real payload executes."""
     seconds = START_S
     for name, entry in s.protocols.items():
-        own = s.of(name)
-        members = s.buffer.K if s.buffer else min(own.cohort, own.selection.usual(s.population.users))
+        settings = s.of(name)
+        usual = settings.selection.usual(s.population.users)
+        members = s.buffer.K if s.buffer else min(settings.cohort, usual)
         seconds += s.rounds * members * ROWS[entry.offline] * ROW_S
     users = max(users_bytes(s, name) for name in s.protocols)
     return Forecast(seconds, BASE_BYTES + users + data_bytes(s))

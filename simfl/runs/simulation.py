@@ -26,9 +26,9 @@ from simfl.runs.build import Experiment, build, make_clocks
 from simfl.runs.callbacks import Tracker, TrackerFeed
 from simfl.runs.clusters import Cluster, connector
 from simfl.runs.folder import unfinished
-from simfl.runs.folder.result import Kept, Result
+from simfl.runs.folder.result import RecordedUpdates, Result
 from simfl.runs.folder.saved_rounds import Unfinished
-from simfl.runs.folder.saving import EVERY_S, Point, Saver
+from simfl.runs.folder.saving import EVERY_S, CheckpointArrays, Saver
 from simfl.runs.results.round_summary import Measurement
 from simfl.scenario.keywords import MINIMAL, Keywords, load_with, named_by_keyword
 from simfl.scenario.schema import Scenario
@@ -42,10 +42,15 @@ class Progress:
     """The progress of a run."""
 
     protocol: str
+    """The entry that runs."""
     rounds_done: int
+    """Its finished rounds."""
     rounds: int
+    """All rounds of the scenario."""
     virtual_s: float
+    """[s] Virtual time of the entry's run."""
     accuracy: float | None
+    """Of the last evaluation; None before the first."""
 
 
 Watch = Callable[[Progress], None]
@@ -70,7 +75,7 @@ async def simulate(
         overrides: values of any other key by its dotted path, such as {"network.users.preset": "5g"}.
         out: a folder for the run's files, which is tried and locked before anything runs. Finished rounds are
             saved there as the run goes on, so that whatever ends it leaves them. What it holds of an earlier
-            run is replaced by the results, and reports of that run are removed (`folder.earlier`).
+            run is replaced by the results, and reports of that run are removed (`folder.outdated`).
         watch: called with the progress, a few times a second.
         resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
         save_every_s: seconds from one saving of finished rounds to the next; more if saving takes long.
@@ -111,7 +116,7 @@ async def simulate(
         elsewhere = workers.connected(cluster, loaded)
     folder: AbstractContextManager[Unfinished | None] = nullcontext()
     if out is not None:
-        folder = unfinished.locked(Path(out)) if resume else unfinished.taken(Path(out))
+        folder = unfinished.open_saved(Path(out)) if resume else unfinished.claim_folder(Path(out))
     with folder as own:
         if own is not None and resume:
             own.check(loaded)
@@ -149,7 +154,7 @@ def run(
     >>> result.scenario.privacy  # a default, as the scenario has none
     Privacy(T=25, D=15, U=None)
     """
-    # A loop in a thread of its own would hide the difference, but a run sets what is the whole process's:
+    # A loop in another thread would hide the difference, but a run changes settings of the whole process:
     # thresholds of the garbage collection, threads of torch. Ctrl-C would not reach it either.
     refuse_in_a_loop("run", "simfl.simulate(...)")
     return asyncio.run(
@@ -207,8 +212,10 @@ async def _one(
     there: Cluster | None,
     feed: TrackerFeed,
 ) -> None:
-    """Run one protocol to its end, publish its rounds in the result, and save them. speed: called between
-    rounds, for the machine's speed then."""
+    """Run one protocol to its end, publish its rounds in the result, and save them.
+
+    `speed` is called between rounds, and returns the machine's speed then.
+    """
     s, trainer = study.scenario.of(name), study.trainers[name]
     past = ResumeState() if saver is None else saver.past(name)
     if saver is not None and clock.measures and past.rounds:
@@ -234,7 +241,8 @@ async def _one(
             watch(Progress(name, len(measured), s.rounds, session.env.now / NS, accuracy))
 
     async def publish(outcome: ClosedRound) -> None:
-        if outcome.round < past.rounds:  # finished before, and gone over once more
+        # A round that was saved before is only replayed. At the last of them the traces are compared.
+        if outcome.round < past.rounds:
             if outcome.round == past.rounds - 1:
                 _compare(result.traces[name], session)
                 result.traces[name] = session.trace
@@ -242,11 +250,11 @@ async def _one(
                     saver.replaying = False
             return
         measured.append(await measurement(ops, outcome, speed()))
-        kept = None if outcome.record is None else await _kept(ops, outcome)
+        kept = None if outcome.record is None else await _recorded_updates(ops, outcome)
         if kept is not None:
             updates.append(kept)
         if saver is not None:
-            saver.add(measured[-1], kept, await _point(ops, outcome))
+            saver.add(measured[-1], kept, await _checkpoint_arrays(ops, outcome))
         feed.send(name, session.trace, measured)
         tell()
 
@@ -261,7 +269,13 @@ async def _one(
 
 
 async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:
-    """Return what a finished round came to, once its content is there. speed_ns: of the machine then."""
+    """Return the findings from the content of a finished round.
+
+    Args:
+        ops: The session's operations.
+        outcome: The round.
+        speed_ns: Time of the fixed kernel after it [ns]; None where it is not timed.
+    """
     audit = await ops.get(outcome.audit) if outcome.audit else None
     evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
     differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])
@@ -274,29 +288,31 @@ async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> M
 
 
 def _finite(value: float) -> float | None:
-    """Return no loss for a model that diverged: JSON knows no NaN."""
+    """Return a finite value, and None for NaN or infinity, which JSON cannot hold: a model diverged."""
     return float(value) if math.isfinite(value) else None
 
 
-async def _kept(ops: Ops, outcome: ClosedRound) -> Kept:
+async def _recorded_updates(ops: Ops, outcome: ClosedRound) -> RecordedUpdates:
     record = outcome.record
     assert record is not None
     mean = (await ops.get(record.mean))[0].astype(np.float32)
     deltas = [(await ops.get(handle))[0] for handle in record.updates]
-    return Kept(outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas))
+    return RecordedUpdates(
+        outcome.round, mean, np.array(record.members), np.array(record.weights), np.stack(deltas)
+    )
 
 
-async def _point(ops: Ops, outcome: ClosedRound) -> Point:
-    """Return what a session that is resumed after this round needs, as arrays."""
+async def _checkpoint_arrays(ops: Ops, outcome: ClosedRound) -> CheckpointArrays:
+    """Return the checkpoint after this round as arrays."""
     checkpoint = outcome.checkpoint
     assert checkpoint is not None
     models = {version: await ops.get(model) for version, model in checkpoint.models.items()}
     moments = None if checkpoint.moments is None else await ops.get(checkpoint.moments)
-    return Point(checkpoint.rows, models, moments, checkpoint.running)
+    return CheckpointArrays(checkpoint.rows, models, moments, checkpoint.running)
 
 
 def _compare(before: Trace, session: Session) -> None:
-    """Refuse to go on with a resumed session whose trace is not that of the interrupted one."""
+    """Raise RunFailed if the trace of a resumed session differs from the interrupted one's."""
     rows = session.trace
     if rows[: len(before)] != before:
         pairs = enumerate(zip(rows, before, strict=False))

@@ -1,4 +1,4 @@
-"""The users of a scenario: the settings, links and losses of each, by its class."""
+"""The users of a scenario: settings, links, energy and losses of each, by its class."""
 
 from __future__ import annotations
 
@@ -33,37 +33,54 @@ class UserPopulation:
     """All users of a run."""
 
     classes: Classes
+    """The class of each user."""
     settings: tuple[UserSettings, ...]
     """Settings of each class, in the order of `classes.names`."""
     streams: Streams
+    """Random streams of the run."""
     slowdown: NDArray[np.float64]
     """Factor on the time of each user's work, [users]."""
     online: OnlineTimes
+    """Times at which users are online."""
     up_mbps: NDArray[np.float64]
-    """Uplink rates, [users]; before outages and link models, as the two below."""
+    """Uplink rates, [users]; before outages and link models."""
     down_mbps: NDArray[np.float64]
-    """Downlink rates, [users]."""
+    """Downlink rates, [users]; before outages and link models."""
     latency_s: NDArray[np.float64]
-    """One-way latencies, [users]."""
+    """One-way latencies, [users]; before outages and link models."""
     powers: tuple[Powers | None, ...]
-    """Powers of each class's devices; None where a class counts no energy."""
+    """Powers of each class's devices; None of a class without energy."""
     links: Links
     """State of a user's link at a time."""
     server_link: ServerLink
+    """State of the server's link at a time."""
     outages: Outages
+    """Outages of links and users."""
 
     @classmethod
     def of(cls, s: Scenario, streams: Streams, holdings: Holdings) -> UserPopulation:
-        """Return the users of a scenario; a ScenarioError if a file of theirs is wrong, or too few come."""
+        """Return the users of a scenario.
+
+        Args:
+            s: The scenario.
+            streams: Random streams of the run.
+            holdings: Returns the samples of each label that each user holds, [users, classes].
+
+        Raises:
+            ScenarioError: A file of the users is wrong, or too few users are ever online.
+        """
         classes, settings = classes_of(s), tuple(settings_of(s).values())
         for key, model, purpose, user in _models(s, classes):
             if isinstance(model, StateGenerator):
                 with_location(s, key, partial(model.try_out, user, streams, purpose))
-        own = partial(_numbers, s, streams, classes)
-        slowdown, online = own("devices", "slowdown", ("devices",)), _online(s, streams, classes, holdings)
-        up_mbps = own("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
-        down_mbps = own("network", "downlink_mbps", ("links", "downlink"), LEAST_MBPS, GREATEST_MBPS)
-        latency_s = own("network", "latency_s", ("links", "latency"), 0)
+        numbers = partial(_numbers, s, streams, classes)
+        slowdown, online = (
+            numbers("devices", "slowdown", ("devices",)),
+            _online(s, streams, classes, holdings),
+        )
+        up_mbps = numbers("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
+        down_mbps = numbers("network", "downlink_mbps", ("links", "downlink"), LEAST_MBPS, GREATEST_MBPS)
+        latency_s = numbers("network", "latency_s", ("links", "latency"), 0)
         outages = Outages(s.network.outages, streams, classes.of)
         return cls(
             classes,
@@ -82,34 +99,39 @@ class UserPopulation:
 
     @property
     def cores(self) -> NDArray[np.int64]:
-        """The cores of each user's device, [users]."""
-        return np.array([own.devices.cores for own in self.settings])[self.classes.member]
+        """Cores of each user's device, [users]."""
+        return np.array([of_class.devices.cores for of_class in self.settings])[self.classes.member]
 
     @property
     def has_churn(self) -> bool:
         """True if some users go offline and return while the run lasts."""
-        by_class = any(own.availability.changes == "with time" for own in self.settings)
+        by_class = any(of_class.availability.changes == "with time" for of_class in self.settings)
         return by_class or self.outages.take_offline
 
     @property
     def energy_of(self) -> EnergyOf | None:
-        """The powers of each user's device; None where no energy is counted."""
+        """Function from a user to the powers of its device; None if no class counts energy."""
         return (lambda user: self.powers[self.classes.member[user]]) if any(self.powers) else None
 
     @property
     def batteries(self) -> bool:
         """True if any device has a battery."""
-        return any(own is not None and own.store is not None for own in self.powers)
+        return any(powers is not None and powers.store is not None for powers in self.powers)
 
     def losses(self, s: Scenario, points: Sequence[str]) -> Losses | LossesByClass:
-        """Return the losses that a scenario with these users asks for, at the points that a protocol has."""
+        """Return the planned losses of a scenario with these users.
+
+        Args:
+            s: The scenario, or an entry's part of it.
+            points: Points of the protocol at which users may be lost.
+        """
         users = len(self.classes.member)
-        each = [Losses(own.dropout, users, self.streams, points) for own in settings_of(s).values()]
-        return each[0] if len(each) == 1 else LossesByClass(tuple(each), self.classes.member)
+        by_class = [Losses(c.dropout, users, self.streams, points) for c in settings_of(s).values()]
+        return by_class[0] if len(by_class) == 1 else LossesByClass(tuple(by_class), self.classes.member)
 
     def noise(self) -> Callable[[int, int | str], float] | None:
-        """Return a draw of the factor on a training's time, by user and round; None if nobody's varies."""
-        sigma = [own.devices.training_noise for own in self.settings]
+        """Return a draw of the factor on a training's time, by user and round; None if no class has noise."""
+        sigma = [of_class.devices.training_noise for of_class in self.settings]
         if not any(sigma):
             return None
 
@@ -120,8 +142,8 @@ class UserPopulation:
         return draw
 
     def jitter(self) -> Callable[[int, bool], Iterator[float] | None] | None:
-        """Return what a user's messages take longer in one direction, in seconds; None if nobody's do."""
-        models = [own.network.jitter_s for own in self.settings]
+        """Return a draw of a message's extra latency [s], by user and direction; None without jitter."""
+        models = [of_class.network.jitter_s for of_class in self.settings]
         if not any(models):
             return None
 
@@ -135,22 +157,22 @@ class UserPopulation:
         return draws
 
     def tcp(self, user: int) -> Tcp | None:
-        """Return the TCP of a user's connections, where it counts."""
+        """Return the TCP of a user's connections; None if it is not simulated."""
         link: UserLink = self.settings[self.classes.member[user]].network
         return link.tcp
 
 
 def _models(s: Scenario, classes: Classes) -> Iterator[tuple[str, object, str, int]]:
-    """Yield each model of the users' lives: its key, the model, its streams' purpose, and a user of it."""
+    """Yield each model that may be user-defined: its key, itself, the purpose of its stream, a user of it."""
     yield "network.server.varies", s.network.server.varies, "server link", 0
-    for index, (name, own) in enumerate(settings_of(s).items()):
+    for index, (name, of_class) in enumerate(settings_of(s).items()):
         members = np.flatnonzero(classes.member == index)
         if not members.size:
             continue
         key, user = partial(key_of, s, name), int(members[0])
-        yield key("availability"), own.availability, "availability", user
-        yield f"{key('network')}.varies", own.network.varies, "link", user
-        if own.energy is not None and (battery := own.energy.battery) is not None:
+        yield key("availability"), of_class.availability, "availability", user
+        yield f"{key('network')}.varies", of_class.network.varies, "link", user
+        if of_class.energy is not None and (battery := of_class.energy.battery) is not None:
             yield f"{key('energy')}.battery", battery, "battery", user
             yield f"{key('energy')}.battery.charging", getattr(battery, "charging", None), "charging", user
 
@@ -165,9 +187,20 @@ def _numbers(
     least: float = LEAST,
     greatest: float = GREATEST,
 ) -> NDArray[np.float64]:
-    """Return a number of each user, [users], as its class's block says.
+    """Return a number of each user, [users], from its class's block.
 
-    One stream for all classes: a user in a class that is like another has the number that it had there."""
+    All classes share one stream: a user that moves to a class with equal settings keeps its number.
+
+    Args:
+        s: The scenario.
+        streams: Random streams of the run.
+        classes: The class of each user.
+        block: Key of the block, such as `network`.
+        key: Key of the number in it.
+        purpose: Name of the stream.
+        least: Minimum of a number.
+        greatest: Maximum of a number.
+    """
     drawn = []
     for name, settings in settings_of(s).items():
         spec, path = getattr(getattr(settings, block), key), f"{key_of(s, name, block)}.{key}"
@@ -184,46 +217,60 @@ def _links(
     numbers: tuple[NDArray[np.float64], ...],
     outages: Outages,
 ) -> Links:
-    """Return the state of each user's link at any time. numbers: up, down and latency, each [users]."""
+    """Return the state of each user's link at a time.
+
+    Args:
+        s: The scenario.
+        streams: Random streams of the run.
+        classes: The class of each user.
+        numbers: Uplink rates, downlink rates and latencies, each [users].
+        outages: Outages of links.
+    """
     up_mbps, down_mbps, latency_s = numbers
     models = {
-        name: (own.network.varies, f"{key_of(s, name, 'network')}.varies")
-        for name, own in settings_of(s).items()
+        name: (of_class.network.varies, f"{key_of(s, name, 'network')}.varies")
+        for name, of_class in settings_of(s).items()
     }
 
-    def own(user: int) -> LinkParams:
+    def params(user: int) -> LinkParams:
         return LinkParams(up_mbps.item(user), down_mbps.item(user), latency_s.item(user))
 
-    make = partial(user_links, own, models, outages, streams, s.population.users, classes.of)
+    make = partial(user_links, params, models, outages, streams, s.population.users, classes.of)
     links: Links = with_location(s, "network.users.varies", make)
     return links
 
 
 def _server_link(s: Scenario, streams: Streams) -> ServerLink:
-    own = s.network.server
-    link = LinkParams(own.uplink_mbps, own.downlink_mbps, 0.0)
-    make = partial(server_link, link, own.varies, streams)
+    settings = s.network.server
+    link = LinkParams(settings.uplink_mbps, settings.downlink_mbps, 0.0)
+    make = partial(server_link, link, settings.varies, streams)
     state_at: ServerLink = with_location(s, "network.server.varies", make)
     return state_at
 
 
 def _powers(s: Scenario, streams: Streams) -> Iterator[Powers | None]:
     """Yield the powers of each class's devices."""
-    for name, own in settings_of(s).items():
-        make = None if own.energy is None else partial(own.energy.powers, s.population.users, streams)
-        key = f"{key_of(s, name, 'energy')}.battery.charging"  # all that a file may be wrong of
+    for name, of_class in settings_of(s).items():
+        energy = of_class.energy
+        make = None if energy is None else partial(energy.powers, s.population.users, streams)
+        # Only a file of charging times may be wrong.
+        key = f"{key_of(s, name, 'energy')}.battery.charging"
         yield None if make is None else with_location(s, key, make)
 
 
 def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings) -> OnlineTimes:
-    """Return the times at which users are online; refuse an asynchronous run to which too few ever come."""
+    """Return the times at which users are online.
+
+    Raises:
+        ScenarioError: Fewer users than an asynchronous protocol needs are ever online.
+    """
     users = s.population.users
-    models = {name: own.availability for name, own in settings_of(s).items()}
-    made = [
+    models = {name: of_class.availability for name, of_class in settings_of(s).items()}
+    times = [
         with_location(s, key_of(s, name, "availability"), partial(model.times_of, users, streams, holdings))
         for name, model in models.items()
     ]
-    online = online_times(classes, made, [model.changes == "with time" for model in models.values()])
+    online = online_times(classes, times, [model.changes == "with time" for model in models.values()])
     if s.buffer is None:
         return online
     ever = users if online.ever_online is None else int(online.ever_online.sum())
@@ -231,8 +278,10 @@ def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings)
         needed = {"buffer.K": s.buffer.K}
         if protocol.offline:
             needed["privacy.U"] = s.params(name, 0).U
-        for bound, least in needed.items():
-            if ever < least:
+        for bound, minimum in needed.items():
+            if ever < minimum:
                 few = f"{ever} of {counted(users, 'user')} are ever online"
-                raise error(s, "population.availability", f"{few}, but protocol {name} needs {bound}={least}")
+                raise error(
+                    s, "population.availability", f"{few}, but protocol {name} needs {bound}={minimum}"
+                )
     return online

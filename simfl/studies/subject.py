@@ -9,7 +9,7 @@ from typing import Any
 
 from simfl.errors import BadInput
 from simfl.runs.build import build
-from simfl.runs.watch import Call, Played, play
+from simfl.runs.watch import Call, WatchedRun, run_watched
 from simfl.scenario.load import load
 from simfl.studies.explore.rounds import AnyCohort, make_cohort
 from simfl.studies.proof.cases import Small, SmallBuffer
@@ -75,8 +75,8 @@ class Subject:
             return [{}]
         return [{}, {"T": T}]
 
-    def run(self, changes: Mapping[str, Any], call: Call | None = None) -> Played:
+    def run(self, changes: Mapping[str, Any], call: Call | None = None) -> WatchedRun:
         """Run three rounds in which a user of five is lost in the second, with changes of the scenario."""
         lost = {"user": 1, "round": 1, "at": "upload", "when": "mid_send"}
         base = {"rounds": 3, "dropout": {"kind": "script", "losses": [lost]}}
-        return play(build(load(self.cohort.scenario, {**base, **changes})), self.cohort.protocol, call)
+        return run_watched(build(load(self.cohort.scenario, {**base, **changes})), self.cohort.protocol, call)

@@ -24,7 +24,7 @@ from simfl.protocols.machine import SERVER, Effects, Ignore, Refuse
 from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
 from simfl.runs.build import build, make_clocks
 from simfl.runs.simulation import refuse_in_a_loop
-from simfl.runs.watch import Played
+from simfl.runs.watch import WatchedRun
 from simfl.studies.explore.rounds import explore, make_cohort
 from simfl.studies.subject import PROMISES_NOTHING, USERS, USERS_TO_LOSE, Findings, NotTried
 from simfl.studies.subject import Subject as Subject
@@ -282,11 +282,11 @@ def _take_reshaped(key: str, change: Change, take: Take, message: Any) -> tuple[
     return effects, effects
 
 
-def _text(played: Played) -> str:
+def _text(played: WatchedRun) -> str:
     return "".join(row_lines(played.trace))
 
 
-def _content(played: Played) -> list[bytes]:
+def _content(played: WatchedRun) -> list[bytes]:
     parts = [part.content for _, _, message in played.sent for _, part in handles(message)]
     computed = [part for part in parts if isinstance(part, list | np.ndarray)]
     return [np.asarray(row).tobytes() for part in computed for row in part]

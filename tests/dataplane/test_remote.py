@@ -196,7 +196,7 @@ def test_an_answer_after_the_end_is_ignored(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.ci
 def test_coded_shares_may_stream_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "surely_fits", lambda *_: False)
+    monkeypatch.setattr(memory, "is_within_limit", lambda *_: False)
     monkeypatch.setattr(memory, "plan", lambda *_: memory.Memory(2, 1))
     overrides = {**SIX, **LOSSES, "rounds": 3, "protocols": ["lightsecagg"], "learning.way": "loop"}
     there = There()

@@ -164,7 +164,7 @@ def streaming(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         original(self, *arguments)
 
     monkeypatch.setattr(streamed_shares.StreamKernel, "__call__", counting)
-    monkeypatch.setattr(memory, "surely_fits", lambda s, name, p, read: not name.startswith("light"))
+    monkeypatch.setattr(memory, "is_within_limit", lambda s, name, p, read: not name.startswith("light"))
     monkeypatch.setattr(memory, "plan", lambda *_: memory.Memory(2, 1))
     return coded
 

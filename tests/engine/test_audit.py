@@ -63,7 +63,7 @@ def test_a_wrong_kernel_ends_the_run(what: str, workers: int, monkeypatch: pytes
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_streamed_shares_are_audited(workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "surely_fits", lambda s, p, offline, *_: not offline)
+    monkeypatch.setattr(memory, "is_within_limit", lambda s, p, offline, *_: not offline)
     monkeypatch.setattr(memory, "plan", lambda *_, **__: memory.Memory(2, 1))
     overrides = {**SIX, **HELD, "protocols": ["lightsecagg"], "workers": workers}
     run(overrides)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.runs.folder.result import Result
-from simfl.runs.results.columns import at
+from simfl.runs.results.columns import columns_of
 from simfl.runs.results.summary import Summary
 from simfl.trace.rows import SERVER, Begin, End, GaveUp, Lost, Sent, Spent, Step, Trace
 from tests.engine.harness import ASYNC, ASYNC_PROTOCOLS, SIX, SYNC, SYNC_PROTOCOLS, lines, of, run, script
@@ -176,7 +176,7 @@ def test_a_run_without_energy_reports_none(tmp_path: Path) -> None:
     assert not of(result.traces["fedavg"], Spent)
     assert "energy" not in (tmp_path / "summary.json").read_text()
     assert not (tmp_path / "energy.csv").exists()
-    assert not [c for c in at("run", result.summarised().protocols.values()) if c.of == "energy"]
+    assert not [c for c in columns_of("run", result.summarised().protocols.values()) if c.of == "energy"]
 
 
 def test_the_summary_adds_up_to_the_rows(tmp_path: Path) -> None:
@@ -193,7 +193,9 @@ def test_the_summary_adds_up_to_the_rows(tmp_path: Path) -> None:
         assert energy.server_j == pytest.approx(joules[True])
         assert energy.users_j == pytest.approx(joules[False])
         assert sum(energy.sources.values()) == pytest.approx(joules[False])
-        cells = {c.key: c.text(summary.protocols[name]) for c in at("run", summary.protocols.values())}
+        cells = {
+            c.key: c.text(summary.protocols[name]) for c in columns_of("run", summary.protocols.values())
+        }
         assert cells["energy_j"] == f"{joules[False] / 2:.3f}"
         assert cells["user_energy_j"] == f"{joules[False] / 12:.3f}"
         assert cells["server_energy_j"] == f"{joules[True] / 2:.3f}"

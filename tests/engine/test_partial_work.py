@@ -19,7 +19,7 @@ from simfl.runs.assumptions import too_short
 from simfl.runs.build import build
 from simfl.runs.folder.result import Result
 from simfl.runs.results import summary
-from simfl.runs.results.columns import at
+from simfl.runs.results.columns import columns_of
 from simfl.scenario.load import load
 from simfl.trace.codes import StepsDone
 from simfl.trace.rows import Step, Trace
@@ -182,8 +182,8 @@ def test_the_summary_has_partial_work_only_where_training_was_cut(tmp_path: Path
         entries = cut.protocols[name], whole.protocols[name]
         assert all(keys <= set(r) for r in entries[0].model_dump()["rounds"])
         assert not any(keys & set(r) for r in entries[1].model_dump()["rounds"])
-        assert keys <= {column.key for column in at("run", entries)}
-        assert not keys & {column.key for column in at("run", entries[1:])}
+        assert keys <= {column.key for column in columns_of("run", entries)}
+        assert not keys & {column.key for column in columns_of("run", entries[1:])}
 
 
 def test_check_prints_the_deadline() -> None:

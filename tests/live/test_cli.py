@@ -35,7 +35,7 @@ def test_a_live_folder_is_read_like_any_other(tmp_path: Path, capsys: pytest.Cap
     assert called("report", real, "--perfetto") == 0
     assert "seconds of real time per aggregate" in capsys.readouterr().out
     page = (tmp_path / "real" / "report.html").read_text(encoding="utf-8")
-    assert "All times are real, as it was played" in page
+    assert "All times are real, as the run was live" in page
     assert "virtual time" not in page
     assert called("report", simulated) == 0
     assert "of virtual time" in capsys.readouterr().out

@@ -13,7 +13,7 @@ from simfl.errors import BadInput
 from simfl.privacy import recorded
 from simfl.privacy.attacks.attack import Truth, View
 from simfl.runs.build import build
-from simfl.runs.watch import play
+from simfl.runs.watch import run_watched
 from simfl.scenario.load import load
 from tests.engine.harness import ASYNC, SIX, SYNC, run
 from tests.runs.folder.test_latest import told
@@ -48,7 +48,7 @@ def test_models_are_those_of_the_run(rounds: Path) -> None:
 def test_masked_uploads_are_the_runs_to_the_bit(rounds: Path) -> None:
     for name in ("secagg", "lightsecagg"):
         view, _ = seen(rounds)[name]
-        played = play(build(load(SYNC, RECORDED)), name)
+        played = run_watched(build(load(SYNC, RECORDED)), name)
         sent = [(who, m.masked.content[0]) for who, _, m in played.sent if m.kind == "upload"]
         d, q, levels = view.models.shape[1], 2**32 - 5, 65536
         for place in range(3):

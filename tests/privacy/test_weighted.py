@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from simfl.errors import BadInput
 from simfl.privacy.least_squares import attack_window, isolated
 from simfl.privacy.weighted import span, weak
-from simfl.runs.folder.result import Kept, write_updates
+from simfl.runs.folder.result import RecordedUpdates, write_updates
 from simfl.runs.multi_round_privacy.metrics import strong_over_time
 from simfl.runs.multi_round_privacy.weak import weak_over_time
 from simfl.trace import rows
@@ -96,7 +96,7 @@ def test_weights_are_in_the_equations(tmp_path: Path) -> None:
     for index in range(6):
         members, weights = np.sort(rng.permutation(4)[:3]), rng.integers(1, 65, 3).astype(float)
         mean = (weights @ truth[members] / weights.sum()).astype(np.float32)
-        kept.append(Kept(index, mean, members, weights, truth[members].astype(np.float32)))
+        kept.append(RecordedUpdates(index, mean, members, weights, truth[members].astype(np.float32)))
     write_updates(tmp_path / "updates-x.npz", kept, 4)
     found = attack_window(tmp_path / "updates-x.npz")
     assert found.errors.max() < 1e-8
@@ -105,7 +105,7 @@ def test_weights_are_in_the_equations(tmp_path: Path) -> None:
 
 def test_a_weight_of_nothing_is_refused(tmp_path: Path) -> None:
     one = np.ones((1, 2), np.float32)
-    write_updates(tmp_path / "x.npz", [Kept(0, one[0], np.array([0]), np.array([0.0]), one)], 2)
+    write_updates(tmp_path / "x.npz", [RecordedUpdates(0, one[0], np.array([0]), np.array([0.0]), one)], 2)
     with pytest.raises(BadInput, match="weights must be above 0"):
         attack_window(tmp_path / "x.npz")
 

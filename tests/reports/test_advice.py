@@ -68,7 +68,7 @@ def test_the_user_whose_own_link_is_slow_is_named() -> None:
     )
 
 
-def test_what_is_saved_is_no_more_than_what_is_said() -> None:
+def test_a_cheaper_share_saves_no_more_than_stated() -> None:
     """The link is made ten times faster, and free: the round gets shorter by less than the bound."""
     slow, fast, free = (metrics.rounds(narrow(ns))[0] for ns in (180, 18, 0))
     bound = advise(narrow(180), [slow]).shares[0].ns
@@ -84,7 +84,7 @@ def test_shares_are_of_all_users_together_and_keep_them_apart() -> None:
 
 
 @pytest.mark.parametrize(("ns", "named"), [(4, ""), (5, " (50 % user 1's)"), (10, " (all of it user 1's)")])
-def test_a_user_is_named_who_holds_half(ns: int, named: str) -> None:
+def test_a_user_with_half_of_a_share_is_named(ns: int, named: str) -> None:
     rows: list[Row] = [Begin(0, 0, (1, 2, 3))]
     for user, length in ((1, ns), (2, (10 - ns) // 2), (3, (10 - ns) - (10 - ns) // 2)):
         rows.append(step(user, "train", len(rows) - 1, 0, rows_end(rows), ("training", length)))
@@ -111,11 +111,11 @@ def test_waiting_is_ended_not_made_free() -> None:
     )
 
 
-def test_without_a_finished_round_there_is_nothing_to_say() -> None:
+def test_without_a_finished_round_there_is_no_advice() -> None:
     assert advise(Trace(), []).sentence == "no finished round, so nothing to speed up yet."
 
 
-def test_aborted_rounds_cost_what_they_took() -> None:
+def test_aborted_rounds_cost_their_time() -> None:
     trace = narrow(180)
     (done,) = metrics.rounds(trace)
     (aborted,) = metrics.rounds(trace)

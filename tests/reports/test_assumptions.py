@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from simfl.cli import main
-from simfl.reports.assumptions import Usage, after, before, hit_deadlines, passed, pressing, usage, usages
+from simfl.reports.assumptions import Usage, after, before, hit_deadlines, limits_hit, passed, usage, usages
 from simfl.reports.folder import Run
 from simfl.reports.page import page
 from simfl.runs.results.assumed import Assumed
@@ -53,10 +53,10 @@ def test_a_narrow_server_link_is_saturated() -> None:
     up = sum(row.bytes for row in narrow.traces["fedavg"] if isinstance(row, Sent) and row.to == SERVER)
     end_s = narrow.rounds["fedavg"][-1].end / 1e9
     assert found["fedavg"][0].of_run == pytest.approx(8 * up / (4e6 * end_s))
-    lines = pressing(narrow.scenario, narrow.assumed, narrow.traces)
+    lines = limits_hit(narrow.scenario, narrow.assumed, narrow.traces)
     assert lines == ["The server's link: saturated in by fedavg, secagg, lightsecagg"]
     wide = run(SIX)
-    assert pressing(wide.scenario, wide.assumed, wide.traces) == []
+    assert limits_hit(wide.scenario, wide.assumed, wide.traces) == []
 
 
 def before_of(**changes: object) -> str:
@@ -65,7 +65,7 @@ def before_of(**changes: object) -> str:
     return dict(before(load(SYNC, {**SIX, "clock": "measured", **changes}), facts, {}))["server's link"]
 
 
-def test_links_that_differ_are_told_by_their_mean() -> None:
+def test_links_that_differ_are_given_by_their_mean() -> None:
     narrow = {"network.server": {"uplink_mbps": 1000.0, "downlink_mbps": 20.0}}
     alike = before_of(**narrow)
     assert "can send 48 Mbit/s; sends" in alike
@@ -83,7 +83,7 @@ def test_links_that_differ_are_told_by_their_mean() -> None:
     assert before_of(**narrow, **same) == alike
 
 
-def test_rates_that_change_are_told() -> None:
+def test_changing_rates_are_named() -> None:
     curve = {"kind": "daily", "low": 0.5, "peak_s": 0.0, "slot_s": 60.0}
     for changing in (
         {"network.outages": [{"of": "all", "from_s": 1.0, "to_s": 2.0}]},
@@ -122,7 +122,7 @@ def test_deadlines_that_ended_a_stage_are_counted() -> None:
     assert hit_deadlines(lost.scenario, lost.traces) == [
         "upload (5 s) passed 1 of 3 times in fedavg, 1 of 3 times in secagg, 1 of 3 times in lightsecagg"
     ]
-    assert pressing(lost.scenario, lost.assumed, lost.traces) == ["Deadlines that passed: upload 3 x"]
+    assert limits_hit(lost.scenario, lost.assumed, lost.traces) == ["Deadlines that passed: upload 3 x"]
     told = run({**SIX, "rounds": 3, "detect": {"disconnect": 0.0}, "dropout": lost.scenario.dropout})
     assert hit_deadlines(told.scenario, told.traces) == []
     assert after(told.scenario, told.assumed, told.traces)[-1] == ("deadlines", "none was hit")
@@ -140,12 +140,12 @@ def test_at_most_two_lines_follow_a_runs_table() -> None:
     slow = {"network.server": {"uplink_mbps": 1, "downlink_mbps": 1}}
     lost = {"dropout": {"rate": 0.2}, "deadlines.upload": 0.2}
     result = run({"population.users": 6, "protocols": many, **slow, **lost})
-    lines = pressing(result.scenario, result.assumed, result.traces)
+    lines = limits_hit(result.scenario, result.assumed, result.traces)
     assert len(lines) == 2
     assert lines[1].endswith(" and 3 more")
 
 
-def test_a_clock_says_what_a_mask_costs_in_it(losing: Run) -> None:
+def test_each_clock_states_the_cost_of_a_mask(losing: Run) -> None:
     names = dict(after(losing.scenario, losing.summary.assumed, losing.traces))
     assert list(names) == ["clock", "shares between users", "server's link", "deadlines"]
     assert names["clock"].endswith(
@@ -161,7 +161,7 @@ def test_a_clock_says_what_a_mask_costs_in_it(losing: Run) -> None:
     assert "shares between users" not in names
 
 
-def test_an_earlier_versions_summary_says_its_deadlines(losing: Run) -> None:
+def test_an_earlier_versions_summary_has_its_deadlines(losing: Run) -> None:
     old = replace(losing, summary=losing.summary.model_copy(update={"assumed": None}))
     assert [name for name, _ in after(old.scenario, None, old.traces)] == ["deadlines"]
     assert "What decides these numbers" in page(old)
@@ -189,7 +189,7 @@ def checked(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
 
 
 @pytest.mark.ci
-def test_check_names_what_decides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_names_the_deciding_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
     (scenario,) = [str(path) for path in SCENARIOS if path.stem == "sync_breakdown"]
     lines = checked(capsys, scenario, "--clock", "modelled", "--set", "deadlines.upload=0.1")
     text = " ".join(line.removeprefix("#").strip() for line in lines)

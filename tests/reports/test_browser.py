@@ -188,7 +188,7 @@ def test_a_drag_pans_and_buttons_zoom(show: Any) -> None:
 
 # --- the strips of all rounds -------------------------------------------------------------------
 @pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
-def test_a_bar_tells_its_round_and_a_click_shows_it(show: Any, losing: Run, width: int) -> None:
+def test_a_bar_names_its_round_and_a_click_shows_it(show: Any, losing: Run, width: int) -> None:
     tab = show("losing", width)
     for strip, name in enumerate(losing.traces):
         for index, r in enumerate(losing.summary.protocols[name].rounds):
@@ -238,7 +238,7 @@ def test_a_failed_round_has_a_mark_below_its_bar(show: Any, scheme: str) -> None
         assert marks == [letter == "f" for letter in outcomes(tab, strip)]
 
 
-def test_a_round_the_timeline_lacks_says_how_to_see_it(show: Any) -> None:
+def test_a_round_outside_the_timeline_names_the_command_for_it(show: Any) -> None:
     tab = show("first")
     before = shown(tab)
     tab.mouse.move(*bar(tab, 0, 0.9))
@@ -252,14 +252,14 @@ def test_a_round_the_timeline_lacks_says_how_to_see_it(show: Any) -> None:
     assert shown(tab) == ("fedavg", "0")
 
 
-def test_skipped_rounds_are_told(show: Any) -> None:
+def test_skipped_rounds_are_in_the_legend(show: Any) -> None:
     tab = show("chosen", 400)
     found = outcomes(tab, 0)
     assert "s" in found
     assert "c" in found
     tab.mouse.move(*bar(tab, 0, (found.index("s") + 0.5) / len(found)))
     assert "skipped\nselection: " in tip(tab)
-    assert "skipped: nobody was selected" in tab.locator("#rounds .legend").inner_text()
+    assert "skipped: no user was selected" in tab.locator("#rounds .legend").inner_text()
 
 
 @pytest.mark.parametrize("width", [400, pytest.param(1200, marks=pytest.mark.slow)])
@@ -317,7 +317,7 @@ def test_motion_is_reduced_where_it_is_asked_for(show: Any) -> None:
     assert show("losing", reduced_motion="no-preference").evaluate(behaviour) == "smooth"
 
 
-def test_over_the_chart_the_list_says_what_was_reached(show: Any, losing: Run) -> None:
+def test_the_list_beside_the_chart_has_the_accuracies(show: Any, losing: Run) -> None:
     tab = show("losing")
     box = sight(tab, "#acc")
     values = tab.locator(".series .value")

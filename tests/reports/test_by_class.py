@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from simfl.reports import by_class
-from simfl.reports.by_class import table
+from simfl.reports import page as page_module
 from simfl.reports.folder import Run
 from simfl.reports.model import run_report
-from simfl.reports.page import energy, page
+from simfl.reports.page import class_table, energy, page
 from simfl.reports.terminal import show
 from simfl.runs.results import breakdown
 from simfl.runs.results.breakdown import class_sections as sections
@@ -45,7 +44,7 @@ def counted(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.ci
-def test_rows_are_there_where_they_tell_anything() -> None:
+def test_rows_without_content_are_left_out() -> None:
     assert labels(entries()) == ONLY_LOSSES
     assert labels(entries(**COUNTED)) == ONLY_LOSSES | {"J/user"}
     assert labels(entries(**CUT)) == ONLY_LOSSES | {"cut short"}
@@ -71,7 +70,7 @@ def test_figures_of_a_hand_made_class() -> None:
         "J/user": [f"{p.energy.users_j / 12:.3f}"] * 2,
         "s on the path": ["0.500"] * 2,  # of three aggregates
     }
-    found = table({"x": shown})
+    found = class_table({"x": shown})
     assert found is not None
     assert found["phases"] == ["offline", "upload"]
     (row,) = found["groups"][0]["rows"]
@@ -82,12 +81,12 @@ def test_figures_of_a_hand_made_class() -> None:
 
 def test_many_classes_are_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(breakdown, "MAX_CLASSES", 1)
-    monkeypatch.setattr(by_class, "MAX_ROWS", 1)
+    monkeypatch.setattr(page_module, "MAX_CLASS_ROWS", 1)
     protocols = entries()
     first, last = sections({name: [p] for name, p in protocols.items()})
     assert first[0].label == "slow (4 users)"
     assert [row.label for row in last] == ["and 1 more classes"]
-    found = table(protocols)
+    found = class_table(protocols)
     assert found is not None
     assert {(len(group["rows"]), group["left_out"]) for group in found["groups"]} == {(1, 1)}
 

@@ -32,7 +32,7 @@ def test_keys_that_go_along_are_left_out() -> None:
     assert varied(POINTS[:1]) == []
 
 
-def test_words_are_what_tells_points_apart() -> None:
+def test_labels_are_the_differences_of_points() -> None:
     assert has_words(TOTALS)
     numbers = [Total({"users": n, "profile": "quick"}, "secagg", 1.0, 0.0) for n in (1, 2)]
     assert not has_words(numbers)  # one word for all

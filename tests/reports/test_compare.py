@@ -91,7 +91,7 @@ def test_measured_times_have_intervals_and_ties() -> None:
     assert "Against a, b is in a tie in secagg." in page
 
 
-def test_runs_at_different_speeds_are_told_of() -> None:
+def test_runs_at_different_speeds_have_a_warning() -> None:
     runs = []
     for ns in (100, 101, 130):
         drift = Drift.of({"secagg": [ns, ns, ns]})
@@ -106,7 +106,7 @@ def test_runs_at_different_speeds_are_told_of() -> None:
     assert steady.dump()["moved"] is None
 
 
-def test_an_entry_that_is_missing_is_told_of() -> None:
+def test_a_missing_entry_is_named() -> None:
     both, one = summary(fedavg=[round_(0)], secagg=[round_(0)]), summary(secagg=[round_(0)])
     page = told(comparison(both, one))
     assert "Only in a: fedavg" in page
@@ -150,7 +150,7 @@ def test_any_width_holds_every_figure(width: int) -> None:
     assert max(map(len, page.splitlines())) <= max(width, 35)  # "critical: recovery 0.000" is not cut
 
 
-def test_what_a_terminal_would_obey_is_spelled_out() -> None:
+def test_control_characters_are_spelled_out() -> None:
     evil = "\x1b[31m"
     content = summary(secagg=[round_(0)])
     page = told(comparison(content, content, settings=[{evil: evil}, {evil: "x"}]))
@@ -219,7 +219,7 @@ def test_a_repeat_that_is_not_finished_is_left_out(folders: Path, tmp_path: Path
         assert len(case.protocols) == 2
 
 
-def test_folders_of_one_name_are_told_apart(folders: Path, tmp_path: Path) -> None:
+def test_folders_of_one_name_have_different_labels(folders: Path, tmp_path: Path) -> None:
     shutil.copytree(folders / "base", tmp_path / "base")
     labels = [side.label for side in compare(folders / "base", tmp_path / "base").sides]
     assert labels == [str(folders / "base"), str(tmp_path / "base")]
@@ -283,7 +283,7 @@ def test_a_sweep_without_its_cells_is_compared_without_settings(
         (["base", "narrow/cells"], "cells is no run's folder; "),
     ],
 )
-def test_what_cannot_be_compared_is_told_in_one_message(
+def test_a_bad_comparison_ends_in_one_message(
     folders: Path, capsys: pytest.CaptureFixture[str], names: list[str], says: str
 ) -> None:
     message = refused(capsys, *(f"{folders}/{name}" for name in names))

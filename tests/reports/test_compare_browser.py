@@ -76,7 +76,7 @@ def test_the_keyboard_opens_all_figures(show: Any) -> None:
 
 
 @pytest.mark.ci
-def test_over_each_chart_its_own_list_says_what_was_reached(show: Any) -> None:
+def test_each_chart_has_a_list_of_its_accuracies(show: Any) -> None:
     tab = show("evil")
     charts = tab.locator("#accuracy figure")
     assert charts.count() == 2

@@ -144,7 +144,7 @@ def test_out_writes_the_page_and_names_it(
 
 
 @pytest.mark.parametrize(("out", "says"), [("no/such.html", "there is no folder"), (".", "is a folder")])
-def test_a_page_that_cannot_be_written_is_told_of_first(
+def test_a_page_that_cannot_be_written_is_refused_first(
     folders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], out: str, says: str
 ) -> None:
     with pytest.raises(SystemExit) as left:

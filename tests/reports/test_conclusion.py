@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from simfl.reports import one_round
-from simfl.reports.assumptions import after, pressing
+from simfl.reports.assumptions import after, limits_hit
 from simfl.reports.folder import Run
 from simfl.reports.model import run_report
 from simfl.reports.page import page
@@ -178,7 +178,7 @@ def test_a_shortage_of_batches_is_explained() -> None:
         "advertise (5 s) passed with too few users to select 113 of 120 times in partition, 46 of 120 times "
         "in batches_6"
     )
-    assert pressing(scenario, content.assumed, result.traces) == ["Deadlines that passed: advertise 159 x"]
+    assert limits_hit(scenario, content.assumed, result.traces) == ["Deadlines that passed: advertise 159 x"]
 
 
 def test_a_skipped_round_is_explained_wherever_it_is_shown(tmp_path: Path) -> None:

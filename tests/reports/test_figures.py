@@ -24,7 +24,7 @@ from simfl.reports.figures import catalogue, run_figures, timing
 from simfl.reports.figures.style import COLUMN, WIDE, pale
 from simfl.reports.folder import Run
 from simfl.reports.trace_series import Span
-from simfl.runs.folder.earlier import outdated
+from simfl.runs.folder.outdated import outdated_files
 from simfl.runs.results import units
 from simfl.trace.rows import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
@@ -214,7 +214,7 @@ def test_the_histogram_has_the_counts_of_the_summary(buffered: Run) -> None:
 
 
 @pytest.mark.ci
-def test_privacy_fairness_and_cardinality_of_who_is_selected(choosing: Run) -> None:
+def test_privacy_fairness_and_cardinality_of_selected_users(choosing: Run) -> None:
     panels = axes_of(run_figures.participation(choosing))
     for number, name in enumerate(("any", "pairs")):
         shares = choosing.summary.protocols[name].participation
@@ -236,7 +236,7 @@ def test_where_T_is_an_interval_it_is_shaded() -> None:
 
 
 @pytest.mark.ci
-def test_a_run_has_the_figures_that_it_has_what_it_takes_for(
+def test_a_run_has_the_figures_for_which_it_has_data(
     rates: Run, losing: Run, buffered: Run, choosing: Run
 ) -> None:
     assert set(catalogue.of_run(rates)) == {"breakdown", "timing"}
@@ -336,5 +336,5 @@ def test_a_new_run_knows_the_names_of_all_figures(rates: Run, choosing: Run, tmp
     (tmp_path / "figures").mkdir()
     for name in names:
         (tmp_path / "figures" / name).touch()
-    assert {path.name for path in outdated(tmp_path)} == names
+    assert {path.name for path in outdated_files(tmp_path)} == names
     assert len(names) >= 3

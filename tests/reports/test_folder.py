@@ -99,7 +99,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.mark.ci(but=["a list"])
 @pytest.mark.parametrize("what", DAMAGES)
-def test_what_is_damaged_ends_in_one_message_and_leaves_nothing(
+def test_damaged_files_end_in_one_message_and_leave_no_report(
     what: str, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     damage, says = DAMAGES[what]
@@ -151,9 +151,7 @@ def test_a_report_prints_the_table_and_writes_a_page(
 
 
 @pytest.mark.parametrize("rounds", ["3", "a:b", "1:", ":", "2:1", "0:9", "-1:2"])
-def test_rounds_that_there_are_not_are_refused(
-    rounds: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_absent_rounds_are_refused(rounds: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as left:
         main(["report", str(folder), f"--rounds={rounds}"])
     out, errors = capsys.readouterr()

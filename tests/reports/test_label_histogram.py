@@ -75,7 +75,7 @@ def test_no_line_is_too_long(counts: I64, width: int) -> None:
 
 
 @given(some)
-def test_rows_tell_the_truth(counts: I64) -> None:
+def test_rows_match_the_counts(counts: I64) -> None:
     lines = label_histogram(counts)
     for line in lines[1 : 1 + min(len(counts), MAX_USERS)]:
         user, samples, labels, bar = line.split()

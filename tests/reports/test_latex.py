@@ -38,7 +38,7 @@ def header(text: str) -> list[str]:
     return [cell.strip() for cell in line[:-2].split("&")]
 
 
-def test_what_latex_would_take_for_something_else_is_escaped() -> None:
+def test_special_characters_of_latex_are_escaped() -> None:
     assert escape("secagg_plus") == r"secagg\_plus"
     assert escape(r"\a{b}$c&d#e%f^g~h") == (
         r"\textbackslash{}a\{b\}\$c\&d\#e\%f\textasciicircum{}g\textasciitilde{}h"

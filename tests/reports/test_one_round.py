@@ -42,7 +42,7 @@ def test_a_round_or_user_that_is_not_there_is_refused(losing: Run, buffered: Run
         focus(losing, 0, 6)
 
 
-def test_a_user_who_was_not_selected_is_refused(tmp_path: Path) -> None:
+def test_a_user_that_was_not_selected_is_refused(tmp_path: Path) -> None:
     few = {**SIX, "selection": {"kind": "random", "users": 5}, "rounds": 1, "protocols": ["fedavg"]}
     simulate(few, out=tmp_path)
     run = opened(tmp_path)
@@ -74,7 +74,7 @@ def test_users_of_an_aggregation_did_something_during_it(buffered: Run) -> None:
 
 @pytest.mark.ci(but=["losing"])
 @pytest.mark.parametrize("some", ["losing", "buffered", "late"])
-def test_the_parts_that_are_told_add_up_to_the_round(some: str, request: pytest.FixtureRequest) -> None:
+def test_the_printed_parts_add_up_to_the_round(some: str, request: pytest.FixtureRequest) -> None:
     run: Run = request.getfixturevalue(some)
     for name, rounds in run.rounds.items():
         for r in rounds:
@@ -86,7 +86,7 @@ def test_the_parts_that_are_told_add_up_to_the_round(some: str, request: pytest.
             assert (r.reason is None) == (" and failed (" not in text)
 
 
-def test_who_was_waited_for_until_a_deadline_is_named(late: Run) -> None:
+def test_users_missed_at_a_deadline_are_named(late: Run) -> None:
     (path,) = told(late, Focus(1, 2, "lightsecagg"), "of lightsecagg ")
     *_, user = sentences(late, Focus(1, 2, "lightsecagg"))
     assert path.startswith("round 1 of lightsecagg took ")
@@ -109,7 +109,7 @@ def report(run: Run, capsys: pytest.CaptureFixture[str], *more: str) -> tuple[ob
     return left.value.code, " ".join(out.split()), " ".join(errors.split())
 
 
-def test_the_command_tells_the_path_of_a_round(late: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_path_of_a_round(late: Run, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, errors = report(late, capsys, "--round", "1", "--user", "2")
     assert (code, errors) == (0, "")
     for text in sentences(late, Focus(1, 2, "lightsecagg")):

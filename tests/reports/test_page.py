@@ -89,7 +89,7 @@ def test_the_page_is_well_formed_and_asks_for_nothing(some: Run) -> None:
 
 
 @pytest.mark.ci
-def test_the_page_says_what_there_is(some: Run) -> None:
+def test_the_page_has_its_sections(some: Run) -> None:
     text = page(some)
     visible = " ".join(" ".join(listed) for tag, listed in read(text).data.items() if tag != "script")
     for name, rounds in some.rounds.items():
@@ -129,7 +129,7 @@ def test_names_cannot_break_the_page(base: dict[str, Any], tmp_path: Path) -> No
     assert EVIL in "".join(reader.data["h1"])
 
 
-def test_what_is_embedded_reads_back_and_has_no_sign_of_markup() -> None:
+def test_embedded_data_reads_back_and_has_no_markup() -> None:
     value = {EVIL: ["&amp;", "<", " ", "ü", 1.5, None]}
     text = environment().from_string("{{ value | tojson }}").render(value=value)
     assert not set("<>&") & set(text)
@@ -185,7 +185,7 @@ def test_stacks_are_in_percent_of_the_longest() -> None:
 
 
 # --- tables -------------------------------------------------------------------------------------
-def test_tables_count_what_the_summary_has(losing: Run) -> None:
+def test_tables_have_the_counts_of_the_summary(losing: Run) -> None:
     reasons = tables.reasons(losing)
     for name, protocol in losing.summary.protocols.items():
         text = {column.measure: column.text(protocol) for column in COLUMNS}
@@ -202,7 +202,7 @@ def test_tables_count_what_the_summary_has(losing: Run) -> None:
         assert sum(count for _, count in reasons[name]["ignored"]) == ignored
 
 
-def test_drop_out_rates_are_told_apart(losing: Run) -> None:
+def test_each_drop_out_rate_has_a_row(losing: Run) -> None:
     rounds = [
         r.model_copy(update={"dropout_rate": rate, "status": "completed"})
         for r, rate in zip(losing.summary.protocols["secagg"].rounds, (0.0, 0.25, 0.25), strict=True)
@@ -212,14 +212,14 @@ def test_drop_out_rates_are_told_apart(losing: Run) -> None:
 
 
 @pytest.mark.parametrize("path", SCENARIOS, ids=lambda path: path.stem)
-def test_every_world_can_be_told(path: Path) -> None:
+def test_every_world_has_words(path: Path) -> None:
     scenario = load(path)
     facts = dict(world.world_facts(scenario))
     assert facts["Users"].startswith(f"{scenario.population.users}, ")
     assert all(how and "None" not in how and "kind" not in how for how in facts.values())
 
 
-def test_a_world_of_classes_is_told() -> None:
+def test_a_world_of_classes_has_rows() -> None:
     markov = {"kind": "markov", "levels": [{"factor": f, "dwell_s": {"exponential": 4}} for f in (1.0, 0.3)]}
     link = {"uplink_mbps": {"kind": "lognormal", "median": 3, "sigma": 1}, "downlink_mbps": 12}
     classes = {
@@ -250,7 +250,7 @@ def test_a_world_of_classes_is_told() -> None:
         "; class fast: rates x 0.1, from 1 s to 3 s; 10 % of the users: links cut, from 0.5 s to 1.5 s"
     )
     assert facts["Users' links"].endswith("latency 0.01 s; TCP start lv08")
-    assert facts["Training"].endswith("; what is done within 0.5 s, weight samples")
+    assert facts["Training"].endswith("; minibatches done within 0.5 s, weight samples")
     assert "steady" not in " ".join(facts.values())
 
 
@@ -261,7 +261,7 @@ def test_a_class_of_many_has_no_row_of_its_own() -> None:
     assert facts["Classes"] == f"{50 - world.MAX_CLASSES} more"
 
 
-def test_values_are_told_with_their_units() -> None:
+def test_values_have_their_units() -> None:
     network = load(SYNC).network
     assert world.in_words(network.users) == "uplink 8 Mbit/s, downlink 16 Mbit/s, latency 0.01 s"
     assert world.in_words(load(SYNC).detect) == "timeout"

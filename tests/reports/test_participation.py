@@ -6,9 +6,8 @@ import pytest
 
 from simfl.reports.folder import Run
 from simfl.reports.model import run_report
-from simfl.reports.page import page
-from simfl.reports.participation import participation, steps
-from simfl.runs.results.columns import at
+from simfl.reports.page import page, participation, steps
+from simfl.runs.results.columns import columns_of
 from tests.engine.harness import SIX, run
 from tests.reports.conftest import opened
 from tests.reports.test_page import read
@@ -27,7 +26,7 @@ def test_the_section_has_the_table_of_the_terminal(batches: Run) -> None:
     found = participation(batches, run_report([batches.summary], "plain"))
     assert found is not None
     protocols = batches.summary.protocols
-    listed = at("seeds", protocols.values())
+    listed = columns_of("seeds", protocols.values())
     assert [row.label for row in found["table"].rows] == [c.headings["seeds"] for c in listed]
     assert found["table"].names == list(protocols)
     for k, p in enumerate(protocols.values()):
@@ -40,7 +39,7 @@ def test_the_section_has_the_table_of_the_terminal(batches: Run) -> None:
     assert found["sets"] == ["Sets to choose from (eq. 8): fedavg 3, lightsecagg 3"]  # two of three pairs
 
 
-def test_the_page_says_what_T_F_and_C_are(batches: Run, losing: Run) -> None:
+def test_the_page_defines_T_F_and_C(batches: Run, losing: Run) -> None:
     text = page(batches)
     data = read(text).data
     assert {"T, multi-round privacy", "F, fairness gap", "C, cardinality"} <= set(data["dt"])

@@ -32,7 +32,7 @@ def many(run: Run, name: str, rounds: int) -> Run:
 
 
 @pytest.mark.parametrize("some", ["losing", "buffered"])
-def test_a_bar_tells_a_rounds_duration_and_outcome(some: str, request: pytest.FixtureRequest) -> None:
+def test_a_bar_has_a_rounds_duration_and_outcome(some: str, request: pytest.FixtureRequest) -> None:
     run: Run = request.getfixturevalue(some)
     found = strips(run, packed(run))
     assert found is not None
@@ -48,7 +48,7 @@ def test_a_bar_tells_a_rounds_duration_and_outcome(some: str, request: pytest.Fi
         assert list(run.traces)[row["place"]] == row["name"]
 
 
-def test_a_round_that_selected_nobody_is_skipped(losing: Run) -> None:
+def test_a_round_without_users_is_skipped(losing: Run) -> None:
     done, _, aborted = losing.summary.protocols["lightsecagg"].rounds
     nobody = aborted.model_copy(update={"selected": 0})
     assert [outcome(r) for r in (done, aborted, nobody)] == ["completed", "failed", "skipped"]

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from simfl.reports.terminal import counting
-from simfl.runs.results.columns import Measure, at
+from simfl.runs.results.columns import Measure, columns_of
 from simfl.runs.results.statistics import Estimate
 from simfl.studies.sweep.tables import Failures
 from simfl.studies.sweep.terminal import MAX_POINTS, NONE
@@ -21,7 +21,7 @@ def measures(
     total: float, half: float | None = None, exact: float | None = None, n: int = 5
 ) -> dict[Measure, Estimate | None]:
     """A protocol's, each phase with figures of its own."""
-    out: dict[Measure, Estimate | None] = {column.measure: None for column in at("sweep")}
+    out: dict[Measure, Estimate | None] = {column.measure: None for column in columns_of("sweep")}
     for number, measure in enumerate(out):
         if measure[0] in ("per_aggregate_s", "span_s"):
             out[measure] = Estimate(total + number, half, n)
@@ -56,13 +56,13 @@ def test_a_mean_and_its_interval_stand_under_their_phase() -> None:
         assert half[:end].endswith("±0.25")
 
 
-def test_one_seed_has_no_interval_and_says_so() -> None:
+def test_one_seed_has_no_interval_but_a_note() -> None:
     lines = text([{}], {(0, "fedavg"): measures(1.0, None, n=1)}, seeds=1)
     assert lines[0] == "study: one seed, so no interval"
     assert not any("±" in line for line in lines)
 
 
-def test_seeds_without_a_value_are_told_of() -> None:
+def test_seeds_without_a_value_are_counted() -> None:
     lines = text([{}], {(0, "fedavg"): measures(1.0, 0.5, n=3)})
     assert "  3 of 5 seeds" in lines[-1]
 
@@ -93,7 +93,7 @@ def test_keys_are_short_unless_two_end_alike() -> None:
     assert line == "latency_s=1, population.users=5, selection.users=3"
 
 
-def test_mappings_are_shown_only_where_they_tell_points_apart() -> None:
+def test_mappings_are_shown_only_where_points_differ_in_them() -> None:
     means = {(0, "a"): measures(1.0), (1, "a"): measures(1.0)}
     points = [{"users": 1, "privacy": {"T": 1}}, {"users": 2, "privacy": {"T": 2}}]
     assert [line for line in text(points, means, 1) if "=" in line] == ["users=1", "users=2"]
@@ -117,7 +117,7 @@ def test_no_colour_off_a_terminal_and_none_if_it_is_not_wanted(monkeypatch: pyte
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress_says_what_is_left_on_a_terminal_only(terminal: bool) -> None:
+def test_the_remaining_time_is_shown_on_a_terminal_only(terminal: bool) -> None:
     """Two of eight in 30 s: 90 s more."""
     now = 100.0
     console = Console(file=StringIO(), width=80, force_terminal=terminal, get_time=lambda: now)
@@ -140,7 +140,7 @@ def test_a_point_of_a_mapping_alone_has_a_label() -> None:
     ]
 
 
-def test_failed_rounds_are_told_with_their_reasons() -> None:
+def test_failed_rounds_have_their_reasons() -> None:
     failures = {(0, "secagg"): Failures([("upload: 4 to 5 users", 3), ("a", 1)], 90, "round")}
     lines = text([{}], {(0, "secagg"): measures(1.0)}, failures=failures)
     assert "  4 of 90 rounds failed: 3 x upload: 4 to 5 users; 1 x a" in lines

@@ -65,7 +65,7 @@ def test_of_no_panel_anything_is_cut_off() -> None:
         assert high >= axes.dataLim.ymax == pytest.approx(axes.dataLim.ymin + 1)
 
 
-def test_what_varies_makes_the_axis_and_the_panels() -> None:
+def test_varied_keys_make_the_axis_and_the_panels() -> None:
     def at(users: int, T: int, rate: float = 0.1, model: str = "cnn") -> dict[str, Any]:
         return {"learning.model": model, "dropout.rate": rate, "population.users": users, "privacy": {"T": T}}
 
@@ -87,7 +87,7 @@ def test_what_varies_makes_the_axis_and_the_panels() -> None:
 @pytest.mark.parametrize(
     "text", ["", "point,measure\n0,total_s\n", "\x00", "mean,measure,protocol\nx,total_s,p\n"]
 )
-def test_what_is_no_table_of_means_is_refused(text: str, tmp_path: Path) -> None:
+def test_another_file_than_a_table_of_means_is_refused(text: str, tmp_path: Path) -> None:
     (tmp_path / "means.csv").write_text(text)
     with pytest.raises(BadInput, match=r"means\.csv|no number varies"):
         of_sweep(tmp_path)

@@ -13,7 +13,7 @@ from simfl.reports.model import run_report
 from simfl.reports.page import page
 from simfl.reports.tables import latex
 from simfl.reports.terminal import show
-from simfl.runs.results.columns import Measure, at
+from simfl.runs.results.columns import Measure, columns_of
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.runs.results.targets import Reached, Target
@@ -47,7 +47,7 @@ def row(text: str, heading: str) -> list[str]:
     return [cell.strip() for cell in line.split("│")[1:]]
 
 
-def test_the_terminal_says_what_is_not_reached(reaching: Run, reached: Reached) -> None:
+def test_the_terminal_shows_targets_not_reached(reaching: Run, reached: Reached) -> None:
     console = Console(file=StringIO(), width=80)
     show(console, run_report([reaching.summary], "reference"))
     assert isinstance(console.file, StringIO)
@@ -63,7 +63,7 @@ def test_the_terminal_says_what_is_not_reached(reaching: Run, reached: Reached) 
 
 def test_runs_that_did_not_reach_it_are_counted(reaching: Run, reached: Reached) -> None:
     yes, no = reaching.summary.protocols.values()
-    columns = {column.key: column for column in at("run", [yes])}
+    columns = {column.key: column for column in columns_of("run", [yes])}
 
     def texts(*runs: ProtocolSummary) -> list[str]:
         keys = ("accuracy_after_s", "accuracy_after_rounds", "accuracy_kept")
@@ -74,7 +74,7 @@ def test_runs_that_did_not_reach_it_are_counted(reaching: Run, reached: Reached)
     assert texts(yes, yes) == [f"{reached.after_s:.3f}±0.000", "3", "yes"]
 
 
-def test_latex_has_the_time_even_if_nobody_reached(reaching: Run, reached: Reached) -> None:
+def test_latex_has_the_column_even_if_no_entry_reached_it(reaching: Run, reached: Reached) -> None:
     assert f"{reached.after_s:.3f} & 3 &" in latex(reaching)
     assert "not reached & not reached & not reached" in latex(reaching)
     entry = reaching.summary.protocols["lightsecagg"]

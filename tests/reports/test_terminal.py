@@ -202,7 +202,7 @@ def test_nothing_finished_is_a_table_of_dashes() -> None:
     assert row(page, "total") == ["-"]
 
 
-def test_progress_tells_round_time_and_accuracy() -> None:
+def test_progress_has_round_time_and_accuracy() -> None:
     console = Console(file=StringIO(), width=100, force_terminal=True)
     with progress(console, 40, "aggregations") as watch:
         watch(Progress("fedbuff", 3, 40, 12.5, 0.875))
@@ -212,7 +212,7 @@ def test_progress_tells_round_time_and_accuracy() -> None:
         assert part in shown
 
 
-def test_what_a_terminal_would_obey_is_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
+def test_control_characters_are_spelled_out(capsys: pytest.CaptureFixture[str]) -> None:
     """In names, reasons and the scenario."""
     content = summary(**{"a\x1b[31m": [round_(0), round_(1, reason="\x1b]0;x\x07 too few")]})
     shown = Summary.model_validate({**content, "scenario": "s\x9b2J"})
@@ -254,7 +254,7 @@ def table(runs: dict[str, list[dict[str, Any]]]) -> str:
     return console.file.getvalue()
 
 
-def test_who_took_part_is_shown_where_users_are_selected() -> None:
+def test_participation_is_shown_where_users_are_selected() -> None:
     content = summary(everyone=[round_(0)], random=[round_(0)])
     assert "Who took part" not in text(summary(everyone=[round_(0)]))
     content["protocols"]["random"] = choosing()
@@ -302,7 +302,7 @@ def test_skipped_rounds_are_counted_and_no_value_is_a_dash() -> None:
     assert chosen(table({"partition": [none]}), "partition") == ["-", "-", "-", "0.00", "0.00", "2"]
 
 
-def test_how_cohorts_were_trained_is_told_once() -> None:
+def test_the_way_of_training_is_printed_once() -> None:
     page = text(summary(fedavg=[round_(0)], secagg=[round_(0)]))
     assert page.count("Training one client after the other") == 1
 

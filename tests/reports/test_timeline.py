@@ -63,7 +63,7 @@ def test_a_round_is_unpacked_to_its_steps_and_messages(losing: Run, name: str) -
         assert found == expected
 
 
-def test_what_held_a_span_up_ended_when_it_was_ready(losing: Run) -> None:
+def test_the_cause_of_a_span_ended_when_it_was_ready(losing: Run) -> None:
     packed = timeline.pack(losing, "lightsecagg", PLENTY)
     held = 0
     for view in packed.views:
@@ -101,7 +101,7 @@ def test_an_asynchronous_path_is_that_of_the_whole_run(buffered: Run) -> None:
             assert before[4] == after[3]
 
 
-def test_marks_tell_who_was_lost_and_what_was_aborted(losing: Run) -> None:
+def test_marks_name_losses_and_aborts(losing: Run) -> None:
     for name, trace in losing.traces.items():
         marks = [m for view in timeline.pack(losing, name, PLENTY).views for m in view["marks"]]
         for sign, kind in (("lost", Lost), ("aborted", Aborted), ("aggregate", Aggregated)):
@@ -176,7 +176,7 @@ def test_the_round_that_is_asked_for_is_there_and_shown_first(losing: Run, buffe
     assert views(losing, "secagg", PLENTY, None, Focus(7, 1, "secagg")) == views(losing, "secagg", PLENTY)
 
 
-def test_the_user_who_is_asked_for_is_among_those_shown(losing: Run) -> None:
+def test_the_requested_user_is_shown(losing: Run) -> None:
     for user in range(6):
         (view,), _, _ = views(losing, "lightsecagg", 20, None, Focus(0, user, "lightsecagg"))
         assert view.users is not None

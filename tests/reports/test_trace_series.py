@@ -53,7 +53,7 @@ def upload(user: int, cause: int, at: int) -> Row:
     )
 
 
-def test_the_buffer_holds_what_is_left() -> None:
+def test_the_buffer_holds_updates_until_they_are_aggregated() -> None:
     trace = Trace(
         [
             Begin(0, 0, (0, 1, 2), buffered=True),
@@ -111,7 +111,7 @@ def test_a_receipt_is_the_step_on_a_message(losing: Run) -> None:
             assert (taken.party, taken.ready) == (message.to, message.arrived)
 
 
-def test_a_moment_is_told_alike_on_the_page_and_in_perfetto(losing: Run) -> None:
+def test_a_moment_has_one_text_on_the_page_and_in_perfetto(losing: Run) -> None:
     """Each mark of the timeline is an instant of the same text; Perfetto has what is late besides."""
     for name, trace in losing.traces.items():
         shown = Counter(m[3] for view in pack(losing, name, 10**6).views for m in view["marks"])
@@ -120,7 +120,7 @@ def test_a_moment_is_told_alike_on_the_page_and_in_perfetto(losing: Run) -> None
         assert {text.split()[0].rstrip(":") for text in every - shown} <= {"ignored", "round", "verdict"}
 
 
-def test_many_users_who_are_given_up_are_counted() -> None:
+def test_many_given_up_users_are_counted() -> None:
     found = trace_series.moment(GaveUp(0, "upload", "", tuple(range(40)), 3, 9))
     assert found == trace_series.Moment(
         9, SERVER, "gave up", "gave up 40 users: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 28 more",

@@ -29,7 +29,7 @@ def test_a_mask_costs_its_elements_at_the_profiles_rates() -> None:
     assert facts.expand_server_s == pytest.approx(2 / 4 * each_s, abs=1e-9)
 
 
-def test_the_median_device_is_told() -> None:
+def test_the_median_device_is_a_fact() -> None:
     slow = {"kind": "uniform", "low": 8, "high": 16}
     facts = assumed(study({"population.devices.slowdown": slow}))
     assert 8 < facts.slowdown < 16
@@ -41,7 +41,7 @@ def test_the_measured_clock_gives_no_rates() -> None:
     assert (facts.expand_user_s, facts.expand_server_s) == (None, None)
 
 
-def test_what_users_do_for_masks_is_counted() -> None:
+def test_work_for_masks_is_counted() -> None:
     found = masking(study())
     assert list(found) == ["secagg", "lightsecagg"]
     # quantised, and the mask added, which is there: those with five others added to its own
@@ -69,7 +69,7 @@ def test_buffers_and_large_cohorts_are_not_counted(monkeypatch: pytest.MonkeyPat
     assert masking(study()) == {}
 
 
-def test_a_deadline_below_training_and_link_is_told() -> None:
+def test_a_deadline_below_training_and_link_has_a_warning() -> None:
     """Users agree on masks, open shares and make the mask while they train, or before: as overlap has it."""
     upload_s = 10 * (D * 12e-9 + (D + 1) * 3e-9)
     shares_s = 5 * (40e-6 + 1500e-9 + (2 * 36 + 16) * 1e-9)
@@ -114,7 +114,7 @@ def test_a_stage_of_shares_has_a_deadline_too() -> None:
     assert line.endswith("0.0166 s on its link; 6 of 6 users are too slow")
 
 
-def test_those_with_slow_links_are_named_and_counted() -> None:
+def test_users_with_slow_links_are_named_and_counted() -> None:
     """Rates as FedScale's, where some have hundreds of times what others have: one line for each deadline."""
     rates = {"kind": "lognormal", "median": 6.0, "sigma": 1.5}
     classes = {
@@ -134,7 +134,7 @@ def test_those_with_slow_links_are_named_and_counted() -> None:
     assert 1 < slow < 20
 
 
-def test_nothing_is_said_of_deadlines_without_rates() -> None:
+def test_without_rates_no_deadline_has_a_warning() -> None:
     assert list(too_short(study({"clock": "measured", "deadlines.upload": 0.001}))) == []
 
 

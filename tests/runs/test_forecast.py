@@ -52,7 +52,7 @@ def test_a_run_takes_about_its_forecast(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["run", "check"])
-def test_many_users_are_told_what_they_take_first(
+def test_a_run_of_many_users_prints_its_forecast_first(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     def refused(*_: object) -> None:
@@ -87,7 +87,7 @@ def succeed(arguments: list[str]) -> None:
 
 
 @pytest.mark.ci
-def test_a_piped_run_tells_of_each_protocol_as_it_ends(
+def test_a_piped_run_prints_each_protocol_as_it_ends(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """On stderr, and only of a run that lasts: tables alone are on stdout."""

@@ -34,7 +34,7 @@ def test_the_bound_in_closed_form_is_one(protocol: str, data: dict[str, Any]) ->
     assert found.peak <= memory.at_most(s, protocol, p) < 40 * found.peak
 
 
-def test_beyond_a_size_the_bound_is_what_is_predicted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_a_size_the_bound_is_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     overrides = {"population.users": 6, "protocols": ["lightsecagg"], "memory_limit_gb": 0.02}
     overrides |= {"privacy": {"T": 2, "D": 2, "U": 4}, "learning.dataset": WIDE}
     wide = overrides | {"learning.dataset": WIDE | {"shape": [30_000]}, "clock": "measured"}

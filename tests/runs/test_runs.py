@@ -114,7 +114,7 @@ def test_a_span_ends_with_its_round(name: str) -> None:
                 assert r.span[phase] > 0 or before or not any(works)
 
 
-def test_the_edges_end_as_the_scenario_says() -> None:
+def test_the_edges_end_as_the_scenario_states() -> None:
     for name, protocol in edges().summary["protocols"].items():
         rounds = protocol["rounds"]
         statuses = [r["status"] for r in rounds]

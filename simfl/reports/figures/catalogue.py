@@ -1,6 +1,7 @@
-"""A run's figures, and the saving of any, as SVG and PNG for a paper (`simfl[figures]`).
+"""A run's figures, and files of any figure, as SVG and PNG for a paper (`simfl[figures]`).
 
-Invariant: the same run gives the same bytes: no date, no random id.
+Invariant: the same run gives the same bytes, without a date or a random id
+(`test_the_same_run_gives_the_same_bytes_whatever_the_settings`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,9 +14,10 @@ from simfl.reports.figures.style import style
 from simfl.reports.folder import Run
 from simfl.runs.folder.disk import atomic
 
-DOTS_PER_INCH = 200  # of the PNG files
-# The kinds of file, and the metadata left out of each so that it is the same each time.
+DOTS_PER_INCH = 200
+"""Resolution of PNG files."""
 KINDS: dict[str, dict[str, None]] = {"svg": {"Date": None}, "png": {"Software": None}}
+"""Kinds of file, with the metadata that each leaves out, to be the same each time."""
 
 
 DRAWN: dict[str, Callable[[Run], Figure | list[Figure] | None]] = {
@@ -35,12 +37,12 @@ def drawn(run: Run, kind: str) -> list[Figure]:
 
 
 def of_run(run: Run) -> dict[str, Figure]:
-    """File name -> figure, of those that the run has data for."""
+    """Return the figures for which a run has data, by file name."""
     return {f"{kind}_{k}" if k > 1 else kind: f for kind in DRAWN for k, f in enumerate(drawn(run, kind), 1)}
 
 
 def save(folder: Path, figures: Mapping[str, Figure], kinds: Sequence[str] = tuple(KINDS)) -> list[str]:
-    """Write each figure in these kinds of file into `folder`, which is made; return the files' names."""
+    """Write each figure in these kinds of file into `folder`, which is created; return the names of files."""
     folder.mkdir(exist_ok=True)
     names = []
     for name, figure in figures.items():

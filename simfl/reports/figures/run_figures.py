@@ -1,4 +1,4 @@
-"""The figures of a run that are made from its summary: where time goes, what is learned, who takes part."""
+"""Figures from a run's summary: critical paths, accuracy, staleness, participation."""
 
 import math
 from collections.abc import Iterator
@@ -14,32 +14,39 @@ from simfl.reports.folder import Run
 from simfl.runs.results import units
 from simfl.trace.rows import PHASES
 
-PROTOCOL_GAP = 0.45  # between the bars of two protocols, in bars
-MAX_ACROSS = 4  # histograms beside each other
-MAX_MARKS = 10  # values on a line that have a mark each
+PROTOCOL_GAP = 0.45
+"""Space between the bars of two protocols, in bars."""
+MAX_ACROSS = 4
+"""Histograms beside each other."""
+MAX_MARKS = 10
+"""Lines of at most this number of values have a mark at each."""
 
 
 class Bar(NamedTuple):
-    """Seconds per aggregate of a protocol at one drop-out rate, by phase of the critical path."""
+    """The critical path of a protocol at one drop-out rate."""
 
     name: str
+    """Name of the protocol."""
     rate: str | None
+    """The drop-out rate as text; None without one."""
     seconds: dict[str, float]
+    """Seconds per aggregate by phase."""
     total_s: float
+    """Seconds per aggregate."""
 
 
 def _bars(run: Run) -> Iterator[Bar]:
     for name, rate, part in tables.by_rate(run.summary.protocols):
         means = tables.means("phases", part)
         if total := means["per_aggregate_s", ""]:
-            found = {phase: means["critical_s", phase] for phase in PHASES}
-            yield Bar(name, rate, {p: e.mean if e else 0.0 for p, e in found.items()}, total.mean)
+            by_phase = {phase: means["critical_s", phase] for phase in PHASES}
+            yield Bar(name, rate, {p: e.mean if e else 0.0 for p, e in by_phase.items()}, total.mean)
 
 
 @style()
 def breakdown(run: Run) -> Figure | None:
-    """A bar for each protocol and drop-out rate: the phases of the critical path, one after the other."""
-    # Not the spans: they overlap, and stacked would be longer than the round. The path's parts add up.
+    """Return a figure with a bar for each protocol and drop-out rate: the phases of the critical path."""
+    # Spans overlap, so that stacked they would be longer than the round. The parts of the path add up.
     drawn = list(_bars(run))
     if not drawn:
         return None
@@ -68,7 +75,7 @@ def breakdown(run: Run) -> Figure | None:
 
 @style()
 def accuracy(run: Run) -> Figure | None:
-    """Accuracy on the test set against time and against rounds, a line a protocol.
+    """Return a figure of the accuracy against time and against rounds, a line for each protocol.
 
     A target is a thin line across; a ring marks where a protocol first reached it.
     """
@@ -108,13 +115,13 @@ def _target(run: Run, by_time: Axes, by_round: Axes) -> None:
 
 @style()
 def staleness(run: Run) -> Figure | None:
-    """Histograms of the versions by which updates were late when they were aggregated."""
-    found = {name: entry.staleness for name, entry in run.summary.protocols.items() if entry.staleness}
-    if not found:
+    """Return histograms of the staleness of aggregated updates, in versions."""
+    stale = {name: entry.staleness for name, entry in run.summary.protocols.items() if entry.staleness}
+    if not stale:
         return None
-    width, height = COLUMN if len(found) < 3 else WIDE, 0.4 + 1.3 * -(-len(found) // MAX_ACROSS)
-    figure, cells = panels(len(found), width, height, MAX_ACROSS, grid="y", sharex=True, sharey=True)
-    for axes, (name, staleness) in zip(cells, found.items(), strict=True):
+    width, height = COLUMN if len(stale) < 3 else WIDE, 0.4 + 1.3 * -(-len(stale) // MAX_ACROSS)
+    figure, cells = panels(len(stale), width, height, MAX_ACROSS, grid="y", sharex=True, sharey=True)
+    for axes, (name, staleness) in zip(cells, stale.items(), strict=True):
         counts = {int(tau): count for tau, count in staleness.items()}
         taus = range(max(counts) + 1)
         axes.bar(taus, [counts.get(tau, 0) for tau in taus], 0.85, color=INK)
@@ -128,8 +135,10 @@ def staleness(run: Run) -> Figure | None:
 
 @style()
 def participation(run: Run) -> Figure | None:
-    """T (where its search ended early, an interval), F and C after each round (Multi-RoundSecAgg Fig. 3),
-    where not everyone is selected."""
+    """Return a figure of T, F and C after each round (Multi-RoundSecAgg Fig. 3), where users are selected.
+
+    T is an interval if its search ended early.
+    """
     protocols = enumerate(run.summary.protocols.items())
     entries = [(place, name, entry.chosen) for place, (name, entry) in protocols if entry.chosen]
     if not entries:

@@ -1,4 +1,4 @@
-"""The common look of all figures: sizes for a paper's columns, type, phases, protocols and legends."""
+"""The common style of all figures: sizes for a paper's columns, type, phases, protocols and legends."""
 
 from __future__ import annotations
 
@@ -20,17 +20,23 @@ from simfl.reports import chart
 if TYPE_CHECKING:
     from matplotlib.typing import RcKeyType
 
-COLUMN, WIDE = 3.4, 7.0  # inches: the width of a paper's column, and of both
-TEXT_LINE = 0.17  # inches of a line of text
+COLUMN, WIDE = 3.4, 7.0
+"""Widths in inches of a paper's column, and of both."""
+TEXT_LINE = 0.17
+"""Height in inches of a line of text."""
 INK = "#222222"
-NOTEBOOK_DPI = 130  # a wide figure fills a cell's 900 pixels
-MAX_NAMES = 4  # beside each other in a legend
-LETTERS, SAMPLE = 120, 8  # beside each other in a wide figure; those that a line's sample takes with gaps
+NOTEBOOK_DPI = 130
+"""Dots per inch at which a wide figure fills a cell's 900 pixels."""
+MAX_NAMES = 4
+"""Names beside each other in a legend."""
+LETTERS, SAMPLE = 120, 8
+"""Letters beside each other in a wide figure, and the width in letters of a line's sample with gaps."""
 
 SETTINGS: dict[RcKeyType, Any] = {
     "svg.fonttype": "none",
     "svg.hashsalt": "simfl",
-    "text.parse_math": False,  # a protocol's name may hold a dollar sign
+    # A protocol's name may have a dollar sign.
+    "text.parse_math": False,
     "font.family": "sans-serif",
     "font.sans-serif": ["DejaVu Sans", "Arial", "Helvetica"],
     **dict.fromkeys(("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize"), 7),
@@ -49,7 +55,7 @@ SETTINGS: dict[RcKeyType, Any] = {
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Apply our settings to matplotlib's defaults, whatever the user's own are; also a decorator."""
+    """Apply our settings to matplotlib's defaults, not to the user's settings; also a decorator."""
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
@@ -65,7 +71,8 @@ class Picture(Figure):
             return file.getvalue()
 
 
-Lines = Sequence[tuple[int, str]]  # (place in the scenario, name) of the protocols that lines stand for
+Lines = Sequence[tuple[int, str]]
+"""Index in the scenario and name of each protocol with a line."""
 
 
 def panels(
@@ -78,10 +85,17 @@ def panels(
     look: Callable[[int], dict[str, Any]] | None = None,
     **shared: Any,
 ) -> tuple[Figure, list[Axes]]:
-    """A figure of panels, `across` beside each other, over a legend of several lines.
+    """Return a figure and its panels, over a legend of the lines.
 
-    width, height: inches, without the legend. grid: the axes at whose ticks there are thin lines. look: of a
-    line by its place; `protocol_line` unless given.
+    Args:
+        count: Number of panels.
+        width: Width in inches.
+        height: Height in inches, without the legend.
+        across: Panels beside each other.
+        lines: Lines of the legend; of one line there is no legend.
+        grid: Axes whose ticks have thin lines.
+        look: Returns the style of a line by its index; `protocol_line` unless given.
+        shared: Axes that panels share (`sharex`, `sharey`).
     """
     rows, columns = -(-count // across), min(across, count)
     names = [name for _, name in lines] if len(lines) > 1 else []
@@ -92,7 +106,8 @@ def panels(
     for axes in cells[:count]:
         axes.grid(True, axis=grid)
     for axes in cells[count - columns : count]:
-        axes.tick_params(labelbottom=True)  # there is none below it, whose numbers it could share
+        # No panel below it shows the numbers of a shared axis.
+        axes.tick_params(labelbottom=True)
     for axes in cells[count:]:
         axes.remove()
     if names:
@@ -102,7 +117,7 @@ def panels(
 
 
 def legend(figure: Figure, *more: Artist) -> None:
-    """Put a legend of the phases, and of more, below everything."""
+    """Put a legend of the phases, and of more, below the figure."""
     handles = [*(Patch(color=colour, label=phase) for phase, colour in chart.PHASE_COLOUR.items()), *more]
     _legend(figure, handles, len(handles))
 
@@ -113,13 +128,13 @@ def _legend(figure: Figure, handles: Sequence[Artist], columns: int) -> None:
 
 
 def protocol_line(place: int) -> dict[str, Any]:
-    """Colour and dashes of a protocol's line, by its place in the scenario: as on the page."""
+    """Return colour and dashes of a protocol's line by its index in the scenario, as on the page."""
     colour, dashes = chart.line(place)
     pattern = (0, tuple(map(float, dashes.split()))) if dashes else "solid"
     return {"color": INK if colour == "ink" else colour, "linestyle": pattern}
 
 
 def pale(colour: str) -> tuple[float, float, float]:
-    """Mix a colour with white."""
+    """Return a colour mixed with white."""
     red, green, blue = (1 - 0.4 * (1 - value) for value in to_rgb(colour))
     return red, green, blue

@@ -1,8 +1,8 @@
 """The timing diagram of one round per protocol, as LightSecAgg Fig. 5.
 
-A row is the server or a user: full colour where it computes, pale where a message is on the user's link,
-nothing where it waits. A user's training is in the lower half of its row, so that an offline phase that
-runs beside training is seen beside it.
+A row is the server or a user. It has full colour while it computes, a pale one while a message is on the
+user's link, and none while it waits. A user's training is in the lower half of its row, beside an offline
+phase that runs at the same time.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,40 +21,50 @@ from simfl.runs.results.metrics import Round
 from simfl.trace.rows import LANES, SERVER, Row, Sent, Trace
 from simfl.virtual_time import NS
 
-MAX_PANELS = 6  # of a figure
-END_LINE = 0.8  # points: the width of the line at the end of a round
-MIN_PAUSE_PART = 2000  # shorter parts of a diagram are not drawn: a server's thousand steps are one bar
+MAX_PANELS = 6
+"""Panels of a figure."""
+END_LINE = 0.8
+"""Width in points of the line at the end of a round."""
+MIN_PAUSE_PART = 2000
+"""Pauses below a 2000th of the diagram are not drawn: a server's thousand steps are one bar."""
 
 
 @dataclass(frozen=True)
 class Diagram:
-    """A round, or an aggregation from the first of its users' cycles: parties by name, and their spans."""
+    """A round, or an aggregation from the first of its users' cycles."""
 
     protocol: str
+    """Name of the protocol."""
     round: int
+    """Number of the round."""
     start: int
+    """[ns] From the start of the run."""
     end: int
+    """[ns] From the start of the run."""
     cast: dict[str, int]
+    """Parties with a row, by the row's name."""
     bars: tuple[Span, ...]
+    """Their spans."""
 
 
 def diagrams(run: Run) -> list[Diagram]:
-    """A typical completed round of each protocol, of those that all have completed where there are any.
+    """Return a typical completed round of each protocol; if possible one that all protocols completed.
 
-    Typical is the median duration, all protocols together; of aggregations, which overlap, the middle one.
+    It is the one of median duration, of all protocols together; of aggregations, which overlap, the middle
+    one.
     """
     done = {name: {r.index: r for r in rounds if r.reason is None} for name, rounds in run.rounds.items()}
     done = {name: rounds for name, rounds in done.items() if rounds}
     common = set.intersection(*map(set, done.values())) if done else set()
-    out = []
+    chosen = []
     for name, rounds in done.items():
         lengths = {
             index: sum(of[index].end - of[index].start for of in (done.values() if common else [rounds]))
             for index in sorted(common or rounds)
         }
         order = list(lengths) if run.buffered else sorted(lengths, key=lengths.__getitem__)
-        out.append(_diagram(run.traces[name], name, rounds[order[len(order) // 2]]))
-    return out
+        chosen.append(_diagram(run.traces[name], name, rounds[order[len(order) // 2]]))
+    return chosen
 
 
 def _diagram(trace: Trace, name: str, chosen: Round) -> Diagram:
@@ -73,7 +83,7 @@ def _diagram(trace: Trace, name: str, chosen: Round) -> Diagram:
 
 
 def _cycles(rows: Iterable[Row], members: set[tuple[int, str]]) -> dict[int, tuple[int, int]]:
-    """User -> its first message's sending and its upload's arrival, of each member (user, about)."""
+    """Return by user when its first message was sent and its upload arrived, of members (user, about)."""
     first: dict[int, int] = {}
     last: dict[int, int] = {}
     for row in rows:
@@ -95,24 +105,24 @@ def _bars(rows: Iterable[Row], parties: set[int], start: int, end: int) -> Itera
 
 
 def _merged(bars: Iterable[Span], pause: int) -> list[Span]:
-    """Join bars of one party, lane and phase between which there is at most `pause`."""
-    out: list[Span] = []
+    """Join bars of one party, lane and phase with a pause of at most `pause` [ns] between them."""
+    joined: list[Span] = []
     for bar in sorted(bars, key=lambda b: (b.party, b.lane, b.phase, b.start)):
-        last = out[-1] if out else bar
-        if replace(last, start=bar.start, end=bar.end) == bar and bar.start - last.end <= pause and out:
-            out[-1] = replace(last, end=max(last.end, bar.end))
+        last = joined[-1] if joined else bar
+        if replace(last, start=bar.start, end=bar.end) == bar and bar.start - last.end <= pause and joined:
+            joined[-1] = replace(last, end=max(last.end, bar.end))
         else:
-            out.append(bar)
-    return out
+            joined.append(bar)
+    return joined
 
 
 @style()
 def timing(run: Run) -> list[Figure]:
-    """A panel for each protocol with a completed round, on one scale; each figure fits a page."""
-    every, figures = diagrams(run), []
-    longest = max((d.end - d.start for d in every), default=0)
-    for k in range(0, len(every), MAX_PANELS):
-        drawn = every[k : k + MAX_PANELS]
+    """Return figures of one scale with a panel for each protocol that completed a round; each fits a page."""
+    typical, figures = diagrams(run), []
+    longest = max((d.end - d.start for d in typical), default=0)
+    for k in range(0, len(typical), MAX_PANELS):
+        drawn = typical[k : k + MAX_PANELS]
         height = 0.55 + sum(0.25 + TEXT_LINE * len(d.cast) for d in drawn)
         figure, cells = panels(len(drawn), WIDE, height, grid="x", sharex=True)
         for axes, diagram in zip(cells, drawn, strict=True):
@@ -125,18 +135,18 @@ def timing(run: Run) -> list[Figure]:
 
 
 def _draw(axes: Axes, diagram: Diagram, unit: str) -> None:
-    for place, party in enumerate(diagram.cast.values()):
+    for row, party in enumerate(diagram.cast.values()):
         for link in (True, False):
             for phase, colour in chart.PHASE_COLOUR.items():
                 bars = [
                     b for b in diagram.bars if (b.party, b.phase, b.lane not in LANES) == (party, phase, link)
                 ]
                 spans = [((b.start - diagram.start) / NS, (b.end - b.start) / NS) for b in bars]
-                top = place if phase == "training" and party != SERVER else place - 0.42
-                where = (top, 0.84 if party == SERVER else 0.42)
-                axes.broken_barh(spans, where, facecolor=pale(colour) if link else colour, linewidth=0)
+                top = row if phase == "training" and party != SERVER else row - 0.42
+                height, fill = 0.84 if party == SERVER else 0.42, pale(colour) if link else colour
+                axes.broken_barh(spans, (top, height), facecolor=fill, linewidth=0)
     axes.axvline((diagram.end - diagram.start) / NS, color=INK, linewidth=END_LINE)
-    names = [what if party == SERVER else f"{what} ({party})" for what, party in diagram.cast.items()]
+    names = [name if party == SERVER else f"{name} ({party})" for name, party in diagram.cast.items()]
     axes.set_yticks(range(len(names)), names)
     axes.set_ylim(len(names) - 0.45, -0.55)
     axes.tick_params("y", length=0)

@@ -71,7 +71,7 @@ function bytes(count) {
 
 const who = party => party === SERVER ? "server" : `user ${party}`;
 
-// What a person is told of a span: a title and lines.
+// The text on a span: a title and lines.
 function describe(view, i) {
   const [lane, phase, text, size, note] = view.types[view.type[i]];
   const title = `${who(view.party[i])} · ${meta.phases[phase]}`;

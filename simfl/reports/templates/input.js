@@ -127,7 +127,7 @@ function select(i) {
   if (view.end[i] < state.from || view.start[i] > state.to) move(view.start[i] - span / 3);
   if (row.y - AXIS < tl.scrollTop) tl.scrollTop = row.y - AXIS - 6;
   if (row.y + row.height > tl.scrollTop + tl.clientHeight) tl.scrollTop = row.y + row.height - tl.clientHeight + 6;
-  requestAnimationFrame(() => {                     // after a scroll, which hides the tip, has been told
+  requestAnimationFrame(() => {                     // after the event of a scroll, which hides the tip
     paint();
     const box = canvas.getBoundingClientRect(), {title, lines} = describe(view, i);
     const [y, h] = laneBox(row, view.lane[i]);

@@ -82,7 +82,7 @@ function showBar(strip, j) {
   strip.box.setAttribute("aria-valuetext", `${round}: ${lines.join(", ")}`);
 }
 
-// Show a round in the timeline, or say how to get a page that does.
+// Show a round in the timeline, or show how to get a page that does.
 function pick(strip, round) {
   const view = protocol(strip.place).views.findIndex(v => v.rounds.some(([index]) => index === round));
   const picked = $("strips-picked"), name = roundName(strip, round);
@@ -106,7 +106,7 @@ function openRound(place, view, round) {
   drawStrips(round);
 }
 
-// The round and the user that the page was asked for.
+// The requested round and user.
 function openAsked() {
   if (!meta.focus) return;
   const {round, user, protocol: name} = meta.focus, place = meta.protocols.findIndex(p => p.name === name);

@@ -1,4 +1,4 @@
-"""The columns of a run's tables, each with its meaning; a unit stands in brackets."""
+"""The columns of a run's tables with their meanings, units in brackets; docs/outputs.md is made from them."""
 
 _ENTRY = {
     "protocol": "An entry of the scenario's `protocols`.",
@@ -27,7 +27,7 @@ ENERGY = {
 METRICS = {**_ENTRY, "time_s": "The end of the round, from the start of the run."}
 
 MEASURED = ("accuracy", "loss", "aggregate_exact", "wrapped", "clipped")
-"""Keys of a round's summary that `metrics.jsonl` has, too."""
+"""Keys of a round's summary that `metrics.jsonl` has as well."""
 
 UPDATES = {
     "users": "Users of the scenario.",
@@ -38,4 +38,4 @@ UPDATES = {
     "weights": "[n] Its weight in the aggregate.",
     "updates": "[n, d] The update itself.",
 }
-"""The arrays of `updates-NAME.npz`; brackets have their shapes."""
+"""The arrays of `updates-NAME.npz`, shapes in brackets."""

@@ -1,4 +1,4 @@
-"""Folders that are made, and files that last a crash or are locked: each problem is one message."""
+"""Folders and files: created, written whole or not at all, and locked. Each problem is one message."""
 
 import errno
 import os
@@ -20,16 +20,22 @@ ERRORS = {
     sqlite3.SQLITE_IOERR: errno.EIO,
     sqlite3.SQLITE_READONLY: errno.EROFS,
 }
-"""SQLite's errors that say nothing about a file's content, as those of the system."""
+"""Errors of SQLite that the system causes, and the system's number of each; others mean a damaged file."""
 
 
 def reserve(folder: Path) -> Path:
-    """Make the folder, or one with the first number that is free; BadInput if it cannot be made."""
+    """Create a folder, or one of that name with the first free number behind it.
+
+    Raises:
+        BadInput: It cannot be created.
+    """
     for number in count(1):
         fresh = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         try:
             fresh.parent.mkdir(parents=True, exist_ok=True)
-            fresh.mkdir()  # fails if it is there, so that two runs at once get two folders
+            # This fails if the folder exists, so two runs at once get two folders
+            # (`test_two_runs_at_once_get_two_folders`).
+            fresh.mkdir()
             break
         except FileExistsError:
             if not fresh.parent.is_dir():
@@ -40,7 +46,11 @@ def reserve(folder: Path) -> Path:
 
 
 def make(run: Path) -> list[Path]:
-    """Make a folder and those above it; return those that are new or empty, the innermost first."""
+    """Create a folder and its parents; return the new ones, the innermost first, or itself if it is empty.
+
+    Raises:
+        BadInput: It is a file, or cannot be written.
+    """
     try:
         if run.exists() and not run.is_dir():
             raise BadInput(f"{run} is a file, not a folder")
@@ -70,18 +80,22 @@ def sync(folder: Path) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file that takes its place only when it is whole."""
+    """Write a text file that appears only when it is complete."""
     with atomic(path) as file:
         file.write(text)
 
 
 @contextmanager
 def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a file that takes its place only when it is whole; text in UTF-8, or bytes."""
+    """Open a file that appears only when it is complete: text in UTF-8, or bytes.
+
+    Renaming replaces a file in one step, so a kill leaves the old content or the new, and a file `.*.writing`
+    (`test_half_written_files_of_a_kill_are_removed`).
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name:.100}.", suffix=".writing")
-    how: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
+    mode: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
     try:
-        with os.fdopen(handle, **how) as file:
+        with os.fdopen(handle, **mode) as file:
             yield file
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
@@ -92,10 +106,17 @@ def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
 
 @contextmanager
 def locked(path: Path, busy: str) -> Iterator[sqlite3.Connection]:
-    """Open a file of SQLite, or make an empty one, and lock it; its content is not changed.
+    """Open a file of SQLite, or create an empty one, and lock it; its content is not changed.
+
+    The lock is the system's, so it ends with the process that holds it, also with a killed one.
+
+    Args:
+        path: The file.
+        busy: The message if another process holds the lock.
 
     Raises:
-        BadInput: another has its lock (`busy` is the message), it cannot be written, or is damaged (Damaged).
+        BadInput: Another process holds its lock, or it cannot be written.
+        Damaged: It is no file of SQLite.
     """
     if path.exists():
         need_regular(path)
@@ -110,14 +131,15 @@ def locked(path: Path, busy: str) -> Iterator[sqlite3.Connection]:
         except OSError as error:
             problem = busy if error.errno == errno.EBUSY else f"{path} cannot be written: {reason(error)}"
             raise BadInput(problem) from None
-        if not path.exists():  # its holder has just finished, and removed it
+        # Another run may have finished since the file was opened, and removed it.
+        if not path.exists():
             raise BadInput(busy)
         yield base
 
 
 @contextmanager
 def as_system_errors(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors as an OSError if they are the system's, and as Damaged if the file is damaged."""
+    """Raise SQLite's errors as an OSError if the system caused them, and else as Damaged."""
     try:
         yield
     except sqlite3.Error as error:
@@ -128,6 +150,6 @@ def as_system_errors(path: Path) -> Iterator[None]:
 
 
 def damaged(path: Path, problem: str) -> Damaged:
-    """Return the error of a file of saved rounds that is not as it was written."""
+    """Return the error of a file of saved rounds whose content was changed."""
     remedy = "restore it from a copy, or run the scenario again in another folder; nothing was changed here"
     return Damaged(path, f"not as it was written: {problem}", remedy)

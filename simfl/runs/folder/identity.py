@@ -1,4 +1,4 @@
-"""The identity of a run: simfl's own code, the resolved scenario, the content of the files that it names."""
+"""The identity of a run: simfl's code, the resolved scenario, and the content of the files that it names."""
 
 import json
 from functools import cache
@@ -8,18 +8,21 @@ from typing import Any
 
 from simfl.config.yaml_tree import Node, naming_files, nodes, plain
 from simfl.runs.folder.result import versions
+from simfl.runs.results.compare import differing
 from simfl.scenario.schema import Scenario
 
-# Keys of single files whose content decides the outcome; every `module`, `file` and `..._file` names one.
 FILES = (("profile",), ("clock", "dir"))
+"""Further keys that name a file whose content decides the outcome, beside `module`, `file` and `..._file`."""
 
 
 @cache
 def code_version() -> str:
-    """Return simfl's version with a digest of its sources and profiles: an edited checkout is another."""
+    """Return simfl's version and a digest of its sources and profiles: an edited checkout differs."""
     root = Path(__file__).parents[2]
     digest = sha256()
-    carried = root / "shipped"  # in a wheel: scenarios are not the code, and a checkout has them elsewhere
+    # A wheel carries the scenarios in this folder. They are not code, and a checkout has them elsewhere: both
+    # must have one version (`tests/packaging/test_wheel.py`).
+    carried = root / "shipped"
     for path in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
         if path.is_relative_to(carried):
             continue
@@ -30,7 +33,7 @@ def code_version() -> str:
 
 
 def identified(scenario: Scenario, code: str) -> dict[str, Any]:
-    """Return code and resolved scenario as plain values, with digests in place of the files that it names."""
+    """Return code and resolved scenario as plain values, with digests in place of the names of files."""
     tree = nodes(scenario.model_dump(mode="json"), Node(None, scenario.name))
     for node in naming_files(tree, FILES):
         node.value = _content(node.value)
@@ -38,11 +41,14 @@ def identified(scenario: Scenario, code: str) -> dict[str, Any]:
 
 
 def _content(name: str) -> str:
-    """Return the digest of the file that is meant: itself, the trace of a run's folder, or before `:Name`."""
+    """Return the digest of a named file; the name itself if there is no such file.
+
+    It is the file of that name, the trace in a run's folder of that name, or the file before `:Name`.
+    """
     file, _, member = name.rpartition(":")
-    for path, rest in ((Path(name), ""), (Path(name, "trace.jsonl"), ""), (Path(file), f":{member}")):
+    for path, suffix in ((Path(name), ""), (Path(name, "trace.jsonl"), ""), (Path(file), f":{member}")):
         if path.is_file():
-            return f"sha256:{sha256(path.read_bytes()).hexdigest()}{rest}"
+            return f"sha256:{sha256(path.read_bytes()).hexdigest()}{suffix}"
     return name
 
 
@@ -52,12 +58,7 @@ def scenario_key(scenario: Scenario, code: str) -> str:
     return sha256(text.encode()).hexdigest()[:32]
 
 
-def differences(before: Any, now: Any, path: str = "") -> list[str]:
+def differences(before: Any, now: Any) -> list[str]:
     """Return the differences of two trees of plain values, a line each: `rounds: 50 then, 60 now`."""
-    if isinstance(before, dict) and isinstance(now, dict):
-        return [
-            line
-            for key in dict.fromkeys((*before, *now))
-            for line in differences(before.get(key), now.get(key), f"{path}.{key}".removeprefix("."))
-        ]
-    return [] if before == now else [f"{path}: {before!s:.80} then, {now!s:.80} now"]
+    values = differing([before, now])
+    return [f"{key}: {old!s:.80} then, {new!s:.80} now" for key, (old, new) in values.items()]

@@ -1,7 +1,7 @@
 """The latest of the runs in a folder.
 
-A run is dated by what it wrote itself: `simfl report`, which writes reports and the files of a killed run,
-does not make an old run the latest.
+A run's date is that of files which only the run writes. So `simfl report`, which writes reports and the files
+of a killed run, does not make an old run the latest (`test_a_report_does_not_make_a_run_the_latest`).
 """
 
 from collections.abc import Iterator
@@ -15,17 +15,24 @@ from simfl.runs.folder.repeats import repeats_in
 from simfl.runs.folder.saved_rounds import BASE, NAME
 from simfl.runs.folder.unfinished import has_saved
 
-RUNS = Path("runs")  # where runs go without --out
-MAX_NAMED = 5  # runs in a message
-OWN = ("summary.json", "trace.jsonl", "resolved.yaml")  # which neither a sweep nor a paper's result has
+RUNS = Path("runs")
+"""Folder of runs without `--out`."""
+MAX_NAMED = 5
+"""Runs that a message names."""
+OWN = ("summary.json", "trace.jsonl", "resolved.yaml")
+"""Files of every run; neither a sweep nor a paper's result has all of them."""
 
 
 def latest(runs: Path = RUNS) -> Path:
-    """Return the folder in `runs` whose run, finished or not, was written last; BadInput if there is none."""
+    """Return the folder in `runs` whose run, finished or not, was written last.
+
+    Raises:
+        BadInput: No folder there holds a run.
+    """
     folders = runs.iterdir() if runs.is_dir() else ()
     dated = [(when, folder) for folder in folders if (when := _written_ns(folder))]
     if not dated:
-        raise BadInput(f"{runs}: no run is there: run a scenario, or name a run's folder")
+        raise BadInput(f"{runs}: holds no run: run a scenario, or name a run's folder")
     return max(dated)[1]
 
 
@@ -37,13 +44,14 @@ def run_folder(out: Path | None, name: str) -> Iterator[Path]:
         yield folder
     except BaseException:
         for empty in (folder, RUNS):
-            with suppress(OSError):  # it holds something, or was never made
+            # A folder with files is not removed, and one that was never created cannot be.
+            with suppress(OSError):
                 empty.rmdir()
         raise
 
 
 def need_run(folder: Path) -> None:
-    """Refuse a folder that holds neither a run, finished or not, nor repeats of one."""
+    """Raise BadInput for a folder that holds neither a run, finished or not, nor repeats of one."""
     if not any((folder / name).exists() for name in (*OWN, SUMS, NAME)) and not repeats_in(folder):
         raise BadInput(f"{folder} is no run's folder; {runs_here()}")
 
@@ -58,17 +66,18 @@ def runs_here() -> str:
 
 
 def is_latest(folder: Path, runs: Path = RUNS) -> bool:
-    """Say if `latest` finds this folder."""
+    """Return True if `latest` returns this folder."""
     return folder.resolve().parent == runs.resolve() and latest(runs).resolve() == folder.resolve()
 
 
 def _written_ns(folder: Path) -> int:
-    """Return the time at which a run's folder was written; 0 if it is none, or nothing of it can be shown."""
+    """Return the time [ns] at which a run's folder was written; 0 if it holds no run that can be shown."""
     try:
         if has_saved(folder):
             return (folder / NAME / BASE).stat().st_mtime_ns
         if all((folder / name).is_file() for name in OWN):
             return (folder / OWN[0]).stat().st_mtime_ns
         return max(map(_written_ns, repeats_in(folder)), default=0)
-    except OSError:  # it goes away, or may not be read
+    # Another process may remove the folder, or it may not be read.
+    except OSError:
         return 0

@@ -1,4 +1,4 @@
-"""The repeats of a run: folders `repeat-1`, `repeat-2`, ... in one folder, each a run's by itself."""
+"""The repeats of a run: folders `repeat-1`, `repeat-2`, ... in one folder, each with a complete run."""
 
 import re
 from pathlib import Path
@@ -20,27 +20,36 @@ def repeat(folder: Path, number: int) -> Path:
 
 
 def repeats_in(folder: Path) -> list[Path]:
-    """Return the folders of the repeats that are in a folder, by number."""
-    found = {path: _NAME.fullmatch(path.name) for path in (folder.iterdir() if folder.is_dir() else ())}
-    numbers = {path: int(match[1]) for path, match in found.items() if match and path.is_dir()}
+    """Return the folders of the repeats in a folder, by number."""
+    matches = {path: _NAME.fullmatch(path.name) for path in (folder.iterdir() if folder.is_dir() else ())}
+    numbers = {path: int(match[1]) for path, match in matches.items() if match and path.is_dir()}
     return sorted(numbers, key=numbers.__getitem__)
 
 
 def is_finished(run: Path) -> bool:
-    """Return True if a repeat came to its end, even if its files are damaged now."""
+    """Return True if a repeat finished, even if its files are damaged now."""
     return any((run / name).exists() for name in ("summary.json", SUMS)) and not (run / NAME).is_dir()
 
 
 def finished(folder: Path) -> dict[Path, Summary]:
-    """Return the summaries of the finished repeats; BadInput if one cannot be read, or there are none."""
-    found = {run: read(run / "summary.json") for run in repeats_in(folder) if is_finished(run)}
-    if not found:
-        raise BadInput(f"{folder}: none of its repeats is finished")
-    return found
+    """Return the summary of each finished repeat by its folder.
+
+    Raises:
+        BadInput: A summary cannot be read, or no repeat is finished.
+    """
+    summaries = {run: read(run / "summary.json") for run in repeats_in(folder) if is_finished(run)}
+    if not summaries:
+        remedy = f"continue them (simfl run --resume {folder} --repeat N)"
+        raise BadInput(f"{folder}: none of its repeats is finished: {remedy}")
+    return summaries
 
 
 def todo(folder: Path, count: int, scenario: Scenario) -> list[Path]:
-    """Return the first `count` repeats without those that are finished; BadInput if one is of another run."""
+    """Return the folders of the repeats among the first `count` that are not finished.
+
+    Raises:
+        BadInput: A finished repeat is of another scenario.
+    """
     runs = [repeat(folder, number) for number in range(1, count + 1)]
     text = resolved_yaml(scenario)
     for run in filter(is_finished, runs):
@@ -51,21 +60,27 @@ def todo(folder: Path, count: int, scenario: Scenario) -> list[Path]:
 
 
 def scenario_of(folder: Path) -> Scenario:
-    """Load the scenario that is repeated in a folder, to go on with it."""
+    """Load the scenario that is repeated in a folder, to continue it."""
     first = repeats_in(folder)[0]
     return unfinished_scenario(first) if has_saved(first) else load(checked(first / "resolved.yaml"))
 
 
 def check_folder(folder: Path, resumed: bool, repeated: bool) -> None:
-    """Refuse to mix a run with the repeats of one, and new repeats with others, in a folder."""
+    """Raise BadInput if a folder would mix a run with repeats, or new repeats with old ones.
+
+    Args:
+        folder: Folder of the run.
+        resumed: The run in it is to be continued.
+        repeated: The run is to be repeated.
+    """
     held = repeats_in(folder)
     if resumed and repeated and not held:
-        raise BadInput(f"{folder}: no repeat of a run is there")
+        raise BadInput(f"{folder}: holds no repeat of a run")
     if held and not repeated:
-        remedy = "give --repeat N to go on with them" if resumed else "choose another folder"
+        remedy = "give --repeat N to continue them" if resumed else "choose another folder"
         raise BadInput(f"{folder} holds the repeats of a run: {remedy}")
     if held and not resumed:
-        remedy = f"go on with them (simfl run --resume {folder} --repeat N), or choose another folder"
+        remedy = f"continue them (simfl run --resume {folder} --repeat N), or choose another folder"
         raise BadInput(f"{folder} holds repeats: {remedy}")
     if repeated and ((folder / "summary.json").exists() or has_saved(folder)):
         raise BadInput(f"{folder} holds a run: choose another folder for repeats")

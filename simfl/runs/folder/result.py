@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from simfl.config.digests import SUMS, manifest
 from simfl.errors import BadInput, did_you_mean
-from simfl.runs.folder import earlier
 from simfl.runs.folder.columns import BREAKDOWN, ENERGY, MEASURED, PARTICIPATION
 from simfl.runs.folder.disk import atomic, write_text
+from simfl.runs.folder.outdated import remove_outdated
 from simfl.runs.multi_round_privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.runs.multi_round_privacy.weak import RUN_BUDGET, weak_over_time
 from simfl.runs.results import frames, html, metrics, targets
@@ -38,18 +38,24 @@ from simfl.world.participation import Participation
 if TYPE_CHECKING:
     import pandas
 
-LARGEST_FAMILY = 10**4000  # Python reads and writes no integer of more than 4,300 digits
+LARGEST_FAMILY = 10**4000
+"""Python reads and writes no integer of more than 4,300 digits."""
 
 
 @dataclass(frozen=True)
-class Kept:
-    """A recorded round: its mean g [d], its members [K] with their weights [K] and updates [K, d]."""
+class RecordedUpdates:
+    """A recorded round."""
 
     round: int
+    """Its number, from 0."""
     mean: NDArray[np.float32]
+    """The aggregate over the sum of weights, [d]."""
     members: NDArray[np.int64]
+    """Users in the aggregate, [K]."""
     weights: NDArray[np.float64]
+    """Their weights, [K]."""
     updates: NDArray[np.float32]
+    """Their updates, [K, d]."""
 
 
 @dataclass(repr=False)
@@ -68,12 +74,19 @@ class Result:
     """
 
     scenario: Scenario
+    """The resolved scenario."""
     traces: dict[str, Trace] = field(default_factory=dict)
+    """The trace of each protocol."""
     measured: dict[str, list[Measurement]] = field(default_factory=dict)
-    training: dict[str, str] = field(default_factory=dict)  # the way in which cohorts were trained
-    updates: dict[str, list[Kept]] = field(default_factory=dict)  # of rounds, if `record_updates` is set
-    interrupted: bool = False  # rounds are missing because the run was stopped
+    """Of each protocol, the findings from the content of its finished rounds."""
+    training: dict[str, str] = field(default_factory=dict)
+    """By protocol, how cohorts were trained."""
+    updates: dict[str, list[RecordedUpdates]] = field(default_factory=dict)
+    """By protocol, its recorded rounds; empty unless `record_updates` is set."""
+    interrupted: bool = False
+    """Rounds are missing because the run was stopped."""
     assumed: Assumed | None = None
+    """Assumptions that decide the times and stand neither in the scenario nor in the trace."""
     beside: dict[str, str] = field(default_factory=dict)
     """Texts of further files that `write` puts into the folder, by name, such as `live.json`."""
     stored: Summary | None = None
@@ -81,7 +94,8 @@ class Result:
     _drawn_by: ClassVar[Callable[["Result", str], Any]]
     """Draws `plot`; `simfl.reports.plots`, which stands above this module, hands it in."""
 
-    def __repr__(self) -> str:  # short: asyncio formats the result of a finished task, and throws that away
+    # It is short, as asyncio formats the result of each finished task, for nothing.
+    def __repr__(self) -> str:
         return f"Result({self.scenario.name}, {', '.join(self.traces)})"
 
     @property
@@ -228,7 +242,7 @@ class Result:
     def write(self, folder: Path, traced: Iterable[bytes] | None = None) -> None:
         """Write the run's files; each appears whole or not at all. traced: the traces' lines, if at hand.
 
-        Reports of other results are removed from the folder (`folder.earlier`). SHA256SUMS, with digests of
+        Reports of other results are removed from the folder (`folder.outdated`). SHA256SUMS, with digests of
         the files that simfl reads back, is removed first and written last.
 
         >>> import simfl, tempfile
@@ -245,7 +259,7 @@ class Result:
             "summary.json": json.dumps(summary.dump(), indent=2) + "\n",
         }
         if not all(_holds(folder / name, text) for name, text in decisive.items()):
-            earlier.remove(folder)
+            remove_outdated(folder)
         (folder / SUMS).unlink(missing_ok=True)
         read_back = [*decisive, "trace.jsonl", *self.beside]
         with atomic(folder / "trace.jsonl", binary=True) as file:
@@ -287,8 +301,7 @@ def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...
             for phase, ns in r.span.items():
                 yield name, r.index, "span", phase, "", "", f"{ns / NS:.9f}"
             for (phase, party, kind), ns in sorted(r.critical.items()):
-                who = "server" if party == SERVER else party
-                yield name, r.index, "critical", phase, who, kind, f"{ns / NS:.9f}"
+                yield name, r.index, "critical", phase, _party(party), kind, f"{ns / NS:.9f}"
 
 
 def breakdown_columns(rounds: dict[str, list[metrics.Round]]) -> frames.Columns:
@@ -313,15 +326,22 @@ def energy(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:
             for (phase, party, source), fj in sorted(
                 r.energy.items(), key=lambda item: (item[0][1], item[0])
             ):
-                who = "server" if party == SERVER else party
-                yield name, r.index, who, phase, source, f"{fj / FJ:.15g}"
+                yield name, r.index, _party(party), phase, source, f"{fj / FJ:.15g}"
+
+
+def _party(party: int) -> str | int:
+    return "server" if party == SERVER else party
 
 
 def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummary:
-    """Return T, F and C after each of at least one round (Multi-RoundSecAgg section 3.2).
+    """Return T, F and C after each round (Multi-RoundSecAgg section 3.2).
 
-    A row of P holds those whose updates are in the round's aggregate; a round without one has a row of zeros.
-    Aggregations of an asynchronous run have none of these: their sums are weighted.
+    A row of P has a one for each user whose update is in the round's aggregate; a round without an aggregate
+    has a row of zeros. An asynchronous run has no such matrix, as its sums are weighted.
+
+    Args:
+        rounds: One round or more.
+        s: The scenario.
     """
     family = s.selection.family(s.population.users)
     P = Participation(s.population.users)
@@ -337,9 +357,8 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummar
     )
 
 
-def write_updates(path: Path, kept: list[Kept], users: int) -> None:
-    """Write `updates-NAME.npz` for `simfl privacy sums`: means [t, d] of `rounds` [t], and rows `members`,
-    `weights`, `updates` [n, d] with the index of their round in `which`."""
+def write_updates(path: Path, kept: list[RecordedUpdates], users: int) -> None:
+    """Write `updates-NAME.npz` for `simfl privacy sums`; `folder.columns.UPDATES` describes its arrays."""
     arrays: dict[str, Any] = {
         "users": np.array(users),
         "rounds": np.array([k.round for k in kept]),
@@ -353,12 +372,12 @@ def write_updates(path: Path, kept: list[Kept], users: int) -> None:
         np.savez(file, **arrays)
 
 
-def write_kept(kept: Kept, file: IO[bytes]) -> None:
-    for name in Kept.__annotations__:
+def write_recorded(kept: RecordedUpdates, file: IO[bytes]) -> None:
+    for name in RecordedUpdates.__annotations__:
         np.save(file, getattr(kept, name), allow_pickle=False)
 
 
-def read_kept(file: IO[bytes]) -> Kept:
-    """Read a recorded round that `write_kept` wrote."""
-    number, *arrays = [np.load(file, allow_pickle=False) for _ in Kept.__annotations__]
-    return Kept(int(number), *arrays)
+def read_recorded(file: IO[bytes]) -> RecordedUpdates:
+    """Read a recorded round that `write_recorded` wrote."""
+    number, *arrays = [np.load(file, allow_pickle=False) for _ in RecordedUpdates.__annotations__]
+    return RecordedUpdates(int(number), *arrays)

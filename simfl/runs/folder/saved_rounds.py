@@ -5,9 +5,10 @@
     parts      named by an entry: `trace.N`, lines of rows from row N on; `model.V` and `moments.R`, arrays
                that a resumed session needs (`engine.checkpoints`); `updates.R`, a recorded round
 
-Invariant: a saving is one transaction, so a killed run has all of it or nothing. SQLite does not see content
-that was changed. So a record has digests of its parts, and of itself after the protocol's record before it.
-All of them are compared before anything is read or changed.
+Invariant: each save is one transaction, so a killed run has all of it or nothing
+(`test_a_killed_run_leaves_the_same_bytes`). SQLite does not detect changed content. So a record holds digests
+of its parts, and its own digest continues that of the protocol's record before it, as in a hash chain. All
+digests are compared before anything is read or changed (`test_each_flipped_bit_is_found_or_harmless`).
 """
 
 import json
@@ -24,7 +25,7 @@ from simfl.engine.clocks import Key, Spans
 from simfl.errors import BadInput
 from simfl.runs.folder.disk import as_system_errors, damaged
 from simfl.runs.folder.identity import code_version, differences, identified
-from simfl.runs.folder.result import Result, read_kept
+from simfl.runs.folder.result import Result, read_recorded
 from simfl.runs.results.assumed import Assumed
 from simfl.runs.results.round_summary import Measurement
 from simfl.scenario.load import load
@@ -35,38 +36,39 @@ from simfl.trace.rows import Trace
 NAME = "unfinished"
 """The folder in a run's folder."""
 BASE = "rounds.sqlite"
+"""The file in that folder."""
 TABLES = (
     "CREATE TABLE IF NOT EXISTS records (id INTEGER PRIMARY KEY, protocol TEXT, content BLOB, digest TEXT)",
     "CREATE TABLE IF NOT EXISTS parts (id INTEGER PRIMARY KEY, protocol TEXT, name TEXT, content BLOB)",
     "CREATE INDEX IF NOT EXISTS part ON parts (protocol, name)",
 )
 Parts = dict[str, Callable[[Any], object]]
-"""Functions that write each part to a file, by name."""
+"""By a part's name, a function that writes it to a file."""
 
 
 class Entry(BaseModel):
-    """A protocol's finished rounds that were saved at once; merged, of all its records."""
+    """A protocol's finished rounds of one save, or of several that are merged."""
 
     model_config = ConfigDict(strict=True, frozen=True)
 
     protocol: str
-    """Its name in the scenario."""
+    """Name of the entry in the scenario."""
     rows: int = 0
-    """Rows of its trace, those of records before it among them."""
+    """Rows of its trace, including those of records before it."""
     measured: tuple[Measurement, ...] = ()
-    """Rounds since the protocol's record before it."""
+    """Findings of the rounds since the protocol's record before it."""
     training: str | None = None
-    """The way in which cohorts are trained."""
+    """How cohorts are trained."""
     models: tuple[int, ...] = ()
     """Versions of the global model that a resumed session needs."""
     moments: int | None = None
-    """The round of the optimiser's moments that it needs."""
+    """Round of the optimiser's moments that a resumed session needs; None without any."""
     running: tuple[tuple[Key, Spans], ...] = ()
-    """Steps in progress."""
+    """Steps in progress, with their durations."""
     done: bool = False
     """All rounds are finished."""
     digests: dict[str, str] = {}
-    """SHA-256 of the parts that were written with it, by name."""
+    """SHA-256 of the parts written with it, by name."""
     beside: dict[str, str] = {}
     """Texts of the run's further files, by name (`Result.beside`)."""
 
@@ -87,7 +89,7 @@ class Entry(BaseModel):
 
 
 class _Part:
-    """A part that is being written, as a file that takes bytes."""
+    """A part that is being written, as a file of bytes."""
 
     def __init__(self, base: sqlite3.Connection, protocol: str, name: str) -> None:
         self.base, self.key, self.digest = base, (protocol, name), sha256()
@@ -102,7 +104,7 @@ class Unfinished:
     """The saved rounds of a run's folder, whose lock is held."""
 
     played = ""
-    """The way of running, if it is not in virtual time."""
+    """How a live run is run; "" in virtual time."""
     entries: dict[str, Entry]
     """The finished rounds that are saved, by protocol."""
 
@@ -116,10 +118,10 @@ class Unfinished:
         """The greatest `id` of each table."""
 
     def begin(self, scenario: Scenario, assumed: Assumed | None = None) -> None:
-        """Begin a run; nothing is written before its first rounds are."""
-        known = None if assumed is None else assumed.model_dump(mode="json")
+        """Begin a run; nothing is written before its first rounds."""
+        facts = None if assumed is None else assumed.model_dump(mode="json")
         tree = scenario.model_dump(mode="json")
-        self._head = {"scenario": tree, "identity": self._identity(scenario), "assumed": known}
+        self._head = {"scenario": tree, "identity": self._identity(scenario), "assumed": facts}
 
     def _identity(self, scenario: Scenario) -> dict[str, Any]:
         return identified(scenario, code_version()) | ({"played": self.played} if self.played else {})
@@ -128,17 +130,18 @@ class Unfinished:
         """Write a record with its parts, all or nothing; it may be called again after an interrupt.
 
         Args:
-            entry: the record.
-            parts: of this record.
-            drop: parts of earlier records that are needed no longer.
-            anew: remove what was saved of the protocol before.
+            entry: The record.
+            parts: Parts of this record.
+            drop: Names of parts of earlier records that are no longer needed.
+            anew: Remove the protocol's earlier records.
         """
         name, chains, entries, written = entry.protocol, dict(self._chains), dict(self.entries), {}
         with as_system_errors(self.path), self.base:
             self.base.execute("BEGIN")
             for statement in TABLES:
                 self.base.execute(statement)
-            # An interrupt at the end of a saving comes after the transaction, and before it is noted here.
+            # An interrupt may come after the last transaction and before the end of this method. Then the
+            # file has rows that `self` does not count, which go (`test_an_interrupt_at_the_end_of_a_saving`).
             for table, last in zip(("records", "parts"), self._last, strict=True):
                 self.base.execute(f"DELETE FROM {table} WHERE id > ?", (last,))
                 if anew:
@@ -170,7 +173,11 @@ class Unfinished:
         self.base.execute("INSERT INTO records VALUES (NULL, ?, ?, ?)", (protocol, content, digest))
 
     def load(self) -> None:
-        """Read the records; Damaged where anything is not as it was written."""
+        """Read the records.
+
+        Raises:
+            Damaged: A record or a part is not as it was written.
+        """
         self.entries, self._chains = {}, {}
         with as_system_errors(self.path):
             (verdict,) = self.base.execute("PRAGMA integrity_check(1)").fetchone()
@@ -191,7 +198,7 @@ class Unfinished:
                 before = self.entries.get(protocol)
                 self.entries[protocol] = entry if before is None else before.merged(entry)
             if not self._head:
-                raise damaged(self.path, "it has no records")
+                raise damaged(self.path, "holds no records")
             self._last = self._last_ids()
             for name, entry in self.entries.items():
                 for part in (*entry.named("trace."), *entry.named("updates."), *entry.arrays):
@@ -222,32 +229,34 @@ class Unfinished:
 
     def read(self, scenario: Scenario) -> Result:
         """Return the result so far."""
-        known = self._head["assumed"]
-        result = Result(scenario, interrupted=True, assumed=known and Assumed.model_validate(known))
+        facts = self._head["assumed"]
+        result = Result(scenario, interrupted=True, assumed=facts and Assumed.model_validate(facts))
         lines = (line for part in self.trace() for line in StringIO(part.decode(), newline="\n"))
         traces = trace_reader.parse(lines, self.path, scenario.population.users)
         for name, entry in self.entries.items():
             result.traces[name], result.measured[name] = traces.get(name, Trace()), list(entry.measured)
             if entry.training is not None:
                 result.training[name] = entry.training
-            result.updates[name] = [read_kept(self.part(name, part)) for part in entry.named("updates.")]
+            result.updates[name] = [read_recorded(self.part(name, part)) for part in entry.named("updates.")]
             result.beside = entry.beside or result.beside
         return result
 
     def check(self, scenario: Scenario) -> None:
-        """Refuse a run that cannot be resumed, and another scenario or code; BadInput says why."""
-        found = differences(self._head["identity"], json.loads(json.dumps(self._identity(scenario))))
+        """Raise BadInput, with the reason, if the run cannot be resumed with this scenario and code."""
+        changes = differences(self._head["identity"], json.loads(json.dumps(self._identity(scenario))))
         if scenario.entropy == "os" and not self.played:
-            why = "with entropy: os its masks cannot be made again"
-            raise BadInput(f"{self.run} cannot be resumed: {why}")
-        if found:
-            what = "; ".join(line.removeprefix("scenario.") for line in found[:5])
-            more = f"; and {len(found) - 5} more" if len(found) > 5 else ""
-            raise BadInput(f"{self.run} cannot be resumed: it was another run: {what}{more}")
+            raise BadInput(f"{self.run} cannot be resumed: with entropy: os its masks cannot be drawn again")
+        if changes:
+            first = "; ".join(line.removeprefix("scenario.") for line in changes[:5])
+            more = f"; and {len(changes) - 5} more" if len(changes) > 5 else ""
+            raise BadInput(f"{self.run} cannot be resumed: it was another run: {first}{more}")
 
 
 def _chained(chains: dict[str, str], protocol: str, content: bytes) -> str:
-    """Return the digest of a protocol's next record, and keep it in `chains`; its first follows the run's."""
+    """Return the digest of a protocol's next record, and put it into `chains`.
+
+    A protocol's first record follows the run's, so that no record can be moved to another run.
+    """
     before = chains.get(protocol, chains.get("", ""))
     chains[protocol] = sha256(f"{before} {protocol}\0".encode() + content).hexdigest()
     return chains[protocol]

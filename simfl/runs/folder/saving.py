@@ -1,4 +1,8 @@
-"""Saving of finished rounds every few seconds, and taking up an interrupted run again."""
+"""Saves the finished rounds of a run every few seconds, and resumes an interrupted run.
+
+A session is not saved: it is replayed. A resumed run goes through the saved rounds again, with saved models
+and without training, until its state is that of the last saved round (`engine.checkpoints`).
+"""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +18,7 @@ from numpy.typing import NDArray
 from simfl.engine.checkpoints import ResumeState
 from simfl.engine.clocks import Clock, Key, Recording, Spans
 from simfl.errors import ClusterFailed
-from simfl.runs.folder.result import Kept, Result, write_kept
+from simfl.runs.folder.result import RecordedUpdates, Result, write_recorded
 from simfl.runs.folder.saved_rounds import Entry, Parts, Unfinished
 from simfl.runs.folder.unfinished import discard
 from simfl.runs.results.assumed import Assumed
@@ -24,34 +28,47 @@ from simfl.trace import rows as trace
 from simfl.trace.rows import Trace
 
 EVERY_S = 2.0
+"""[s] Between two saves."""
 SAVING_SHARE = 0.02
-"""The most of a run that saving may take; beyond, it is put off."""
+"""Maximum share of a run that saving takes; above it, the next save is put off."""
 LINES_AT_ONCE = 1000
-"""Of a trace, written by few calls and with little memory."""
+"""Lines of a trace in one write: few calls, and little memory."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CheckpointArrays:
     """The state of a session at the end of a round (`engine.setup.RoundCheckpoint`), as arrays."""
 
     rows: int
+    """Rows of the trace up to then."""
     models: Mapping[int, NDArray[np.float32]]
+    """Global models that are in use, by version, each [1, d]."""
     moments: NDArray[np.float64] | None
+    """Moments of the server's optimiser; None without any."""
     running: tuple[tuple[Key, Spans], ...]
+    """Steps in progress, with their durations."""
 
 
 class Saver:
     """Saves the rounds of one protocol after the other in the folder of an unfinished run."""
 
     def __init__(self, own: Unfinished, every_s: float) -> None:
+        """Save into a folder that is locked.
+
+        Args:
+            own: The saved rounds in it.
+            every_s: Seconds between two saves; 0 saves each round.
+        """
         self.own = own
         self.every_s = every_s
         self.beside: Mapping[str, str] = {}
+        """Texts of the run's further files, by name."""
         self.replaying = False
-        """The rounds of the interrupted run are not done again yet."""
-        self._point: Point | None = None
+        """Rounds of the interrupted run are still being replayed."""
+        self._point: CheckpointArrays | None = None
 
     def begin(self, scenario: Scenario, assumed: Assumed | None = None) -> Result:
+        """Begin a new run, and return its empty result."""
         self.own.begin(scenario, assumed)
         return Result(scenario, assumed=assumed)
 
@@ -62,9 +79,11 @@ class Saver:
         return result
 
     def is_done(self, name: str) -> bool:
+        """Return True if all rounds of a protocol are saved."""
         return name in self.own.entries and self.own.entries[name].done
 
     def past(self, name: str) -> ResumeState:
+        """Return the saved rounds and arrays with which a protocol's session is replayed."""
         entry = self.own.entries.get(name)
         if entry is None:
             return ResumeState()
@@ -78,10 +97,13 @@ class Saver:
         clock.timed_by = rows.timed_by
 
     def start(self, name: str, rows: Trace, training: str | None, anew: bool = False) -> None:
-        """Expect the rounds of a protocol, with their trace.
+        """Begin to save the rounds of a protocol.
 
         Args:
-            anew: They replace those that are saved.
+            name: The protocol's entry.
+            rows: Its trace, which grows with the run.
+            training: How cohorts are trained.
+            anew: The rounds replace the saved ones.
         """
         saved = self.own.entries.get(name)
         self._rows, self._replaced = rows, saved if anew else None
@@ -89,10 +111,10 @@ class Saver:
         self._measured = [] if saved is None or anew else [*saved.measured]
         self.replaying = not anew and saved is not None
         self._due_s = time.monotonic() + self.every_s
-        self._kept, self._point = list[Kept](), None
+        self._kept, self._point = list[RecordedUpdates](), None
 
-    def add(self, measurement: Measurement, kept: Kept | None, point: Point) -> None:
-        """Take in a finished round, and save it if that is due."""
+    def add(self, measurement: Measurement, kept: RecordedUpdates | None, point: CheckpointArrays) -> None:
+        """Add a finished round, and save if that is due."""
         self._measured.append(measurement)
         self._point = point
         if kept is not None:
@@ -101,8 +123,9 @@ class Saver:
             self.save()
 
     def save(self) -> None:
+        """Save the rounds since the last save, if any."""
         point = self._point
-        if point is None:  # nothing new, or no protocol yet
+        if point is None:
             return
         since_s = time.monotonic()
         arrays: list[NDArray[Any]] = list(point.models.values())
@@ -115,8 +138,14 @@ class Saver:
         self._due_s = now_s + (max(self.every_s, (now_s - since_s) / SAVING_SHARE) if self.every_s else 0)
 
     def _write(self, until: int, arrays: Sequence[NDArray[Any]] = (), **state: Any) -> None:
-        """Write a record: rows up to that one, arrays in the order of `Entry.arrays`, recorded updates."""
-        # After an interrupt of a saving, what it wrote is known from the folder alone.
+        """Write a record.
+
+        Args:
+            until: Rows of the trace that are saved then.
+            arrays: In the order of `Entry.arrays`.
+            state: Other fields of the entry.
+        """
+        # An interrupt may have come at the end of a save: only `entries` says up to which round it got.
         saved = self.own.entries.get(self._first.protocol)
         anew = saved is self._replaced
         before = self._first if saved is None or anew else saved
@@ -127,7 +156,7 @@ class Saver:
         rows = trace.row_lines(self._rows[before.rows : until])
         parts: Parts = {f"trace.{before.rows}": partial(_write_lines, chain(head, rows))}
         for kept in (k for k in self._kept if k.round >= len(before.measured)):
-            parts[f"updates.{kept.round}"] = partial(write_kept, kept)
+            parts[f"updates.{kept.round}"] = partial(write_recorded, kept)
         for name, array in zip(entry.arrays, arrays, strict=True):
             if name not in before.digests:
                 parts[name] = partial(_write_array, array)
@@ -135,29 +164,33 @@ class Saver:
         self._kept, self._point = [], None
 
     def end(self) -> None:
+        """Save the last rounds of a protocol, and that it is done."""
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
 
     def keep_whole(
         self, name: str, rows: Trace, measured: Sequence[Measurement], beside: Mapping[str, str] = {}
     ) -> None:
-        """Save a protocol once all its rounds are there, with the texts of the run's further files."""
+        """Save a protocol when all its rounds are finished, with the texts of the run's further files."""
         self.start(name, rows, None, anew=True)
         self.beside = beside
         self._measured = [*measured]
         self.end()
 
     def finish(self, result: Result) -> None:
+        """Write the files of a run that is over, and discard the saved rounds."""
         result.write(self.own.run, self.own.trace())
         discard(self.own.run)
 
     def stop(self, result: Result, error: BaseException) -> None:
         """Write the files of the finished rounds when the run ends by an error or an interrupt."""
-        if isinstance(error, OSError):  # not even saving may have come to its end
+        # After an error of the disk not even a save may be complete: the folder has the last one that is.
+        if isinstance(error, OSError):
             result = self.own.read(result.scenario)
         else:
             self.save()
-        # An interrupted run can be resumed, and one whose disk or memory was full or whose cluster failed;
-        # others would fail again. Before the replay is over, the saved rounds are all that is there.
+        # An interrupted run can be resumed, also one whose disk or memory was full or whose cluster failed.
+        # After other errors a resumed run would fail again, so its saved rounds go. While rounds are
+        # replayed, the saved ones are all that exist, so they stay.
         passing = isinstance(error, OSError | MemoryError | ClusterFailed) or not isinstance(error, Exception)
         if any(result.measured.values()) and not (passing or self.replaying):
             self.finish(result)
@@ -166,7 +199,7 @@ class Saver:
                 self.leave(result)
 
     def leave(self, result: Result) -> None:
-        """Write the files of the finished rounds, for the run to be resumed; nothing stays without any."""
+        """Write the files of the finished rounds and keep these, to be resumed; without any, keep nothing."""
         if any(result.measured.values()):
             result.write(self.own.run, self.own.trace())
         else:

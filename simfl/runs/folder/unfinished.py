@@ -1,6 +1,7 @@
-"""The folder `unfinished` of a run's folder, which has the finished rounds while the run is not finished.
+"""The folder `unfinished` in a run's folder, with the finished rounds while the run is not finished.
 
-They stay however the run ends, and a resumed run continues from them. Their file is locked during a run.
+They stay however the run ends, and a resumed run continues from them. Their file is locked during a run, so
+that no second run writes to the folder.
 """
 
 import shutil
@@ -16,9 +17,9 @@ from simfl.scenario.schema import Scenario
 
 
 def unfinished_scenario(run: Path) -> Scenario:
-    """Load the scenario of the unfinished run in a folder; BadInput if there is none."""
-    with locked(run) as own:
-        return own.scenario()
+    """Load the scenario of the unfinished run in a folder; BadInput if nothing in it is unfinished."""
+    with open_saved(run) as saved:
+        return saved.scenario()
 
 
 def has_saved(run: Path) -> bool:
@@ -28,50 +29,60 @@ def has_saved(run: Path) -> bool:
 
 
 def recover(run: Path) -> None:
-    """Write the files of a killed run, as far as it was saved. BadInput if it is at work or damaged."""
+    """Write the files of a killed run from its saved rounds.
+
+    Raises:
+        BadInput: The run is in progress, or its saved rounds are damaged (Damaged).
+    """
     _refuse_earlier(run)
     if has_saved(run):
-        with locked(run) as own, left_alone():
-            own.read(own.scenario()).write(run, own.trace())
+        with open_saved(run) as saved, left_alone():
+            saved.read(saved.scenario()).write(run, saved.trace())
 
 
 @contextmanager
-def locked(run: Path) -> Iterator[Unfinished]:
-    """Lock and read the unfinished part of a run's folder.
+def open_saved(run: Path) -> Iterator[Unfinished]:
+    """Lock and read the saved rounds in a run's folder.
 
     Raises:
-        BadInput: it is in use or damaged (Damaged), or nothing is unfinished.
+        BadInput: The folder is in use, its saved rounds are damaged (Damaged), or nothing is unfinished.
     """
     if not (run / NAME).is_dir():
         raise _nothing(run)
-    with _opened(run) as own:
+    with _opened(run) as saved:
         if not has_saved(run):
             raise _nothing(run)
-        own.load()
-        yield own
+        saved.load()
+        yield saved
 
 
 @contextmanager
-def taken(run: Path) -> Iterator[Unfinished]:
-    """Make, try and lock a folder for a new run, and remove it if unused. BadInput if it cannot be taken."""
-    made = disk.make(run)
+def claim_folder(run: Path) -> Iterator[Unfinished]:
+    """Create and lock a folder for a new run before anything runs, and remove it if it stays empty.
+
+    Raises:
+        BadInput: The folder cannot be written, is in use, or holds an unfinished run.
+    """
+    created = disk.make(run)
     try:
-        with _opened(run) as own:
+        with _opened(run) as saved:
             if has_saved(run):
-                remedy = f"go on with it (simfl run --resume {run}), or remove {run / NAME}"
+                remedy = f"continue it (simfl run --resume {run}), or remove {run / NAME}"
                 raise BadInput(f"{run} holds an unfinished run: {remedy}, or choose another folder")
+            # A killed run leaves half-written files, under the names that `atomic` gives.
             for path in run.glob(".*.writing"):
-                path.unlink(missing_ok=True)  # names that `atomic` gives, half-written by a killed run
-            yield own
+                path.unlink(missing_ok=True)
+            yield saved
     finally:
-        for folder in made:  # only where it is empty
+        # A folder that holds a file is not removed.
+        for folder in created:
             with suppress(OSError):
                 folder.rmdir()
 
 
 @contextmanager
 def _opened(run: Path) -> Iterator[Unfinished]:
-    """Open and lock the file of an unfinished run; a new one is removed if nothing is written."""
+    """Open and lock the file of an unfinished run; a new file is removed again if it stays empty."""
     _refuse_earlier(run)
     path = run / NAME / BASE
     is_new = not path.exists()
@@ -90,12 +101,13 @@ def _opened(run: Path) -> Iterator[Unfinished]:
 
 def discard(run: Path) -> None:
     """Remove the unfinished part of a run."""
-    (run / NAME / BASE).unlink(missing_ok=True)  # first: without it nothing is unfinished
+    # The file goes first: without it nothing is unfinished, even if a kill leaves the folder.
+    (run / NAME / BASE).unlink(missing_ok=True)
     shutil.rmtree(run / NAME, ignore_errors=True)
 
 
 def _nothing(run: Path) -> BadInput:
-    return BadInput(f"{run}: {'no unfinished run is there' if run.is_dir() else 'there is no such folder'}")
+    return BadInput(f"{run}: {'holds no unfinished run' if run.is_dir() else 'there is no such folder'}")
 
 
 def _refuse_earlier(run: Path) -> None:

@@ -1,12 +1,13 @@
 """The lightest linearly dependent set among weighted vectors modulo a prime, by size.
 
-The support of a non-zero vector of a row space is a dependent set of the columns of its kernel, and the
-minimal ones are the circuits of these columns. Looking for circuits of s = 1, 2, 3, ... columns in turn gives
-after every s the lightest circuit found and a bound below which there is none.
+The support of a non-zero vector of a row space is a dependent set of the columns of its kernel. The minimal
+dependent sets are the circuits of these columns. A search for circuits of s = 1, 2, 3, ... columns in turn
+yields after each s the lightest circuit so far, and a lower bound of all others.
 
-Dependent sets of s vectors stay dependent under any linear map, so the search maps the vectors at random to s
-coordinates, where few others are dependent, and checks what it finds in full. Nothing is ever missed: where
-the map was unlucky (it sent an independent set to a dependent one) this is seen and raised.
+Dependent sets of s vectors stay dependent under any linear map. So the search maps the vectors at random to s
+coordinates, where few other sets are dependent, and checks each candidate in full. No circuit is missed: a
+map that makes an independent set dependent too early is detected and raises `Unlucky`
+(`test_luck_only_costs_time`).
 """
 
 from dataclasses import dataclass
@@ -20,50 +21,63 @@ from simfl.runs.multi_round_privacy.modular import Ints, Residues, Unlucky, inve
 
 @dataclass
 class Budget:
-    """The work that is left to do, in products modulo p (about 0.1 microseconds each)."""
+    """The work that a search may still do."""
 
     left: float
+    """In products modulo p, of about 0.1 microseconds each."""
 
     def take(self, work: float) -> bool:
-        """Charge the work and return True, if there is enough left for it."""
+        """Charge the work and return True, if enough is left for it."""
         enough = work <= self.left
         self.left -= work if enough else 0
         return enough
 
 
 class Circuits:
-    """The search among the rows of `vectors`, [n, m] of rank m, where row i weighs `weights[i]` > 0.
-
-    `best` is the lightest circuit found so far, its rows of `vectors`, and `weight` its weight; no circuit is
-    lighter than `lower`. When the two agree the search is over.
-    """
+    """A search for the lightest circuit; it is over when `weight` and `lower` agree."""
 
     def __init__(self, vectors: Residues, weights: Ints, p: int, rng: np.random.Generator) -> None:
+        """Prepare a search.
+
+        Args:
+            vectors: Residues modulo p, [n, m], of rank m.
+            weights: Weight of each row, positive, [n].
+            p: A prime below 2^31.
+            rng: Source of the random maps.
+        """
         self.p, self.rng, self.vectors, self.weights = p, rng, vectors, weights
         self.best: tuple[int, ...] = ()
+        """Rows of the lightest circuit so far."""
         self.weight = int(weights.sum()) + 1
+        """Its weight."""
         self.lower = int(weights.min())
-        self._rows = np.argsort(weights, kind="stable")  # those that further circuits are made of
+        """No circuit is lighter."""
+        # Rows that larger circuits may have, the lightest first.
+        self._rows = np.argsort(weights, kind="stable")
         self._size = 0
         self._dimension = vectors.shape[1]
 
     def search(self, budget: Budget) -> None:
-        """Go on to larger circuits until the lightest is known or the budget does not allow it."""
+        """Search larger circuits until the lightest is known or the budget is spent."""
         while self.lower < self.weight and self._step(self._size + 1, budget):
             self._size += 1
-            if self._size > self._dimension or self._rows.size == self._dimension:  # the rest is independent
+            # As many vectors as dimensions are independent: no circuit is left.
+            if self._size > self._dimension or self._rows.size == self._dimension:
                 self.lower = self.weight
             else:
-                # Circuits not found yet have more members, of whom these are the lightest.
-                rest = int(self.weights[self._rows[: self._size + 1]].sum())
-                self.lower = min(self.weight, max(self.lower, rest))
+                # Circuits that are not found yet have more rows; these are the lightest that they can have.
+                lightest = int(self.weights[self._rows[: self._size + 1]].sum())
+                self.lower = min(self.weight, max(self.lower, lightest))
 
     def _step(self, s: int, budget: Budget) -> bool:
-        if s > self._dimension:  # any s of them are dependent, and there are no smaller circuits among them
+        # Any s > m rows are dependent, and smaller circuits among them were found before.
+        if s > self._dimension:
             if self._rows.size >= s:
                 self._found(self._rows[:s])
             return True
         n = self._rows.size
+        # Of larger sets: the projection, the pairs of each `_collinear`, and the overhead of its numpy calls,
+        # in the time of 600 products.
         work = n * self._dimension
         if s > 2:
             work += n * self._dimension * s + comb(n, s - 1) + 600 * comb(n, s - 3)
@@ -87,10 +101,11 @@ class Circuits:
         zero = ~self.vectors[self._rows].any(axis=1)
         if zero.any():
             self._found(self._rows[zero][:1])
-        self._rows = self._rows[~zero]  # no other circuit holds one of them
+        # A zero vector is a circuit by itself, so no other circuit has one.
+        self._rows = self._rows[~zero]
 
     def _parallels(self) -> None:
-        """Keep the lightest of each class of parallel vectors: no larger circuit holds two of one class."""
+        """Keep the lightest of each class of parallel vectors: two of a class are a circuit by themselves."""
         X = self.vectors[self._rows]
         first = np.take_along_axis(X, (X != 0).argmax(axis=1)[:, None], axis=1)
         scaled = X * inverses(first.ravel(), self.p)[:, None] % self.p
@@ -102,7 +117,7 @@ class Circuits:
         self._rows = np.array([*lightest.values()], np.int64)
 
     def _deeper(self, X: Residues, rows: Ints, chosen: tuple[int, ...]) -> None:
-        """Circuits that hold `chosen` and others of `rows`, whose images modulo `chosen` are X, [n, left]."""
+        """Find circuits of `chosen` and some of `rows`, whose images modulo `chosen` are X, [n, left]."""
         left = X.shape[1]
         if left == 3:
             self._collinear(X, rows, chosen)
@@ -110,17 +125,19 @@ class Circuits:
         weight = int(self.weights[list(chosen)].sum())
         for i in range(len(rows) - left + 1):
             if weight + int(self.weights[rows[i : i + left]].sum()) >= self.weight:
-                break  # the others are no lighter
+                # Rows are sorted by weight: further sets are no lighter.
+                break
             x, others = X[i], X[i + 1 :]
             members = (*chosen, int(rows[i]))
             if x[0] == 0:
                 self._must_depend(*members)
                 continue
-            image = (x[0] * others[:, 1:] - others[:, :1] * x[1:]) % self.p  # one elimination step
+            # One step of an elimination: both products are below 2^62.
+            image = (x[0] * others[:, 1:] - others[:, :1] * x[1:]) % self.p
             self._deeper(image, rows[i + 1 :], members)
 
     def _collinear(self, X: Residues, rows: Ints, chosen: tuple[int, ...]) -> None:
-        """All dependent triples of X, [n, 3], at once: with the first as the origin, two of one slope."""
+        """Find all dependent triples of X, [n, 3], at once: from the first, the two others have one slope."""
         flat = X[:, 0] == 0
         for row in rows[flat]:
             self._must_depend(*chosen, row)
@@ -135,27 +152,30 @@ class Circuits:
         i, j, run, rise = (array[~level] for array in (i, j, run, rise))
         key = i * self.p + rise * inverses(run, self.p) % self.p
         ordered = np.sort(key)
-        if not (ordered[1:] == ordered[:-1]).any():  # mostly so: the rest takes many times as long
+        # Mostly no two slopes are equal, and the code below takes many times as long.
+        if not (ordered[1:] == ordered[:-1]).any():
             return
-        order = np.argsort(key, kind="stable")  # lighter first among equals, as the rows are
+        # Stable, so that among equal slopes the lighter rows stay first.
+        order = np.argsort(key, kind="stable")
         for line in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
             for a, b in combinations(line.tolist(), 2):
                 circuit = (*chosen, *rows[[i[a], j[a], j[b]]].tolist())
                 lighter = int(self.weights[list(circuit)].sum()) < self.weight
-                if lighter and self._dependent(circuit):  # and not by the accident of the map
+                # The full check excludes a set that only the random map made dependent.
+                if lighter and self._dependent(circuit):
                     self._found(np.array(circuit))
 
     def _dependent(self, rows: tuple[int, ...]) -> bool:
         return rank(self.vectors[list(rows)], self.p) < len(rows)
 
     def _must_depend(self, *rows: int) -> None:
-        """Raise Unlucky for a set seen as dependent too early, unless it is (and was found at its size)."""
+        """Raise Unlucky if a set that looks dependent is not; a dependent set was found at its own size."""
         if not self._dependent(rows):
             raise Unlucky
 
 
 def project(X: Residues, map_: Residues, p: int) -> Residues:
-    """Return X map_ modulo p, [n, m] x [m, s], term by term as the sums would overflow."""
+    """Return X map_ modulo p, [n, m] x [m, s], term by term, as whole sums would overflow int64."""
     image = np.zeros((len(X), map_.shape[1]), np.int64)
     for column, row in zip(X.T, map_, strict=True):
         image = (image + column[:, None] * row) % p

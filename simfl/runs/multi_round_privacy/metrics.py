@@ -1,5 +1,7 @@
-"""The participation matrix P, its cardinality and fairness (promised by Multi-RoundSecAgg's Theorem 1,
-measured in section 6), and the strong guarantee T."""
+"""Measures of a participation matrix P: cardinality, fairness, and the strong guarantee T.
+
+Source: Multi-RoundSecAgg (So et al.), Theorem 1 and section 6.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from numpy.typing import NDArray
 
 from simfl.world.selection import check_batches
 
-if TYPE_CHECKING:  # a tenth of a second to import, in every run
+# scipy takes a tenth of a second to import, so the functions below import it when they need it.
+if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 Matrix: TypeAlias = Union[NDArray[Any], "csr_array"]
@@ -18,7 +21,11 @@ Matrix: TypeAlias = Union[NDArray[Any], "csr_array"]
 
 
 def sparse(P: Matrix) -> csr_array:
-    """Return P as int8 rows with ascending users and no stored zeros; ValueError unless it is a P."""
+    """Return P as int8 rows with ascending users and no stored zeros.
+
+    Raises:
+        ValueError: It is no matrix of zeros and ones.
+    """
     from scipy.sparse import csr_array, issparse
 
     if np.ndim(P) != 2 and not issparse(P):
@@ -40,29 +47,35 @@ def rounds(P: Matrix) -> list[NDArray[np.int64]]:
     """
     matrix = sparse(P)
     parts = np.split(matrix.indices.astype(np.int64), matrix.indptr[1:-1])
-    return parts[: matrix.shape[0]]  # of no rounds at all, the split makes one part
+    # Without rounds the split still returns one part.
+    return parts[: matrix.shape[0]]
 
 
 def cardinality(N: int, K: int, T: int, p: float) -> float:
-    """Return C, the mean number of users of a round (eq. 7), where each is away with probability p.
+    """Return C, the mean number of users of a round (eq. 7), where each user is offline with probability p.
 
     Theorem 1: C = K (1 - sum_{i = N/T - K/T + 1}^{N/T} C(N/T, i) q^i (1 - q)^(N/T - i)), q = 1 - (1 - p)^T.
-    That is K times the chance that at least K / T of N / T batches are whole, the regularised incomplete
+    That is K times the chance that at least K / T of N / T batches are complete, the regularised incomplete
     beta function I_{1-q}(K/T, N/T - K/T + 1). T = 1 is random and weighted random selection, T = K
-    partitioning. ValueError unless 0 <= p <= 1, and as `check_batches`.
+    partitioning.
+
+    Raises:
+        ValueError: p is not from 0 to 1, or as of `check_batches`.
     """
     check_batches(N, K, T)
     if not 0 <= p <= 1:
         raise ValueError(f"p={p} must be from 0 to 1")
-    batches, wanted = N // T, K // T
-    from scipy.special import betainc  # not with the module, which every run imports
+    batches, needed = N // T, K // T
+    from scipy.special import betainc
 
-    return K * float(betainc(wanted, batches - wanted + 1, (1 - p) ** T))
+    return K * float(betainc(needed, batches - needed + 1, (1 - p) ** T))
 
 
 def fairness_gaps(P: Matrix) -> NDArray[np.float64]:
-    """Return F^(t) = max_i F_i^(t) - min_i F_i^(t), [t], where F_i^(t) = f_i^(t+1) / (t + 1) and f_i^(t+1) of
-    rounds 0 .. t are those that user i of P, [t, N], took part in; a skipped round counts too."""
+    """Return the fairness gap after each round of P, [t, N]: F^(t) = max_i F_i^(t) - min_i F_i^(t), [t].
+
+    F_i^(t) is the fraction of rounds 0 .. t, skipped ones included, in which user i took part.
+    """
     counts, gaps = np.zeros(sparse(P).shape[1], np.int64), []
     for t, members in enumerate(rounds(P)):
         counts[members] += 1
@@ -71,26 +84,29 @@ def fairness_gaps(P: Matrix) -> NDArray[np.float64]:
 
 
 def cardinalities(P: Matrix) -> NDArray[np.float64]:
-    """Return C^(t), [t]: the mean number of users of rounds 0 .. t of P, [t, N]; a skipped one has 0."""
+    """Return C^(t), [t]: the mean number of users of rounds 0 .. t of P, [t, N]; a skipped round has 0."""
     sizes = np.diff(sparse(P).indptr)
     return np.cumsum(sizes) / np.arange(1, sizes.size + 1)
 
 
 class Classes:
-    """The classes of identical columns of a participation matrix that grows by rows. `labels`, [users]: equal
-    for users with identical columns; 0 for those that never took part."""
+    """The classes of identical columns of a participation matrix that grows by rows."""
 
     def __init__(self, users: int) -> None:
         self.labels = np.zeros(users, np.int64)
+        """Class of each user, [users]; 0 for a user that never took part."""
         self._sizes = np.zeros(users + 1, np.int64)
         self._sizes[0] = users
         self._classes = 1
         self.smallest: int | None = None
+        """Size of the smallest class of users that took part; None without any."""
 
     def append(self, members: NDArray[np.int64]) -> None:
         """Add the round of `members`, distinct users, in time O(|members| log |members|)."""
         labels = self.labels[members]
         touched, group, taken = np.unique(labels, return_inverse=True, return_counts=True)
+        # A class is split if only a part of it is in the round. Users that leave class 0 took part
+        # for the first time: they form a new class even if they are all of it.
         split = (taken < self._sizes[touched]) | (touched == 0)
         if not split.any():
             return
@@ -106,7 +122,7 @@ class Classes:
 
 
 def strong_over_time(P: Matrix) -> list[int | None]:
-    """Return the strong T (eq. 5) after each round of P, [t, N]; None as long as nobody has taken part.
+    """Return the strong T (eq. 5) after each round of P, [t, N]; None while no user has taken part.
 
     Equation 5 asks that every non-zero X^T P^T z be a sum of a_i times the sum of a set S_i of at least T
     users, for different non-zero a_i: with v = P^T z grouped by equal non-zero value, every group has at
@@ -115,7 +131,7 @@ def strong_over_time(P: Matrix) -> list[int | None]:
     - Users whose columns are identical have the same v_i under every z, and a user whose column is zero has
       v_i = 0. So each group is a union of whole classes of identical non-zero columns.
     - Of z, those under which two distinct columns agree, or under which a non-zero one gives 0, are finitely
-      many proper subspaces; any other z (a random one, almost surely) has exactly the classes as its groups.
+      many proper subspaces; any other z (a random one, with probability 1) has exactly the classes as groups.
       So the smallest class is a group, and no group is smaller.
 
     T never rises from round to round: classes only split.

@@ -1,4 +1,4 @@
-"""Linear algebra modulo a prime below 2^31, by FLINT or row by row, and what integers prove.
+"""Linear algebra modulo a prime below 2^31, by FLINT or row by row, and proofs in integers.
 
 The rank of an integer matrix modulo a prime never exceeds its rank over the rationals, and falls short of it
 only if the prime divides every one of its largest non-zero minors.
@@ -12,20 +12,23 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-PRIMES = (2**31 - 1, 2**31 - 19, 2**31 - 61)  # the largest three below 2^31
+PRIMES = (2**31 - 1, 2**31 - 19, 2**31 - 61)
+"""The largest three below 2^31 (`test_the_primes_are_the_largest_below_2_to_31`)."""
 
 Ints = NDArray[np.int64]
-Residues = Ints  # below the prime: two have a product that fits
-Rows = Sequence[Ints]  # each round's users
+Residues = Ints
+"""Numbers below the prime: the product of two is below 2^62 and fits int64."""
+Rows = Sequence[Ints]
+"""The users of each round."""
 Bounds = TypeVar("Bounds")
 
 
 class Unlucky(ArithmeticError):
-    """Something holds modulo this prime that does not hold over the rationals: take another one."""
+    """A property holds modulo this prime and not over the rationals: another prime is needed."""
 
 
 def with_a_prime(bounds: Callable[[int], Bounds]) -> Bounds:
-    """Return bounds computed modulo the first of `PRIMES` that suits the participation matrix."""
+    """Return bounds modulo the first of `PRIMES` under which no `Unlucky` is raised."""
     for p in PRIMES:
         try:
             return bounds(p)
@@ -63,9 +66,12 @@ def echelon(A: Residues, p: int, order: Ints | None = None) -> Echelon:
     """Return the reduced row echelon form of A, [m, n].
 
     Args:
-        order: All columns, in the order in which pivots are looked for; from left to right unless given.
+        A: Residues modulo p.
+        p: A prime below 2^31.
+        order: All columns, in the order of the search for pivots; from left to right unless given.
     """
-    from flint import nmod_mat  # not with the module, which every run imports
+    # Every run imports this module, and few runs need FLINT.
+    from flint import nmod_mat
 
     columns = np.arange(A.shape[1]) if order is None else order
     reduced, rank = nmod_mat(A[:, columns].tolist(), p).rref()
@@ -83,27 +89,29 @@ def rank(A: Residues, p: int) -> int:
 
 
 class RowSpace:
-    """The row space of rounds that come one by one: its reduced row echelon form modulo p after each.
+    """The row space of rounds that arrive one by one: its reduced row echelon form modulo p after each.
 
-    A row costs O(rank N); FLINT's form, computed anew after each round, takes 30 to 300 times as long.
-    `pivots[i]` is the pivot column of `rows[i]`.
+    A row costs O(rank N). FLINT's form, computed again after each round, takes 30 to 300 times as long.
     """
 
     def __init__(self, users: int, p: int) -> None:
         self.p = p
         self.pivots: list[int] = []
-        self._rows = np.empty((0, users), np.int64)  # with room for more, twice as much whenever it is full
+        """Pivot column of each row of `rows`."""
+        # Capacity doubles whenever it is full.
+        self._rows = np.empty((0, users), np.int64)
+        # Row of a user's pivot, -1 without one.
         self._pivot_row = np.full(users, -1)
 
     @property
     def rows(self) -> Residues:
-        """[rank, users]; valid until the next `append`."""
+        """The rows of the form, [rank, users]; valid until the next `append`."""
         return self._rows[: len(self.pivots)]
 
     def append(self, members: Ints) -> bool:
         """Add the row with 1 at `members`; return True if the space grew."""
-        known = self._pivot_row[members]
-        row = -self.rows[known[known >= 0]].sum(axis=0)
+        pivot_rows = self._pivot_row[members]
+        row = -self.rows[pivot_rows[pivot_rows >= 0]].sum(axis=0)
         row[members] += 1
         row %= self.p
         if not row.any():
@@ -126,14 +134,14 @@ def indicators(rows: Rows, users: int) -> Ints:
 
 
 def proved_support(rows: Rows, inside: NDArray[np.bool_]) -> tuple[int, ...]:
-    """Return the users where a combination of rounds, computed in integers, is not zero: all of them inside.
+    """Return the support of a combination of rounds, computed in integers, that lies inside a given set.
 
     Args:
         rows: Each round's users.
         inside: The support of a combination modulo a prime, [users].
 
     Raises:
-        Unlucky: There is no such combination over the rationals.
+        Unlucky: No such combination exists over the rationals.
     """
     from flint import fmpz_mat
 

@@ -1,4 +1,4 @@
-"""A part of `summary.json`, and the bounds of its numbers."""
+"""Base classes of the parts of `summary.json`, and the bounds of their numbers."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, ClassVar, Generic, Self, TypeVar
@@ -7,6 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_serializer
 
 from simfl.trace.rows import PHASES
 
+# The upper bounds keep sums of numbers from a damaged file finite (`test_damage_ends_in_one_message`).
 Count = Annotated[int, Field(ge=0, le=10**24)]
 Seconds = Annotated[float, Field(ge=0, le=1e15)]
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -14,22 +15,27 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Number = TypeVar("Number")
 
 
-class Block(BaseModel):
-    """Values are as they are written, nothing is converted; keys that a later version adds are left out."""
+class SummaryBlock(BaseModel):
+    """A part of `summary.json`. Values are read as they are written; keys of later versions are left out."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
 
 
-class ByPhase(Block, Generic[Number]):
+class ByPhase(SummaryBlock, Generic[Number]):
     """A number for each phase of `trace.PHASES`."""
 
     offline: Number
+    """Of the offline phase."""
     training: Number
+    """Of local training."""
     upload: Number
+    """Of the upload."""
     recovery: Number
+    """Of the recovery of the aggregate."""
 
     @classmethod
     def of(cls, number: Callable[[str], Any]) -> Self:
+        """Return the number of each phase, by the phase's name."""
         return cls(**{phase: number(phase) for phase in PHASES})
 
     def __getitem__(self, phase: str) -> Number:
@@ -37,11 +43,14 @@ class ByPhase(Block, Generic[Number]):
         return number
 
 
-class Extended(Block):
-    """Keys with a default are written where they differ from it: a run without a feature leaves the summary
-    that it left before there was any. kept: those that are written all the same."""
+class OmitDefaults(SummaryBlock):
+    """A block that leaves out keys at their default: a run without a feature writes no key of it.
+
+    So summaries of such runs stay as they were before the feature existed.
+    """
 
     kept: ClassVar[tuple[str, ...]] = ()
+    """Keys with a default that are written all the same."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:

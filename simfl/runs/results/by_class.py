@@ -1,4 +1,4 @@
-"""A run by class of users: participation, losses, energy, and the time for which the others waited."""
+"""A run by class of users: participation, losses, energy, and the time that others waited for each class."""
 
 from __future__ import annotations
 
@@ -6,38 +6,45 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Self
 
-from simfl.runs.results.block import Count, Extended, Seconds
+from simfl.runs.results.block import Count, OmitDefaults, Seconds
 from simfl.runs.results.energy import EnergySummary
 from simfl.runs.results.metrics import Energy, Path, Round
 from simfl.trace.rows import PHASES, SERVER
 from simfl.virtual_time import NS
 
 
-class ClassSummary(Extended):
+class ClassSummary(OmitDefaults):
     """A class of users in one protocol's run."""
 
     users: Count
     """In the class."""
     invited: Count
-    """Users of its rounds, each time."""
+    """Users invited, once per invitation."""
     aggregated: Count
     """Updates in aggregates."""
     partial: Count = 0
-    """Of these, updates of a training that was cut."""
+    """Updates in aggregates whose training was cut."""
     lost: dict[str, Count]
-    """By phase."""
+    """Users missed, by phase."""
     surplus: Count = 0
     """Users told to stop."""
     waited_s: dict[str, Seconds]
-    """On the run's critical path, taken by its users, by phase."""
+    """On the run's critical path, spent by its users, by phase."""
     energy: EnergySummary | None = None
-    """Of its users, where it is counted."""
+    """Drawn by its users, where it is counted."""
 
     @classmethod
     def of_all(
         cls, rounds: Iterable[Round], path: Path, users: dict[str, int], class_of: Callable[[int], str]
     ) -> dict[str, Self]:
-        """Return the summary of each class. users: their numbers by class; path: the run's critical path."""
+        """Return the summary of each class.
+
+        Args:
+            rounds: Of the run.
+            path: The run's critical path.
+            users: The number of users of each class.
+            class_of: Returns a user's class.
+        """
         invited, aggregated, surplus, partial = (Counter[str]() for _ in range(4))
         lost, waited = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         energy: dict[str, Energy] = {name: Counter() for name in users}

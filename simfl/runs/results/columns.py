@@ -1,6 +1,7 @@
 """The columns of all tables (terminal, page, notebook, LaTeX, sweeps), each an entry of `COLUMNS`.
 
-A new column is one entry; it needs a field of the summary only where none holds its figure yet.
+A new column is one entry (`test_an_entry_is_a_column_of_all_renderings`). It needs a new field of the summary
+only if no field holds its figure yet.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,10 +16,10 @@ from simfl.runs.results.summary import ParticipationSummary, ProtocolSummary
 from simfl.runs.results.targets import Reached
 from simfl.trace.rows import PHASES, SOURCES
 
-Place = Literal[
+TableName = Literal[
     "time", "rates", "path", "run", "seeds", "headline", "phases", "losses", "energy", "latex", "sweep", "csv"
 ]
-How = Literal["mean", "range", "sum", "share", "count", "flag"]
+Reduction = Literal["mean", "range", "sum", "share", "count", "flag"]
 Of = Literal[
     "", "buffered", "partial", "participation", "over_selected", "accuracy_target", "loss_target", "energy"
 ]
@@ -26,24 +27,25 @@ Trait = Literal["unswept", "rare", "fault", "whole_run", "target"]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]
 
-BREAKDOWN: tuple[Place, ...] = ("time", "rates", "path", "run")
+BREAKDOWN: tuple[TableName, ...] = ("time", "rates", "path", "run")
 """The sections of the breakdown: time per aggregate, completed rounds, the critical path, the run."""
 SOURCE_HEADINGS = ("Cores", "Bytes sent", "Bytes received", "Radio active", "Radio tail", "Radio idle")
 TIME, COMPLETED, MOVED = "Seconds of {time} time", "Seconds per completed {unit}", "MB per aggregate"
-"""Heading above columns of one unit in LaTeX."""
+"""Headings above columns of one unit in LaTeX."""
 NOT_REACHED = "not reached"
 
-Headings = Mapping[Place, str]
-Measure = tuple[str, str]  # a key, and the phase if it is of one
+Headings = Mapping[TableName, str]
+Measure = tuple[str, str]
+"""A column's key and its phase, "" without one."""
 
 
 class NumberForm(NamedTuple):
-    """The form of a number."""
+    """How a number is shown."""
 
     digits: int = 3
-    """Behind the point."""
+    """Digits behind the point."""
     scale: float = 1
-    """A value is divided by it."""
+    """Values are divided by it."""
 
 
 PLAIN, MB, KB = NumberForm(), NumberForm(scale=1e6), NumberForm(1, 1e3)
@@ -59,28 +61,29 @@ class Column:
     """A figure of a protocol's rounds, or of one phase of them."""
 
     key: str
-    """Its name in `sweep.csv`; its end is the unit."""
-    how: How
-    """Reduction of the values: their mean, range or sum; of those that are true or false "3 of 4", of
-    which a sweep takes the share, or with `count` the number; of a `flag`, which is one, yes or no."""
+    """Name in `sweep.csv`; it ends in the unit."""
+    reduction: Reduction
+    """From the values to a figure: their `mean`, `range` or `sum`. True and false are shown as "3 of 4": a
+    sweep takes the fraction of a `share`, the number of a `count`. A `flag` is one value, yes or no."""
     read: Read
-    """The values of a protocol's summary."""
+    """Returns the values from a protocol's summary."""
     headings: Headings
-    """By place where it is shown. Text before ` | ` stands above all neighbours that begin with it; {unit}
-    and {time} are the run's words for a round and for its time."""
+    """Heading by the table that shows the column. Text before ` | ` stands above all neighbours that begin
+    with it; {unit} and {time} are the run's words for a round and for its time."""
     phase: str = ""
-    """The phase, of a column that there is for each of them."""
+    """The phase; "" of a column without one."""
     form: NumberForm = PLAIN
-    """The form of its numbers."""
+    """How its numbers are shown."""
     of: Of = ""
-    """Tables of protocols without it leave the column out."""
+    """Property of `ProtocolSummary`: tables without a protocol that has it leave the column out."""
     traits: frozenset[Trait] = frozenset()
     """`unswept`: `sweep.csv` and `means.csv` have no rows of it. `rare`: left out of tables where it is zero.
-    `fault`: something went wrong, unless it is zero, or all is true. `whole_run`: of the run, not only of the
-    rounds that a row of a table covers. `target`: no value means that a target was not reached."""
+    `fault`: a sum above zero, or a false value, is an error. `whole_run`: covers the run, not only the rounds
+    of a table's row. `target`: without a value, a target was not reached."""
 
     @property
     def measure(self) -> Measure:
+        """Its key and phase."""
         return self.key, self.phase
 
     @property
@@ -89,13 +92,17 @@ class Column:
         return next(iter(self.headings.values()), self.key).replace(" | ", " ").replace("_", " ").strip()
 
     def number(self, protocol: ProtocolSummary) -> float | None:
-        """Return what a sweep takes the mean of over seeds; None of no values."""
+        """Return the figure of one run, of which a sweep takes the mean over seeds; None without a value."""
         values = self.read(protocol)
-        return sum(values) if self.how in ("sum", "count") else mean(values)
+        return sum(values) if self.reduction in ("sum", "count") else mean(values)
 
     def estimate(self, protocols: Sequence[ProtocolSummary], noisy: bool) -> Estimate | None:
-        """Return the mean over runs with its interval, of one run that over rounds where times are `noisy`;
-        None of no values."""
+        """Return the mean with its interval; None without a value.
+
+        Args:
+            protocols: Summaries of a protocol, one of each run.
+            noisy: Times have noise: of a single run, the interval is over its rounds.
+        """
         if len(protocols) == 1 and noisy and self.has_interval:
             values = self.read(protocols[0])
         else:
@@ -105,66 +112,68 @@ class Column:
     @property
     def has_interval(self) -> bool:
         """True for times and energies, whose measured means are shown with an interval."""
-        return self.how == "mean" and self.key.endswith(("_s", "_j"))
+        return self.reduction == "mean" and self.key.endswith(("_s", "_j"))
 
     def text(self, protocol: ProtocolSummary, noisy: bool = False) -> str:
-        """Return what a table shows of a run, "" of no values.
+        """Return the text of a table's cell for one run; "" without a value.
 
-        noisy: times and energies are shown with the 95 % interval of their mean.
+        Args:
+            protocol: The summary of the run.
+            noisy: Times and energies are shown with the 95 % interval of their mean.
         """
         values = self.read(protocol)
-        if self.how == "sum":
+        if self.reduction == "sum":
             return str(sum(values))
-        if not values and self.how != "count":
+        if not values and self.reduction != "count":
             return NOT_REACHED if "target" in self.traits else ""
-        if self.how in ("count", "share"):
+        if self.reduction in ("count", "share"):
             return f"{sum(values)} of {len(values)}"
-        if self.how == "range":
+        if self.reduction == "range":
             return _interval(values)
-        if self.how == "flag":
+        if self.reduction == "flag":
             return "yes" if all(values) else "no"
         number = estimate(values) if noisy and self.has_interval else Estimate(mean(values) or 0.0, None, 1)
         return number.text(*self.form)
 
     def over_runs(self, protocols: Sequence[ProtocolSummary], noisy: bool) -> str:
-        """Return what a table shows of one run, or of several: what each of them shows, or the mean."""
+        """Return the text of a cell for one run or several: the text that all of them share, or the mean."""
         texts = {self.text(p, noisy) for p in protocols}
         if len(protocols) == 1 or (len(texts) == 1 and not self.has_interval):
             return texts.pop()
-        if self.how == "range":
+        if self.reduction == "range":
             return self.over_seeds(protocols)
         numbers = [number for p in protocols if (number := self.number(p)) is not None]
-        if self.how == "flag":
+        if self.reduction == "flag":
             return f"{sum(numbers):.0f} of {len(protocols)}"
         if not numbers:
             return texts.pop()
         if len(numbers) < len(protocols) and "target" in self.traits:
             return f"{len(numbers)} of {len(protocols)} runs"
-        known = f" ({len(numbers)} of {len(protocols)})" if len(numbers) < len(protocols) else ""
-        return estimate(numbers).text(*self.form) + known
+        with_value = f" ({len(numbers)} of {len(protocols)})" if len(numbers) < len(protocols) else ""
+        return estimate(numbers).text(*self.form) + with_value
 
     def over_seeds(self, protocols: Iterable[ProtocolSummary]) -> str:
-        """Return what a table shows of a protocol's runs: a range of all, or mean ± standard deviation."""
-        listed = list(protocols)
-        if self.how == "range":
-            values = [value for p in listed for value in self.read(p)]
+        """Return the text of a cell for runs under several seeds: a range, or mean ± standard deviation."""
+        runs = list(protocols)
+        if self.reduction == "range":
+            values = [value for p in runs for value in self.read(p)]
             return _interval(values) if values else ""
-        numbers = [number for p in listed if (number := self.number(p)) is not None]
+        numbers = [number for p in runs if (number := self.number(p)) is not None]
         digits = self.form.digits
         spread = f"±{stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
         return f"{fmean(numbers):.{digits}f}{spread}" if numbers else ""
 
-    def tells(self, protocol: ProtocolSummary) -> bool:
-        """Return True for anything to tell: a sum or a rare mean that is not zero, or any value of others."""
+    def has_content(self, protocol: ProtocolSummary) -> bool:
+        """Return True if it has a value; of a sum or a rare mean, one that is not zero."""
         values = self.read(protocol)
-        if self.how == "sum" or ("rare" in self.traits and self.how == "mean"):
+        if self.reduction == "sum" or ("rare" in self.traits and self.reduction == "mean"):
             return any(values)
         return bool(values or "target" in self.traits)
 
     def wrong(self, protocol: ProtocolSummary) -> bool:
-        """Return True where something went wrong."""
+        """Return True for an error: of a `fault`, a sum above zero or a false value."""
         values = self.read(protocol)
-        return "fault" in self.traits and (any(values) if self.how == "sum" else not all(values))
+        return "fault" in self.traits and (any(values) if self.reduction == "sum" else not all(values))
 
 
 def _interval(values: Values) -> str:
@@ -181,14 +190,14 @@ def _done(get: Callable[[RoundSummary], float]) -> Read:
 
 
 def _cycle(get: Callable[[RoundSummary], float]) -> Read:
-    """Of each aggregate, with the failed and skipped rounds before it: so the mean is the run's."""
+    """Return a reader of each aggregate, with the failed rounds before it: so their mean is the run's."""
     return lambda p: [sum(map(get, cycle)) for cycle in p.cycles]
 
 
 def _critical(k: str) -> Read:
     in_rounds = _cycle(lambda r: r.critical_s[k])
     of_run = _once(lambda p: p.mean.critical_s[k])
-    # aggregations of a buffer overlap: their paths, cut at their starts, are not that of the run
+    # Aggregations of a buffer overlap: their paths are cut at their starts, and do not add up to the run's.
     return lambda p: of_run(p) if p.buffered else in_rounds(p)
 
 
@@ -217,7 +226,7 @@ def _last(get: Callable[[ParticipationSummary], float | None]) -> Read:
 
 
 def _weak_bounds(p: ProtocolSummary) -> Values:
-    """Both ends of the interval that T lies in, which are one where its search was not ended early."""
+    """Return both ends of the interval of T; they are equal if the search was not ended early."""
     return () if p.participation is None else p.participation.T_weak[-1] or ()
 
 
@@ -240,32 +249,32 @@ def _of_phase(k: str) -> tuple[Column, ...]:
 
 
 def _per_hour(p: ProtocolSummary) -> float | None:
-    """Return the updates in aggregates for an hour of virtual time, failed rounds' time included."""
+    """Return the aggregated updates per hour of virtual time, failed rounds' time included."""
     end_s = p.rounds[-1].end_s if p.rounds else 0
     return 3600 * sum(r.survivors for r in p.completed) / end_s if end_s else None
 
 
-def _to_target(what: str, of: Of) -> Iterator[Column]:
-    """Yield the columns of what a run took until its model reached a target of the scenario."""
+def _to_target(kind: str, of: Of) -> Iterator[Column]:
+    """Yield the columns of the cost of a run until its model reached a target of the scenario."""
 
     def is_reached(p: ProtocolSummary) -> Values:
         return () if (t := getattr(p, of)) is None else (t.reached is not None,)
 
-    def until(get: Callable[[Reached], float]) -> Read:
+    def cost(get: Callable[[Reached], float]) -> Read:
         return lambda p: () if (t := getattr(p, of)) is None or t.reached is None else (get(t.reached),)
 
-    def taken(end: str, unit: str, get: Callable[[Reached], float], form: NumberForm) -> Column:
-        label = f"{unit} to {what}"
-        headings: Headings = {"run": label, "headline": f"To {what} | {unit}", "latex": label}
+    def cost_column(end: str, unit: str, get: Callable[[Reached], float], form: NumberForm) -> Column:
+        label = f"{unit} to {kind}"
+        headings: Headings = {"run": label, "headline": f"To {kind} | {unit}", "latex": label}
         traits = OF_RUN | TARGET
-        return Column(f"{what}_after_{end}", "mean", until(get), headings, "", form, of, traits)
+        return Column(f"{kind}_after_{end}", "mean", cost(get), headings, "", form, of, traits)
 
-    yield Column(f"{what}_reached", "flag", is_reached, {}, of=of, traits=OF_RUN)
-    yield taken("s", "s", lambda r: r.after_s, PLAIN)
-    yield taken("rounds", "rounds", lambda r: r.rounds, NumberForm(0))
-    yield taken("bytes", "MB", lambda r: r.bytes_up + r.bytes_down, MB)
-    headings: Headings = {"run": f"{what} kept", "headline": f"To {what} | kept"}
-    yield Column(f"{what}_kept", "flag", until(lambda r: r.kept), headings, of=of, traits=OF_RUN)
+    yield Column(f"{kind}_reached", "flag", is_reached, {}, of=of, traits=OF_RUN)
+    yield cost_column("s", "s", lambda r: r.after_s, PLAIN)
+    yield cost_column("rounds", "rounds", lambda r: r.rounds, NumberForm(0))
+    yield cost_column("bytes", "MB", lambda r: r.bytes_up + r.bytes_down, MB)
+    headings: Headings = {"run": f"{kind} kept", "headline": f"To {kind} | kept"}
+    yield Column(f"{kind}_kept", "flag", cost(lambda r: r.kept), headings, of=of, traits=OF_RUN)
 
 
 COLUMNS: tuple[Column, ...] = (
@@ -279,15 +288,15 @@ COLUMNS: tuple[Column, ...] = (
     Column("total_s", "mean", _done(lambda r: r.total_s),
            {"rates": "total", "phases": "Total, s", "latex": f"{COMPLETED} | Total"}),
     Column("survivors", "range", _done(lambda r: r.survivors), {"rates": "survivors", "headline": "Updates"}),
-    # all users together, failed rounds too
+    # Bytes of all users together, failed rounds included.
     Column("bytes_up", "mean", _cycle(lambda r: r.bytes_up),
            {"run": "MB up/aggregate", "headline": "MB up", "latex": f"{MOVED} | Up"}, form=MB),
     Column("bytes_down", "mean", _cycle(lambda r: r.bytes_down),
            {"run": "MB down/aggregate", "headline": "MB down", "latex": f"{MOVED} | Down"}, form=MB),
-    # of a user who was invited, each time
+    # Bytes of a user per invitation.
     Column("user_bytes_up", "mean", _per_user(lambda r: r.bytes_up), {"run": "kB up/user"}, form=KB),
     Column("user_bytes_down", "mean", _per_user(lambda r: r.bytes_down), {"run": "kB down/user"}, form=KB),
-    # of all users together, and of a user who was invited, each time
+    # Energy of all users together, and below of a user per invitation.
     Column("energy_j", "mean", _cycle(_joules(lambda e: e.users_j)),
            {"run": "J/aggregate", "headline": "Joules of users", "energy": "Joules of users",
             "latex": "Joules"}, of="energy"),
@@ -328,7 +337,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("accuracy", "mean", _once(lambda p: p.final_accuracy),
            {"run": "test accuracy", "headline": "Accuracy", "latex": "Final accuracy", "sweep": "accuracy"},
            form=NumberForm(4), traits=OF_RUN),
-    # with three digits there is room for the spread over seeds
+    # Three digits leave room for the spread over seeds.
     Column("accuracy_over_seeds", "mean", _once(lambda p: p.final_accuracy), {"seeds": "accuracy"},
            traits=UNSWEPT),
     Column("T_weak", "mean", _last(lambda s: s.T_weak[-1][0] if s.T_weak[-1] else None), {},
@@ -346,7 +355,7 @@ COLUMNS: tuple[Column, ...] = (
 
 _SWEPT = ("per_aggregate_s", "failed_s", "total_s", "span_s", "critical_s", "accuracy", "exact", "rounds",
           "completed", "survivors", "users_lost")  # fmt: skip
-ORDER: dict[Place, tuple[str, ...]] = {
+ORDER: dict[TableName, tuple[str, ...]] = {
     "headline": ("per_aggregate_s", "failed_s", "completed", "survivors", "users_lost", "bytes_up",
                  "bytes_down", "exact", "staleness"),
     "energy": ("energy_j", "phase_energy_j"),
@@ -355,14 +364,14 @@ ORDER: dict[Place, tuple[str, ...]] = {
     "sweep": _SWEPT,
     "csv": _SWEPT,
 }  # fmt: skip
-"""Keys with which a place begins; the others follow in the order of `COLUMNS`."""
+"""Keys of a table's first columns; the others follow in the order of `COLUMNS`."""
 
 
-def at(place: Place, protocols: Iterable[ProtocolSummary] = ()) -> list[Column]:
-    """Return the columns that are shown at a place of these protocols."""
-    listed, first = list(protocols), ORDER.get(place, ())
-    here = [c for c in COLUMNS if place in c.headings or (place == "csv" and "unswept" not in c.traits)]
-    shown = [c for c in here if not c.of or any(getattr(p, c.of) for p in listed)]
+def columns_of(table: TableName, protocols: Iterable[ProtocolSummary] = ()) -> list[Column]:
+    """Return the columns of a table of these protocols, in order."""
+    listed, first = list(protocols), ORDER.get(table, ())
+    possible = [c for c in COLUMNS if table in c.headings or (table == "csv" and "unswept" not in c.traits)]
+    shown = [c for c in possible if not c.of or any(getattr(p, c.of) for p in listed)]
     return sorted(shown, key=lambda c: first.index(c.key) if c.key in first else len(first))
 
 

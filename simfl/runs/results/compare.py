@@ -9,15 +9,17 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from simfl.runs.results.breakdown import DIFFERENT, ReportTable, TableCell, TableRow, class_sections
-from simfl.runs.results.columns import BREAKDOWN, Column, Measure, Place, at
+from simfl.runs.results.columns import BREAKDOWN, Column, Measure, TableName, columns_of
 from simfl.runs.results.drift import Drift, warning
 from simfl.runs.results.statistics import MOST_DIGITS, Estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.trace.rows import unit
 
 HEADLINE: Measure = ("per_aggregate_s", "")
-TWICE = 2  # from here on a difference is told in times, below it in percent
+TWICE = 2
+"""From this ratio on a difference is given in times, below it in percent."""
 SMALLEST_PERCENT = 0.05
+"""A smaller difference is shown as `under 0.1 %`."""
 
 Relation = Literal["faster", "slower", "tie"]
 Key = tuple[str, str]
@@ -25,10 +27,12 @@ Key = tuple[str, str]
 
 
 class Verdict(NamedTuple):
-    """A time against a reference; ratio: the time over the reference's, None where that is zero."""
+    """A time against a reference."""
 
     relation: Relation
+    """faster, slower or tie."""
     ratio: float | None
+    """The time over the reference's; None where that is zero."""
 
     @property
     def text(self) -> str:
@@ -48,12 +52,12 @@ class Verdict(NamedTuple):
         return f"{self.relation} by {percent:.{1 if percent < 1 else 0}f} %"
 
 
-def verdict(found: Estimate, reference: Estimate) -> Verdict:
+def verdict(time: Estimate, reference: Estimate) -> Verdict:
     """Return the verdict on a time. A tie: the intervals overlap, or no shown digit of the means differs."""
-    ratio = found.mean / reference.mean if reference.mean else None
-    if found.ties(reference) or round(found.mean, MOST_DIGITS) == round(reference.mean, MOST_DIGITS):
+    ratio = time.mean / reference.mean if reference.mean else None
+    if time.ties(reference) or round(time.mean, MOST_DIGITS) == round(reference.mean, MOST_DIGITS):
         return Verdict("tie", ratio)
-    return Verdict("faster" if found.mean < reference.mean else "slower", ratio)
+    return Verdict("faster" if time.mean < reference.mean else "slower", ratio)
 
 
 @dataclass(frozen=True)
@@ -61,18 +65,18 @@ class Case:
     """An entry of a run, of repeats of one, or of a sweep at a point."""
 
     estimates: Mapping[Measure, Estimate | None]
-    """Its means by measure, None of no value."""
+    """Means by measure; None without a value."""
     texts: Mapping[Measure, str]
-    """The figures of each measure in a table."""
+    """Text of a table's cell by measure."""
     rounds: object
-    """Equal where the same rounds were completed, None where that is not known."""
+    """Equal for cases that completed the same rounds; None if their rounds are unknown."""
     protocols: Sequence[ProtocolSummary] = ()
-    """Its summary in each run; none of a sweep."""
+    """Its summary in each run; empty of a sweep."""
 
     @classmethod
     def of_runs(cls, protocols: Sequence[ProtocolSummary], noisy: bool) -> "Case":
-        """Return the case of one run or several. noisy: times have noise, and intervals over rounds."""
-        columns = [column for place in BREAKDOWN for column in at(place, protocols)]
+        """Return the case of one run or several; `noisy`: of one run, intervals are over its rounds."""
+        columns = [column for table in BREAKDOWN for column in columns_of(table, protocols)]
         rounds = {tuple(r.index for r in p.completed) for p in protocols}
         return cls(
             {column.measure: column.estimate(protocols, noisy) for column in columns},
@@ -84,27 +88,28 @@ class Case:
     @classmethod
     def of_means(cls, means: Mapping[Measure, Estimate | None]) -> "Case":
         """Return the case of a sweep's point and entry from its means over seeds."""
-        columns = [c for place in BREAKDOWN for c in at(place) if "unswept" not in c.traits]
-        found = {column.measure: means.get(column.measure) for column in columns}
-        texts = {c.measure: _mean_text(c, e) for c in columns if (e := found[c.measure])}
-        done, every = (means.get((key, "")) for key in ("completed", "rounds"))
-        whole = done is not None and every is not None and done.mean == every.mean
-        return cls(found, texts, every.mean if every and whole else None)
+        columns = [c for table in BREAKDOWN for c in columns_of(table) if "unswept" not in c.traits]
+        estimates = {column.measure: means.get(column.measure) for column in columns}
+        texts = {c.measure: _mean_text(c, e) for c in columns if (e := estimates[c.measure])}
+        completed, rounds = (means.get((key, "")) for key in ("completed", "rounds"))
+        # Only if no round failed are the completed rounds known: all of them.
+        all_completed = completed is not None and rounds is not None and completed.mean == rounds.mean
+        return cls(estimates, texts, rounds.mean if rounds and all_completed else None)
 
-    def tells(self, column: Column) -> bool:
-        """Return True where there is anything to tell of a column."""
+    def has_content(self, column: Column) -> bool:
+        """Return True if a table has a row of this column."""
         mean = self.estimates.get(column.measure)
-        return bool(mean and (mean.mean or "rare" not in column.traits or column.how == "share"))
+        return bool(mean and (mean.mean or "rare" not in column.traits or column.reduction == "share"))
 
     def against(self, reference: "Case") -> Verdict | None:
-        """Return the verdict on the seconds per aggregate; None where one made no aggregate."""
-        found, other = self.estimates.get(HEADLINE), reference.estimates.get(HEADLINE)
-        return verdict(found, other) if found and other else None
+        """Return the verdict on the seconds per aggregate; None if either made no aggregate."""
+        time, other = self.estimates.get(HEADLINE), reference.estimates.get(HEADLINE)
+        return verdict(time, other) if time and other else None
 
 
 def _mean_text(column: Column, mean: Estimate) -> str:
-    """Return a mean over seeds with its interval; a count that is the same under all of them as it is."""
-    if column.how != "mean" and not mean.half:
+    """Return a mean over seeds with its interval; a count that is equal under all seeds without one."""
+    if column.reduction != "mean" and not mean.half:
         return f"{mean.mean:g}"
     return mean.text(*column.form)
 
@@ -116,7 +121,7 @@ class Side:
     label: str
     """Its name in the comparison."""
     folder: str
-    """The folder that it was read from."""
+    """Folder from which it was read."""
     kind: Literal["run", "sweep"]
     """Repeats are a run."""
     over: Literal["", "rounds", "runs", "seeds"]
@@ -124,7 +129,7 @@ class Side:
     settings: Mapping[str, Any]
     """The resolved scenario, and versions."""
     cases: Mapping[Key, Case]
-    """Its entries."""
+    """Its entries, by point and name."""
     clock: str = ""
     """Kind of its clock; "" of a sweep."""
     time: str = "virtual"
@@ -132,61 +137,64 @@ class Side:
     interrupted: bool = False
     """Rounds are missing because a run was stopped."""
     drifts: Sequence[Drift | None] = ()
-    """Of the machine's speed, one of each run or cell."""
+    """Drift of the machine's speed in each run or cell."""
     summaries: Sequence[tuple[str, Mapping[str, ProtocolSummary]]] = ()
-    """Of each run or cell: its label, and its protocols by entry."""
+    """Label and protocols of each run or cell, the protocols by entry."""
 
 
 class Match(NamedTuple):
-    """An entry of all sides, or of one and None of those that have none; the first side is the reference."""
+    """An entry and its cases; the first side is the reference."""
 
     key: Key
+    """A sweep's point, and the entry."""
     cases: tuple[Case | None, ...]
+    """The case of each side; None of a side without the entry."""
 
     @property
     def verdicts(self) -> tuple[Verdict | None, ...]:
-        """Of each side; None of the reference itself, and where there is nothing to compare."""
+        """The verdict on each side; None of the reference, and if either made no aggregate."""
         first, *rest = self.cases
         return None, *(case.against(first) if case and first else None for case in rest)
 
     @property
     def verdict_texts(self) -> list[str]:
-        """The verdicts of the sides that have the entry, in words; "" where there is none."""
-        others = [found.text if found else "" for found in self.verdicts[1:]]
+        """The verdicts in words of the sides that have the entry; "" without a verdict."""
+        others = [verdict.text if verdict else "" for verdict in self.verdicts[1:]]
         return [text for text, case in zip(["reference", *others], self.cases, strict=True) if case]
 
     @property
     def same_rounds(self) -> bool:
+        """True if all sides are known to have completed the same rounds."""
         rounds = {case.rounds for case in self.cases if case}
         return len(rounds) == 1 and None not in rounds
 
     def by_label(self, labels: Sequence[str]) -> list[tuple[str, Case]]:
-        """Return the cases that are there, each with the label of its side."""
+        """Return the cases of the sides that have the entry, each with its side's label."""
         return [(label, case) for label, case in zip(labels, self.cases, strict=True) if case]
 
     def table(self, labels: Sequence[str]) -> ReportTable:
         """Return the breakdown of the entry, with the sides that have it beside each other."""
-        known = self.by_label(labels)
+        cases = self.by_label(labels)
         mark = "" if self.same_rounds else f" {DIFFERENT}"
-        sections = [self._rows(place, mark if place == "rates" else "") for place in BREAKDOWN]
+        sections = [self._rows(table, mark if table == "rates" else "") for table in BREAKDOWN]
         sections[0].append(TableRow("verdict", list(map(TableCell, self.verdict_texts)), is_key=True))
         *first, of_run = sections
-        classes = class_sections({label: case.protocols for label, case in known})
-        return ReportTable([label for label, _ in known], [*first, *classes, of_run])
+        classes = class_sections({label: case.protocols for label, case in cases})
+        return ReportTable([label for label, _ in cases], [*first, *classes, of_run])
 
-    def _rows(self, place: Place, mark: str) -> list[TableRow]:
+    def _rows(self, table: TableName, mark: str) -> list[TableRow]:
         cases = [case for case in self.cases if case]
         return [
             TableRow(
-                column.headings[place] + mark,
+                column.headings[table] + mark,
                 [
                     TableCell(case.texts.get(column.measure, ""), any(map(column.wrong, case.protocols)))
                     for case in cases
                 ],
                 is_key=column.measure == HEADLINE,
             )
-            for column in at(place, [p for case in cases for p in case.protocols])
-            if any(case.tells(column) for case in cases)
+            for column in columns_of(table, [p for case in cases for p in case.protocols])
+            if any(case.has_content(column) for case in cases)
         ]
 
 
@@ -198,19 +206,19 @@ class Comparison:
 
     @cached_property
     def settings(self) -> dict[str, list[Any]]:
-        """The settings that differ, by dotted key, one of each side; None where it is not set."""
+        """The settings that differ: the value of each side by dotted key, None where it is not set."""
         return differing([side.settings for side in self.sides])
 
     @cached_property
     def matches(self) -> list[Match]:
-        """The entries that two sides or more have, in their order."""
+        """The entries of two sides or more, in their order."""
         keys = dict.fromkeys(key for side in self.sides for key in side.cases)
-        every = (Match(key, tuple(side.cases.get(key) for side in self.sides)) for key in keys)
-        return [match for match in every if sum(case is not None for case in match.cases) > 1]
+        candidates = (Match(key, tuple(side.cases.get(key) for side in self.sides)) for key in keys)
+        return [match for match in candidates if sum(case is not None for case in match.cases) > 1]
 
     @cached_property
     def alone(self) -> list[tuple[Key, Side]]:
-        """The entries that only one side has."""
+        """The entries of one side only."""
         matched = {match.key for match in self.matches}
         return [(key, side) for side in self.sides for key in side.cases if key not in matched]
 
@@ -246,8 +254,8 @@ class Comparison:
                     "entry": match.key[1],
                     "same_rounds": match.same_rounds,
                     "verdicts": {
-                        label: found and found._asdict()
-                        for label, found in zip(labels[1:], match.verdicts[1:], strict=True)
+                        label: verdict and verdict._asdict()
+                        for label, verdict in zip(labels[1:], match.verdicts[1:], strict=True)
                     },
                     "measures": _by(labels, [case and _measures(case) for case in match.cases]),
                 }
@@ -278,7 +286,7 @@ def differing(trees: Sequence[Any], path: str = "") -> dict[str, list[Any]]:
     """
     if not all(isinstance(tree, Mapping) for tree in trees):
         return {} if all(tree == trees[0] for tree in trees) else {path: list(trees)}
-    found: dict[str, list[Any]] = {}
+    differences: dict[str, list[Any]] = {}
     for key in dict.fromkeys(key for tree in trees for key in tree):
-        found |= differing([tree.get(key) for tree in trees], f"{path}.{key}".removeprefix("."))
-    return found
+        differences |= differing([tree.get(key) for tree in trees], f"{path}.{key}".removeprefix("."))
+    return differences

@@ -5,19 +5,22 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from simfl.runs.results.block import Block, Count
+from simfl.runs.results.block import Count, SummaryBlock
 
-MAX_RATIO = 1.1  # that a run is not warned of
-LEFT_OUT = 0.1  # of all timings at each end: one that was disturbed is no drift
+MAX_RATIO = 1.1
+"""Above this ratio a run ends with a warning."""
+LEFT_OUT = 0.1
+"""Share of the timings that is left out at each end: another process may have disturbed a few of them
+(`test_a_disturbed_timing_is_no_drift`)."""
 
 
-class Drift(Block):
-    """The kernel's times, and how far apart they are."""
+class Drift(SummaryBlock):
+    """The times of the kernel, and their spread."""
 
     least_ns: Count
-    """The 10th percentile of the kernel's times."""
+    """[ns] The 10th percentile of the kernel's times."""
     most_ns: Count
-    """The 90th percentile."""
+    """[ns] The 90th percentile."""
     ratio: Annotated[float, Field(ge=1)]
     """`most_ns` over `least_ns`."""
     timings: dict[str, list[tuple[Count, Count]]]
@@ -27,27 +30,27 @@ class Drift(Block):
     def of(cls, speed_ns: Mapping[str, Sequence[int | None]]) -> Self | None:
         """Return the drift over all protocols of a run, one after the other; None without any timing.
 
-        speed_ns: protocol -> the kernel's time after each round, None where it was not timed.
+        Args:
+            speed_ns: By protocol, the kernel's time after each round [ns]; None where it was not timed.
 
         >>> Drift.of({"fedavg": [10, None, 13], "secagg": [11]}).ratio
         1.3
         """
-        known = {
-            name: [(k, ns) for k, ns in enumerate(series) if ns]  # zero: the clock is too coarse
-            for name, series in speed_ns.items()
+        # A time of zero is left out: the clock was too coarse for the kernel.
+        timings = {
+            name: [(index, ns) for index, ns in enumerate(series) if ns] for name, series in speed_ns.items()
         }
-        ordered = sorted(ns for series in known.values() for _, ns in series)
+        ordered = sorted(ns for series in timings.values() for _, ns in series)
         if not ordered:
             return None
         left_out = int(LEFT_OUT * len(ordered))
         least, most = ordered[left_out], ordered[-1 - left_out]
-        return cls(least_ns=least, most_ns=most, ratio=most / least, timings=known)
+        return cls(least_ns=least, most_ns=most, ratio=most / least, timings=timings)
 
 
 def warning(drifts: Sequence[Drift | None]) -> str | None:
-    """Return a sentence if the speed moved much within runs of one scenario, or from one to another."""
-    found = [drift for drift in drifts if drift is not None]
-    series = (timings for drift in found for timings in drift.timings.values())
+    """Return a warning if the speed moved by more than `MAX_RATIO` within these runs or between them."""
+    series = (timings for drift in drifts if drift is not None for timings in drift.timings.values())
     moved = Drift.of({"": [ns for timings in series for _, ns in timings]})
     if moved is None or moved.ratio <= MAX_RATIO:
         return None

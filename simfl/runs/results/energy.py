@@ -8,16 +8,17 @@ from typing import Annotated, Self
 
 from pydantic import Field
 
-from simfl.runs.results.block import Block, ByPhase, Count
-from simfl.trace.rows import SERVER
+from simfl.runs.results.block import ByPhase, Count, SummaryBlock
+from simfl.trace.rows import PHASES, SERVER
 
-FJ = 10**15  # femtojoules of a joule
+FJ = 10**15
+"""Femtojoules in a joule."""
 
 Joules = Annotated[float, Field(ge=0, le=1e24)]
 
 
-class EnergySummary(Block):
-    """The energy that was drawn, in joules."""
+class EnergySummary(SummaryBlock):
+    """The energy drawn in a round or a run."""
 
     users: ByPhase[Joules]
     """[J] Drawn by all users together, by phase."""
@@ -26,14 +27,17 @@ class EnergySummary(Block):
     sources: dict[str, Joules]
     """[J] Drawn by the users, by source: cpu, up, down, active, tail, idle."""
     spenders: Count
-    """Users who drew any."""
+    """Users that drew any."""
 
     @classmethod
     def of(cls, spent: Mapping[tuple[str, int, str], int]) -> Self | None:
-        """Return the summary of femtojoules by (phase, party, source); None of nothing.
+        """Return the summary of an energy account; None of an empty one.
 
-        >>> found = EnergySummary.of({("upload", 3, "tail"): 2 * FJ, ("upload", -1, "cpu"): FJ})
-        >>> found.users_j, found.server_j, found.sources
+        Args:
+            spent: Femtojoules by (phase, party, source).
+
+        >>> summary = EnergySummary.of({("upload", 3, "tail"): 2 * FJ, ("upload", -1, "cpu"): FJ})
+        >>> summary.users_j, summary.server_j, summary.sources
         (2.0, 1.0, {'tail': 2.0})
         """
         if not spent:
@@ -52,8 +56,10 @@ class EnergySummary(Block):
 
     @property
     def users_j(self) -> float:
-        return sum(self.users[phase] for phase in type(self.users).model_fields)
+        """[J] Drawn by all users in all phases."""
+        return sum(self.users[phase] for phase in PHASES)
 
     @property
     def server_j(self) -> float:
-        return sum(self.server[phase] for phase in type(self.server).model_fields)
+        """[J] Drawn by the server in all phases."""
+        return sum(self.server[phase] for phase in PHASES)

@@ -21,14 +21,15 @@ Columns = dict[str, Sequence[Any]]
 
 
 def flat(entry: RoundSummary) -> dict[str, Any]:
-    """Return a round's values by name: a number of each phase has the phase behind its key, and messages that
-    were ignored or refused are counted.
+    """Return a round's values by name.
+
+    A number of each phase has the phase behind its key. Of ignored and refused messages it is the count.
 
     >>> from simfl.runs.results.metrics import Round
     >>> from simfl.runs.results.round_summary import Measurement
     >>> span = {"offline": 10**9, "training": 0, "upload": 0, "recovery": 0}
-    >>> found = flat(RoundSummary.of(Round(0, 0, 2 * 10**9, span=span), Measurement(accuracy=0.9)))
-    >>> found["round"], found["total_s"], found["span_s_offline"], found["accuracy"]
+    >>> values = flat(RoundSummary.of(Round(0, 0, 2 * 10**9, span=span), Measurement(accuracy=0.9)))
+    >>> values["round"], values["total_s"], values["span_s_offline"], values["accuracy"]
     (0, 2.0, 1.0, 0.9)
     """
     values: dict[str, Any] = {"round": entry.index, "total_s": entry.total_s}
@@ -67,7 +68,7 @@ def rounds(protocols: Mapping[str, ProtocolSummary]) -> Columns:
 
 
 def trace(traces: Mapping[str, Trace]) -> Columns:
-    """Return all rows of the traces as columns: `number` is what causes refer to, `row` is the row's kind."""
+    """Return all rows of the traces as columns: causes refer to `number`, and `row` is the row's kind."""
     rows = [row for listed in traces.values() for row in listed]
     kinds = {kind: name for name, kind in ROWS.items()}
     columns: Columns = {
@@ -88,13 +89,17 @@ def listed(rows: Iterable[Sequence[Any]]) -> Columns:
     {'user': [0, 1], 'bytes': [10, 20]}
     """
     names, *values = rows
-    return {name: [row[place] for row in values] for place, name in enumerate(names)}
+    return {name: [row[index] for row in values] for index, name in enumerate(names)}
 
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> "pandas.DataFrame":
-    """Return columns as a data frame; BadInput names the extra where pandas is not installed.
+    """Return columns as a data frame.
 
-    Whole numbers stay whole where some are missing, so that a nanosecond is not rounded off.
+    Whole numbers stay whole where some are missing: as floats, nanoseconds above 2^53 would be rounded
+    (`test_whole_numbers_stay_whole_where_some_are_missing`).
+
+    Raises:
+        BadInput: pandas is not installed; the extra is named.
     """
     need("to_pandas", "pandas", "pandas")
     import pandas

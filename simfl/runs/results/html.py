@@ -9,14 +9,15 @@ from simfl.trace.rows import unit
 RULE = "border-top:1px solid currentColor"
 LEFT = "text-align:left;padding:2px 8px"
 RIGHT = "text-align:right;padding:2px 8px"
-FAULT = ";color:#c62828"  # to be read on white and on a dark page
+FAULT = ";color:#c62828"
+"""Legible on a white and on a dark page."""
 NO_VALUE = "-"
 
 
 def table(summary: Summary) -> str:
-    """Return the table: what the terminal prints.
+    """Return the breakdown that the terminal prints as an HTML table.
 
-    Invariant: each text of the scenario is escaped.
+    Invariant: each text of the scenario is escaped (`test_text_of_a_scenario_is_escaped`).
     """
     runs = {name: [entry] for name, entry in summary.protocols.items()}
     shown = breakdown(runs, summary.clock != "modelled", summary.same_rounds)

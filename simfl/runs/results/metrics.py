@@ -1,7 +1,11 @@
-"""From a trace to what is reported: spans, the critical path, bytes and losses of every round.
+"""The rounds of a trace: spans, the critical path, bytes and losses of each.
 
-Invariant: walking back from the step that ended a round, each of its nanoseconds is booked to exactly one
-(phase, party, kind), kind being compute, network or wait; so the shares add up to its duration, in integers.
+Invariant: each nanosecond of a round is booked to exactly one (phase, party, kind), kind being compute,
+network or wait. So the shares add up to the round's duration, in integers
+(`test_the_shares_add_up_whenever_a_round_began`).
+
+The critical path is found backwards: each row names the row that caused it, so a walk from the step that
+ended the round meets exactly the rows that held it up. A walk forwards would need all paths.
 """
 
 from collections import Counter, defaultdict
@@ -12,8 +16,10 @@ from simfl.trace import rows
 from simfl.trace.codes import Discarded, StepsDone
 from simfl.trace.rows import PHASES, SERVER, TRAIN, End, Row, Sent, Step, Trace
 
-Path = Counter[tuple[str, int, str]]  # (phase, party, kind) -> nanoseconds
-Energy = Counter[tuple[str, int, str]]  # (phase, party, source) -> femtojoules
+Path = Counter[tuple[str, int, str]]
+"""[ns] A critical path by (phase, party, kind)."""
+Energy = Counter[tuple[str, int, str]]
+"""[fJ] Energy by (phase, party, source)."""
 
 
 @dataclass
@@ -63,11 +69,12 @@ class Round:
 
     @property
     def selected(self) -> int:
+        """The number of invitations."""
         return len(self.invited)
 
     @property
     def dropped(self) -> Counter[str]:
-        """The users missed in each phase."""
+        """Losses by phase."""
         phases = Counter[str]()
         for (_, phase), times in self.missed.items():
             phases[phase] += times
@@ -82,7 +89,8 @@ def rounds(trace: Trace) -> list[Round]:
     by_subject: dict[str, list[Row]] = defaultdict(list)
     energy: dict[int, Energy] = defaultdict(Counter)
     for row in trace:
-        if isinstance(row, (Step, Sent)):  # most rows; a union would be made anew for each
+        # Most rows are of these two kinds; a union of types would be built anew for each of them.
+        if isinstance(row, (Step, Sent)):
             if buffered:
                 by_subject[row.about].append(row)
         elif isinstance(row, rows.Presence):
@@ -94,16 +102,17 @@ def rounds(trace: Trace) -> list[Round]:
         groups[len(ends) if buffered else row.round].append(row)
         if isinstance(row, End):
             ends.append(row)
-    counted: set[tuple[int, str]] = set()
+    # A loss counts in one aggregation only, although several aggregations may have rows of it.
+    missed_before: set[tuple[int, str]] = set()
     entries = []
     for number, end in enumerate(ends):
         group = groups[number if buffered else end.round]
         entry = Round(end.round, end.start, end.at, critical=critical_path(trace, end))
-        _count(entry, group, counted if buffered else set())
+        _count(entry, group, missed_before if buffered else set())
         if buffered:
-            own = by_subject[f"r{end.round}"].copy()
+            counted_rows = by_subject[f"r{end.round}"].copy()
             for user, update, _ in entry.members:
-                own += [row for row in by_subject[update] if _is_among(row, {user, SERVER})]
+                counted_rows += [row for row in by_subject[update] if _is_among(row, {user, SERVER})]
             entry.invited = (
                 *(user for user, _, _ in entry.members),
                 *(user for user, _ in entry.missed.elements()),
@@ -112,27 +121,27 @@ def rounds(trace: Trace) -> list[Round]:
         else:
             (selected,) = (row.users for row in group if isinstance(row, rows.Begin))
             parties = {SERVER, *({user for user, _, _ in entry.members} or selected)}
-            own = [row for row in group if _is_among(row, parties)]
+            counted_rows = [row for row in group if _is_among(row, parties)]
             entry.invited = selected
-        _count_partial(entry, own)
+        _count_partial(entry, counted_rows)
         if end.cause >= 0:
-            own.append(trace[end.cause])
-        entry.span = _spans(own, end)
+            counted_rows.append(trace[end.cause])
+        entry.span = _spans(counted_rows, end)
         entry.energy = energy[end.round]
         entries.append(entry)
     return entries
 
 
 def _is_among(row: Row, parties: set[int]) -> bool:
-    """Return True for a step of one of these parties and for a message between two of them."""
+    """Return True for a step of one of these parties, and for a message between two of them."""
     if isinstance(row, Step):
         return row.party in parties
     return isinstance(row, Sent) and {row.sender, row.to} <= parties
 
 
-def _count_partial(entry: Round, own: Iterable[Row]) -> None:
-    """Find the updates of the aggregate whose training was cut; its own rows have their steps."""
-    trained = [row for row in own if isinstance(row, Step) and row.call == TRAIN and row.what]
+def _count_partial(entry: Round, rows_of_members: Iterable[Row]) -> None:
+    """Set the updates of the aggregate whose training was cut, and the mean fraction of minibatches done."""
+    trained = [row for row in rows_of_members if isinstance(row, Step) and row.call == TRAIN and row.what]
     cut = [(row.party, done) for row in trained if (done := StepsDone.read(row.what))]
     if cut and entry.members:
         entry.partial = tuple(user for user, _ in cut)
@@ -140,116 +149,133 @@ def _count_partial(entry: Round, own: Iterable[Row]) -> None:
         entry.steps_share = 1 - left_out / len(entry.members)
 
 
-def _spans(own: Iterable[Row], end: End) -> dict[str, int]:
-    """Return each phase's span: from its first start to its last end, up to the end of the round."""
+def _spans(counted_rows: Iterable[Row], end: End) -> dict[str, int]:
+    """Return each phase's span [ns]: from its first start to its last end, up to the end of the round."""
     first, last = dict.fromkeys(PHASES, end.at), dict.fromkeys(PHASES, 0)
-    for row in own:
+    for row in counted_rows:
         if isinstance(row, Step):
-            at, parts = row.start, row.segments
+            start, parts = row.start, row.segments
         elif isinstance(row, Sent) and row.arrived is not None:
-            at, parts = row.sent, ((row.phase, row.arrived - row.sent),)
+            start, parts = row.sent, ((row.phase, row.arrived - row.sent),)
         else:
             continue
         for phase, ns in parts:
-            first[phase] = min(first[phase], at)
-            if at < end.at:  # what begins later is of no account, what began before is cut off below
-                last[phase] = max(last[phase], at + ns)
-            at += ns
+            first[phase] = min(first[phase], start)
+            # Work that begins after the end is not the round's; work that began before is cut off below.
+            if start < end.at:
+                last[phase] = max(last[phase], start + ns)
+            start += ns
     return {phase: max(0, min(last[phase], end.at) - first[phase]) for phase in PHASES}
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """A stretch of a critical path: `row` is what held the round up from `start` to `end`, -1 if unknown."""
+class PathSegment:
+    """A stretch of a critical path, in which one row held the round up."""
 
     phase: str
+    """Phase to which it is booked."""
     party: int
+    """User, or `SERVER`."""
     kind: str
+    """compute, network or wait."""
     start: int
+    """[ns] From the start of the run."""
     end: int
+    """[ns] From the start of the run."""
     row: int
+    """Number of the row in the trace; -1 if no row is the cause."""
 
 
 def critical_path(trace: Trace, end: End) -> Path:
-    """Return what held a round up: its `pieces`, summed."""
+    """Return the sum of a round's `path_segments`."""
     path: Path = Counter()
-    for piece in pieces(trace, end):
-        path[piece.phase, piece.party, piece.kind] += piece.end - piece.start
+    for segment in path_segments(trace, end):
+        path[segment.phase, segment.party, segment.kind] += segment.end - segment.start
     return path
 
 
 def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
-    """Return what held these finished rounds up together; the shares add up to their durations exactly."""
-    listed = list(finished)
-    # Buffered aggregations overlap: what delayed one lies before it, cut off from its own path. So the path
-    # of an asynchronous run is one walk, from its last aggregation back to its beginning.
-    if listed and trace.buffered:
-        last, begin = listed[-1], listed[0].start
+    """Return the critical path of finished rounds together; it adds up to their durations exactly."""
+    done = list(finished)
+    # Buffered aggregations overlap: the cause of a delay may lie before an aggregation, where its own path is
+    # cut off. So the path of an asynchronous run is one walk, from its last aggregation to its beginning.
+    if done and trace.buffered:
+        last, begin = done[-1], done[0].start
         (end,) = (row for row in trace if isinstance(row, End) and row.round == last.index)
         return critical_path(trace, end._replace(start=begin))
-    return sum((entry.critical for entry in listed), Counter())
+    return sum((entry.critical for entry in done), Counter())
 
 
-def pieces(trace: Trace, end: End) -> list[Piece]:
-    """Walk back from the end of a round over the rows that held it up; the last stretch comes first.
+def path_segments(trace: Trace, end: End) -> list[PathSegment]:
+    """Return the segments of a round's critical path, the last first, by a walk back from its end.
 
-    `now` is the time down to which everything is booked. Each row first books what lies between its own end
-    and `now`, as waiting, then itself, and names the row before it. So no nanosecond is left out or booked
-    twice, and what lies before the round's start is cut off.
+    `unbooked_ns` is the time from which on all is booked. A row first books the time between its own end and
+    `unbooked_ns` as waiting, then itself, and the walk continues at its cause. So no nanosecond is left out
+    or booked twice. Time before the round's start is cut off.
     """
-    path: list[Piece] = []
-    now = end.at
+    path: list[PathSegment] = []
+    unbooked_ns = end.at
 
     def book(phase: str, party: int, kind: str, since: int, row: int) -> None:
-        nonlocal now
+        nonlocal unbooked_ns
         since = max(since, end.start)
-        if since < now:
-            path.append(Piece(phase, party, kind, since, now, row))
-            now = since
+        if since < unbooked_ns:
+            path.append(PathSegment(phase, party, kind, since, unbooked_ns, row))
+            unbooked_ns = since
 
     phase, party, number = "recovery", SERVER, end.cause
-    while number >= 0 and now > end.start:
+    while number >= 0 and unbooked_ns > end.start:
         here, row = number, trace[number]
         match row:
             case Step():
                 phase, party = row.segments[-1][0], row.party
                 book(phase, party, "wait", row.end, here)
-                at = row.end
+                start = row.end
                 for phase, ns in reversed(row.segments):
-                    at -= ns
-                    book(phase, party, "compute", at, here)
+                    start -= ns
+                    book(phase, party, "compute", start, here)
                 # A step that was ready earlier than it began waited for the one that held its lane.
                 number = row.previous if row.start > row.ready and row.previous >= 0 else row.cause
             case Sent():
-                # A link is the user's, whichever way a message goes; one that broke off lasted until `now`.
+                # A link is the user's in both directions. An aborted message lasted until `unbooked_ns`.
                 party = row.sender if row.to == SERVER else row.to
                 phase, number = row.phase, row.cause
-                book(phase, party, "wait", row.arrived if row.arrived is not None else now, here)
+                book(phase, party, "wait", row.arrived if row.arrived is not None else unbooked_ns, here)
                 book(phase, party, "network", row.sent, here)
             case rows.Lost():
-                # The server heard of the loss later than it happened: it waited for the lost user.
+                # The server was notified of the loss later than it happened: it waited for the lost user.
                 phase, party, number = row.phase, row.user, row.cause
                 book(phase, party, "wait", row.at, here)
                 cause = trace[number] if number >= 0 else None
-                if isinstance(cause, Step):  # until then it sent what that step had made
+                # Until its loss the user sent the message of that step.
+                if isinstance(cause, Step):
                     book(cause.segments[-1][0], party, "network", cause.end, here)
             case rows.TimerSet():
-                # A deadline is nobody's but the server's waiting, from when it was set.
+                # Time until a deadline is the server's waiting, since the timer was set.
                 phase, number = row.phase, row.cause
                 book(phase, SERVER, "wait", row.at, here)
-            case rows.Begin() if not path:  # nobody took part: it waited for users, before its first phase
+            # A round without users waited for them before its first phase.
+            case rows.Begin() if not path:
                 phase = PHASES[0]
                 break
             case _:
                 break
-    book(phase, party, "wait", end.start, number)  # nothing is known of what is left
+    # No row is the cause of the remaining time.
+    book(phase, party, "wait", end.start, number)
     return path
 
 
-def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) -> None:
-    """Add up what the rows say; `counted` are (user, about) dropped so far. A user that is lost and given up
-    too, in whichever order, is missed in the earlier of the two phases. Of one that is lost and surplus the
-    first counts: a user lost once it is not needed is missed by nobody."""
+def _count(entry: Round, group: Iterable[Row], missed_before: set[tuple[int, str]]) -> None:
+    """Add up a round's rows.
+
+    A user that is both lost and given up is missed in the earlier of the two phases. Of a user that is lost
+    and surplus the first row counts: once it is surplus, its loss misses nothing.
+
+    Args:
+        entry: The round to complete.
+        group: Its rows.
+        missed_before: (user, about) of losses that earlier rounds counted; this round's are added.
+    """
     missed: dict[tuple[int, str], str] = {}
     surplus: set[int] = set()
 
@@ -259,7 +285,8 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
 
     for row in group:
         match row:
-            case Step():  # most rows are steps and messages, so these come first
+            # Most rows are steps and messages, so these come first.
+            case Step():
                 pass
             case Sent():
                 if row.to == SERVER:
@@ -285,7 +312,7 @@ def _count(entry: Round, group: Iterable[Row], counted: set[tuple[int, str]]) ->
             case rows.Judged(reliable=reliable, private=private):
                 entry.reliable, entry.private = reliable, private
     entry.missed.update(
-        (user, phase) for (user, about), phase in missed.items() if (user, about) not in counted
+        (user, phase) for (user, about), phase in missed.items() if (user, about) not in missed_before
     )
-    counted.update(missed)
+    missed_before.update(missed)
     entry.surplus = tuple(sorted(surplus))

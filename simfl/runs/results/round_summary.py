@@ -1,14 +1,15 @@
-"""The summary of a round, and what is found from its content.
+"""The summary of a round, and the findings from its content.
 
 Times are seconds of virtual time, bytes are of all users together.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from simfl.runs.results.block import Block, ByPhase, Count, Extended, Seconds, Share
+from simfl.runs.results.block import ByPhase, Count, OmitDefaults, Seconds, Share, SummaryBlock
 from simfl.runs.results.energy import EnergySummary
 from simfl.runs.results.metrics import Round
 from simfl.trace.rows import PHASES
@@ -16,11 +17,12 @@ from simfl.virtual_time import NS
 
 SELECTION = "selection: "
 """Begins the reason of a round that found too few users."""
+_NUMBER = re.compile(r"(\d+(?:\.\d+)?)")
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """Findings from the content of a round; None of what was not asked for."""
+    """Findings from the content of a round; None of a finding that was not requested."""
 
     aggregate_exact: bool | None = None
     """The aggregate equals the plain sum, bit for bit."""
@@ -43,35 +45,35 @@ class Measurement:
 
 
 def mean(values: Iterable[float]) -> float | None:
-    """Return the mean of all values, None of none."""
-    listed = list(values)
-    return sum(listed) / len(listed) if listed else None
+    """Return the mean of all values; None without any."""
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else None
 
 
 Spans = ByPhase[Seconds]
 MeanSpans = ByPhase[Seconds | None]
 
 
-class ByKind(Block):
-    """Seconds of a critical path, by what was waited for."""
+class ByKind(SummaryBlock):
+    """Seconds of a critical path, by the kind of time."""
 
     compute: Seconds
     """Of work."""
     network: Seconds
     """Of transfers."""
     wait: Seconds
-    """Of deadlines and of users who were away."""
+    """For deadlines and for offline users."""
 
 
-class RoundSummary(Extended):
-    """A round, or an aggregation of an asynchronous run. None: no content, or not asked for."""
+class RoundSummary(OmitDefaults):
+    """A round, or an aggregation of an asynchronous run. None: no content, or not requested."""
 
     index: Count
     """Its number, from 0."""
     status: Literal["completed", "aborted"]
     """An aborted round made no aggregate."""
     reason: str | None
-    """Of an abort or a skipped round, in English."""
+    """Reason of an abort or of a skipped round, in English."""
     start_s: Seconds
     """From the start of the run."""
     end_s: Seconds
@@ -89,25 +91,25 @@ class RoundSummary(Extended):
     critical_s: Spans
     """Of the round's critical path, by phase; adds up to its length."""
     critical_kinds_s: ByKind
-    """Of the same path, by what was waited for."""
+    """Of the same path, by the kind of time."""
     aggregate_exact: bool | None
     """The audit found the plain sum; null without an aggregate or with `payload: shadow`."""
     differ: Count = 0
     """Coordinates in which the aggregate is not the plain sum."""
     wrapped: Count | None
-    """Coordinates of the sum that went around the field."""
+    """Coordinates of the sum that wrapped around the field."""
     clipped: Count | None
     """Coordinates held back before rounding."""
     updates_clipped: Count | None
     """Updates changed by `learning.clip`."""
     surplus: Count = 0
-    """Users told to stop, as enough uploads were there."""
+    """Users told to stop, as enough uploads had arrived."""
     bytes_up: Count
     """[B] Sent by all users together."""
     bytes_down: Count
     """[B] Sent to all users together."""
     ignored: dict[str, Count]
-    """Messages thrown away unread, by reason."""
+    """Messages discarded unread, by reason."""
     discarded_stale: Count
     """Updates beyond the staleness bound."""
     refused: dict[str, Count]
@@ -115,11 +117,11 @@ class RoundSummary(Extended):
     reliable: bool | None
     """Of a round over a graph: all masks can be removed (CCESA, Theorem 1)."""
     private: bool | None
-    """The same: no partial sum is open (Theorem 2)."""
+    """Of a round over a graph: no partial sum is open (CCESA, Theorem 2)."""
     partial: Count = 0
     """Updates in the aggregate whose training was cut."""
     steps_share: Share = 1.0
-    """The mean share of the minibatches done, over its updates."""
+    """The mean fraction of minibatches done, over its updates."""
     energy: EnergySummary | None = None
     """Drawn in the round, where it is counted."""
     accuracy: Share | None
@@ -129,6 +131,7 @@ class RoundSummary(Extended):
 
     @classmethod
     def of(cls, r: Round, m: Measurement) -> Self:
+        """Return the summary of a round and the findings from its content."""
         phases, kinds = Counter[str](), Counter[str]()
         for (phase, _, kind), ns in r.critical.items():
             phases[phase] += ns
@@ -156,6 +159,7 @@ class RoundSummary(Extended):
 
     @property
     def completed(self) -> bool:
+        """True if it made an aggregate."""
         return self.status == "completed"
 
     @property
@@ -165,9 +169,36 @@ class RoundSummary(Extended):
 
     @property
     def total_s(self) -> float:
+        """[s] Its duration."""
         return self.end_s - self.start_s
 
     @property
     def lost(self) -> int:
-        """Users lost or given up, in whichever phase."""
+        """Users lost or given up, in all phases."""
         return sum(self.dropped[phase] for phase in PHASES)
+
+
+def count_reasons(listed: Iterable[str | None]) -> list[tuple[str, int]]:
+    """Return the reasons of failed and skipped rounds with their counts, the most frequent first.
+
+    Reasons that differ in numbers alone are one, with the ranges of the numbers.
+
+    >>> count_reasons(["2 of 5 users", None, "4 of 5 users", "a bad share"])
+    [('2 to 4 of 5 users', 2), ('a bad share', 1)]
+    """
+    alike: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+    for reason in listed:
+        if reason is not None:
+            parts = _NUMBER.split(reason)
+            alike.setdefault(tuple(parts[::2]), []).append(tuple(parts[1::2]))
+    counts = [(_in_ranges(words, numbers), len(numbers)) for words, numbers in alike.items()]
+    return sorted(counts, key=lambda reason: -reason[1])
+
+
+def _in_ranges(words: tuple[str, ...], numbers: list[tuple[str, ...]]) -> str:
+    """Put numbers, or where they differ their range, between words."""
+    text = words[0]
+    for values, after in zip(zip(*numbers, strict=True), words[1:], strict=True):
+        low, high = min(values, key=float), max(values, key=float)
+        text += (low if low == high else f"{low} to {high}") + after
+    return text

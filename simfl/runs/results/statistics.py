@@ -1,4 +1,4 @@
-"""Means with their intervals, and comparisons that take these for what they are."""
+"""Means with their 95 % intervals, and comparisons that respect them."""
 
 import math
 import statistics
@@ -6,18 +6,26 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-MOST_DIGITS = 3  # behind the point
+MOST_DIGITS = 3
+"""Behind the point."""
 
 
 class Estimate(NamedTuple):
-    """A mean of n values, and half of its 95 % interval if there are several."""
+    """A mean, and its 95 % interval."""
 
     mean: float
+    """The mean of the values."""
     half: float | None
+    """Half the width of the interval; None of a single value."""
     n: int
+    """Number of values."""
 
     def text(self, digits: int = MOST_DIGITS, scale: float = 1) -> str:
-        """Return mean and interval with no digit that the interval makes idle; the mean alone if it has none.
+        """Return mean and interval, without digits that the interval makes meaningless.
+
+        Args:
+            digits: Behind the point, at most.
+            scale: The values are divided by it.
 
         >>> Estimate(0.22958, 0.0312, 40).text(), Estimate(0.22958, 0.0132, 40).text()
         ('0.23±0.03', '0.230±0.013')
@@ -36,8 +44,11 @@ class Estimate(NamedTuple):
 
 
 def estimate(values: Sequence[float]) -> Estimate:
-    """Return the mean m of n >= 1 values with its interval, m ± t s / sqrt(n): s is the standard deviation
-    (over n - 1), t the 97.5 % quantile of Student's t of n - 1 degrees of freedom."""
+    """Return the mean m of n >= 1 values with its interval, m ± t s / sqrt(n).
+
+    s is the standard deviation (over n - 1), t the 97.5 % quantile of Student's t of n - 1 degrees of
+    freedom.
+    """
     n = len(values)
     if n == 1:
         return Estimate(values[0], None, 1)
@@ -45,17 +56,20 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(statistics.fmean(values), half, n)
 
 
-@lru_cache(maxsize=256)  # most columns of a table are of equally many rounds
+# Most columns of a table are means over the same number of rounds.
+@lru_cache(maxsize=256)
 def student_quantile(df: int) -> float:
-    """Return the 97.5 % quantile of Student's t of df >= 1 degrees of freedom; scipy has it too, and takes a
-    fifth of a second to import.
+    """Return the 97.5 % quantile of Student's t of df >= 1 degrees of freedom.
+
+    scipy has it too, but takes a fifth of a second to import.
 
     >>> f"{student_quantile(1):.4f} {student_quantile(39):.4f}"
     '12.7062 2.0227'
     """
     log_scale = math.lgamma((df + 1) / 2) - math.lgamma(df / 2) - math.log(df * math.pi) / 2
     t, step = statistics.NormalDist().inv_cdf(0.975), 1.0
-    while step > 1e-15 * t:  # Newton: from below, as the distribution is concave there
+    # Newton's method converges from below, as the distribution is concave there.
+    while step > 1e-15 * t:
         density = math.exp(log_scale - (df + 1) / 2 * math.log1p(t * t / df))
         step = (0.95 - _within(t, df)) / (2 * density)
         t += step

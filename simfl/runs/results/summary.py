@@ -1,6 +1,7 @@
 """The summary of a run, of each protocol and of each round: computed, written and read by these models.
 
-Times are seconds of virtual time, bytes are of all users together. `results.columns` says what tables show.
+Times are seconds of virtual time, bytes are of all users together. `results.columns` has the
+figures of tables.
 """
 
 from collections import Counter
@@ -13,23 +14,30 @@ from pydantic import Field, JsonValue, ValidationError, model_validator
 from simfl.config.digests import checked
 from simfl.errors import BadInput
 from simfl.runs.results.assumed import Assumed
-from simfl.runs.results.block import Block, Count, Extended, Seconds, Share
+from simfl.runs.results.block import Count, OmitDefaults, Seconds, Share, SummaryBlock
 from simfl.runs.results.by_class import ClassSummary
 from simfl.runs.results.drift import Drift
 from simfl.runs.results.energy import EnergySummary
 from simfl.runs.results.metrics import Path as CriticalPath
 from simfl.runs.results.metrics import Round
-from simfl.runs.results.reasons import reasons
-from simfl.runs.results.round_summary import SELECTION, MeanSpans, Measurement, RoundSummary, mean
+from simfl.runs.results.round_summary import (
+    SELECTION,
+    MeanSpans,
+    Measurement,
+    RoundSummary,
+    count_reasons,
+    mean,
+)
 from simfl.runs.results.targets import Target
 from simfl.trace.text import first_problem, shown
 from simfl.virtual_time import NS
 
 SCHEMA: Final = 2
+"""Version of the format of `summary.json`."""
 
 
-class Means(Block):
-    """Means over the completed rounds, and the run's time per aggregate. None without any."""
+class Means(SummaryBlock):
+    """Means over the completed rounds, and the run's time per aggregate; None without a completed round."""
 
     span_s: MeanSpans
     """Of each phase, over completed rounds."""
@@ -43,45 +51,44 @@ class Means(Block):
     """Of that, in failed and skipped rounds."""
 
 
-class ParticipationSummary(Block):
+class ParticipationSummary(SummaryBlock):
     """T, F and C after each round, and the size of the selection's family (`folder.result.taking_part`)."""
 
     family: Annotated[int, Field(ge=1)] | None
     """Sets of users that the selection may choose; null where there is no such number."""
     T_weak: list[Annotated[list[Count], Field(min_length=2, max_length=2)] | None]
-    """After each round, the least and the greatest value that weak T can have; null while nothing is
-    determined."""
+    """After each round, the minimum and the maximum of weak T; null while no user has taken part."""
     T_strong: list[Count | None]
-    """After each round, the least number of users with identical columns; null as above."""
+    """After each round, the minimum number of users with identical columns; null as above."""
     F: list[Share]
     """After each round, the fairness gap: the largest difference of two users' shares of rounds."""
     C: list[Annotated[float, Field(ge=0, le=1e15)]]
     """After each round, the mean number of users in an aggregate."""
 
 
-class ProtocolSummary(Extended):
+class ProtocolSummary(OmitDefaults):
     """An entry of a scenario's protocols."""
 
     rounds: list[RoundSummary]
     """Each round, or each aggregation of an asynchronous run."""
     mean: Means
-    """Of its rounds, and of the run per aggregate."""
+    """Means of its rounds, and of the run per aggregate."""
     final_accuracy: Share | None
     """Of the last evaluation."""
     staleness: dict[Annotated[str, Field(pattern=r"^[0-9]{1,9}$")], Count] | None
-    """Updates by versions late; null unless the run is asynchronous."""
+    """Updates by staleness in versions; null unless the run is asynchronous."""
     selection: dict[str, JsonValue]
     """The block `selection` of the entry."""
     training: str | None
     """The way in which cohorts were trained."""
     participation: ParticipationSummary | None
-    """Of rounds only."""
+    """Participation; null of an asynchronous run."""
     targets: dict[str, Target] | None = None
-    """By `accuracy` or `loss`, those of the scenario."""
+    """The scenario's targets, by `accuracy` or `loss`."""
     classes: dict[str, ClassSummary] | None = None
-    """By name, where `population.classes` is given."""
+    """Classes of users by name, where `population.classes` is given."""
     energy: EnergySummary | None = None
-    """Of the whole run, where it is counted."""
+    """Drawn in the whole run, where it is counted."""
     kept: ClassVar = ("targets",)
 
     @classmethod
@@ -93,8 +100,15 @@ class ProtocolSummary(Extended):
         path: CriticalPath,
         **facts: Any,
     ) -> Self:
-        """Return the summary of finished rounds. path: their `run_path`. facts: selection, training and
-        participation."""
+        """Return the summary of finished rounds.
+
+        Args:
+            rounds: Of one protocol.
+            measured: The findings from the content of each round.
+            buffered: The run is asynchronous.
+            path: The `run_path` of the rounds.
+            facts: The other fields, such as `selection` and `participation`.
+        """
         entries = [RoundSummary.of(r, m) for r, m in zip(rounds, measured, strict=True)]
         completed = [r for r in entries if r.completed]
         phases = Counter[str]()
@@ -122,22 +136,24 @@ class ProtocolSummary(Extended):
 
     @property
     def buffered(self) -> bool:
+        """True of an asynchronous run."""
         return self.staleness is not None
 
     @property
     def mean_staleness(self) -> float | None:
-        """The mean over all updates; None without any."""
-        late = self.staleness or {}
-        updates = sum(late.values())
-        return sum(int(tau) * count for tau, count in late.items()) / updates if updates else None
+        """The mean staleness of all updates, in versions; None without any."""
+        counts = self.staleness or {}
+        updates = sum(counts.values())
+        return sum(int(tau) * count for tau, count in counts.items()) / updates if updates else None
 
     @property
     def completed(self) -> list[RoundSummary]:
+        """The rounds that made an aggregate."""
         return [r for r in self.rounds if r.completed]
 
     @property
     def cycles(self) -> list[list[RoundSummary]]:
-        """The rounds up to each aggregate, from the one before it; what follows the last is of its cycle."""
+        """The rounds of each aggregate: its own, the failed ones before it, and after the last all others."""
         cycles: list[list[RoundSummary]] = []
         open_: list[RoundSummary] = []
         for r in self.rounds:
@@ -151,8 +167,8 @@ class ProtocolSummary(Extended):
 
     @property
     def failures(self) -> list[tuple[str, int]]:
-        """The `reasons` of failed and skipped rounds."""
-        return reasons(r.reason for r in self.rounds)
+        """The reasons of failed and skipped rounds with their counts, the most frequent first."""
+        return count_reasons(r.reason for r in self.rounds)
 
     @property
     def partial(self) -> bool:
@@ -161,19 +177,22 @@ class ProtocolSummary(Extended):
 
     @property
     def chosen(self) -> ParticipationSummary | None:
+        """Its participation, unless all users are selected."""
         return None if self.selection.get("kind") == "all" else self.participation
 
     @property
     def over_selected(self) -> bool:
-        """True where more users are chosen than uploads are wanted."""
+        """True where more users are invited than uploads are needed."""
         return self.selection.get("over") is not None
 
     @property
     def accuracy_target(self) -> Target | None:
+        """The scenario's target of accuracy."""
         return (self.targets or {}).get("accuracy")
 
     @property
     def loss_target(self) -> Target | None:
+        """The scenario's target of loss."""
         return (self.targets or {}).get("loss")
 
     def at(self, rate: float | None) -> Self:
@@ -189,31 +208,31 @@ class ProtocolSummary(Extended):
         return self
 
 
-class Summary(Block):
-    """The whole file."""
+class Summary(SummaryBlock):
+    """The content of `summary.json`."""
 
     schema_: Literal[2] = Field(alias="schema")
     """The version of this format."""
     scenario: str
-    """Its name."""
+    """Name of the scenario."""
     seed: Annotated[int, Field(ge=0, lt=2**63)]
-    """Of all draws."""
+    """Seed of all draws."""
     clock: Literal["measured", "modelled", "recorded"]
-    """Its kind."""
+    """Kind of the clock."""
     payload: Literal["real", "shadow"]
     """`shadow`: work was counted and not done."""
     interrupted: bool
     """Rounds are missing because the run was stopped."""
     versions: dict[str, str]
-    """Of simfl, Python and packages."""
+    """Versions of simfl, Python and packages."""
     protocols: dict[str, ProtocolSummary]
-    """By entry of the scenario."""
+    """Summaries by entry of the scenario."""
     assumed: Assumed | None = None
     """Assumptions that decide the times and stand neither in the scenario nor in the trace."""
     timed_by: str | None = None
-    """Of measured durations: the devices, and how each was timed."""
+    """Devices of measured durations, and how each was timed."""
     drift: Drift | None = None
-    """Of the machine's speed during a measured run."""
+    """Drift of the machine's speed during a measured run."""
 
     @property
     def same_rounds(self) -> bool:
@@ -221,7 +240,7 @@ class Summary(Block):
         return len({tuple(r.index for r in p.completed) for p in self.protocols.values()}) <= 1
 
     def explain(self, name: str, reason: str) -> str:
-        """Return the reason of an entry's failed round; of a skipped one, also what its selection needs."""
+        """Return the reason of an entry's failed round; of a skipped one, with the need of its selection."""
         needed = self.assumed.needed.get(name) if self.assumed else None
         return f"{reason}, {needed} needed" if needed and reason.startswith(SELECTION) else reason
 
@@ -230,11 +249,16 @@ class Summary(Block):
         return [(self.explain(name, reason), count) for reason, count in self.protocols[name].failures]
 
     def dump(self) -> dict[str, Any]:
+        """Return the content as plain values, by the keys of the file."""
         return self.model_dump(by_alias=True)
 
 
 def read(path: Path) -> Summary:
-    """Return the content of a `summary.json`; BadInput names the key, the value and what is expected."""
+    """Return the content of a `summary.json`.
+
+    Raises:
+        BadInput: The file cannot be read, or a value is wrong: the key, the value and its bound are named.
+    """
     try:
         return Summary.model_validate_json(checked(path).read_bytes())
     except OSError as error:
@@ -242,8 +266,8 @@ def read(path: Path) -> Summary:
     except ValidationError as errors:
         first, message = errors.errors()[0], first_problem(errors)
         if first["loc"] == ("schema",):
-            found = shown(None if first["type"] == "missing" else first["input"])
-            message = f"schema {found}; reports are made from schema {SCHEMA}: run it again"
+            schema = shown(None if first["type"] == "missing" else first["input"])
+            message = f"schema {schema}; reports are made from schema {SCHEMA}: run it again"
         elif first["type"] == "json_invalid":
             message = f"cannot be read ({message})"
         raise BadInput(f"{path}: {message}") from None

@@ -11,30 +11,30 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from simfl.runs.results.block import Block, Count, Seconds
+from simfl.runs.results.block import Count, Seconds, SummaryBlock
 
 if TYPE_CHECKING:
     from simfl.runs.results.round_summary import RoundSummary
 
 
-class Reached(Block):
-    """The first evaluation that met a target, and what it took until then, failed rounds too."""
+class Reached(SummaryBlock):
+    """The first evaluation that met a target, and the cost up to it, failed rounds included."""
 
     after_s: Seconds
-    """From the start of the run to the end of that round."""
+    """From the start of the run to the end of the evaluated round."""
     rounds: Count
-    """Until then, failed ones too."""
+    """Up to that evaluation, failed ones included."""
     bytes_up: Count
-    """Sent by all users until then."""
+    """[B] Sent by all users up to it."""
     bytes_down: Count
-    """Sent to all users until then."""
+    """[B] Sent to all users up to it."""
     kept: bool
-    """Every later evaluation met the target, too."""
+    """Each later evaluation met the target as well."""
     measured: float
     """The accuracy or loss of that evaluation."""
 
 
-class Target(Block):
+class Target(SummaryBlock):
     """A target of the scenario."""
 
     value: Annotated[float, Field(ge=0, le=1e9)]
@@ -44,29 +44,35 @@ class Target(Block):
 
 
 def measure(rounds: Sequence[RoundSummary], wanted: Mapping[str, float]) -> dict[str, Target]:
-    """Return each target with what the rounds of one protocol, in order, took to reach it."""
-    return {what: Target(value=value, reached=_first(rounds, what, value)) for what, value in wanted.items()}
+    """Return each target with the cost of reaching it.
+
+    Args:
+        rounds: Of one protocol, in order.
+        wanted: Values to reach, by `accuracy` or `loss`.
+    """
+    return {kind: Target(value=value, reached=_first(rounds, kind, value)) for kind, value in wanted.items()}
 
 
-def _first(rounds: Sequence[RoundSummary], what: str, value: float) -> Reached | None:
+def _first(rounds: Sequence[RoundSummary], kind: str, value: float) -> Reached | None:
     evaluated = [number for number, r in enumerate(rounds, 1) if r.accuracy is not None]
-    met = [_meets(rounds[number - 1], what, value) for number in evaluated]
+    met = [_meets(rounds[number - 1], kind, value) for number in evaluated]
     if True not in met:
         return None
     first = met.index(True)
-    until = rounds[: evaluated[first]]
+    needed = rounds[: evaluated[first]]
     return Reached(
-        after_s=until[-1].end_s,
-        rounds=len(until),
-        bytes_up=sum(r.bytes_up for r in until),
-        bytes_down=sum(r.bytes_down for r in until),
+        after_s=needed[-1].end_s,
+        rounds=len(needed),
+        bytes_up=sum(r.bytes_up for r in needed),
+        bytes_down=sum(r.bytes_down for r in needed),
         kept=all(met[first:]),
-        measured=getattr(until[-1], what),
+        measured=getattr(needed[-1], kind),
     )
 
 
-def _meets(r: RoundSummary, what: str, value: float) -> bool:
-    found: float | None = getattr(r, what)
-    if found is None:  # the loss of a model that diverged
+def _meets(r: RoundSummary, kind: str, value: float) -> bool:
+    measured: float | None = getattr(r, kind)
+    # A model that diverged was evaluated and has no loss.
+    if measured is None:
         return False
-    return found >= value if what == "accuracy" else found <= value
+    return measured >= value if kind == "accuracy" else measured <= value

@@ -1,11 +1,11 @@
-"""Numbers and lists as a person reads them."""
+"""Numbers and lists as text for people."""
 
 from collections.abc import Sequence
 from decimal import Decimal
 
 
 def three_figures(value: float) -> str:
-    """A number with three figures, or more before its point.
+    """Return a number with three figures, or more before its point.
 
     >>> three_figures(0.63), three_figures(12.34), three_figures(1234.5)
     ('0.630', '12.3', '1234')
@@ -14,7 +14,7 @@ def three_figures(value: float) -> str:
 
 
 def seconds(ns: float) -> str:
-    """Nanoseconds in the unit that fits, in three figures.
+    """Return nanoseconds in the unit that fits, in three figures.
 
     >>> seconds(3_350_000_000), seconds(12_155), seconds(0)
     ('3.35 s', '12.2 µs', '0 s')
@@ -26,22 +26,23 @@ def seconds(ns: float) -> str:
 
 
 def whole(number: int) -> str:
-    """A whole number as it is, from ten millions on as a power of ten.
+    """Return a whole number in digits, of ten millions or more as a power of ten.
 
     >>> whole(9_999_999), whole(10**400)
     ('9999999', '1.0e+400')
     """
-    return str(number) if number < 10**7 else format(Decimal(number), ".1e")  # no float holds any number
+    # A family of sets may have thousands of digits, which no float holds.
+    return str(number) if number < 10**7 else format(Decimal(number), ".1e")
 
 
 def percent(part: float, whole: float) -> str:
-    """A share, `42 %`; below one percent, `0.4 %`."""
+    """Return a share of a whole as text: `42 %`; below one percent, `0.4 %`."""
     share = 100 * part / whole if whole else 0.0
     return f"{share:.1f} %" if 0 < share < 1 else f"{share:.0f} %"
 
 
 def listed(values: Sequence[object], most: int) -> str:
-    """Values with commas; of more than `most` the first ones, and how many are left.
+    """Return at most `most` values with commas, and the number of the others.
 
     >>> listed(range(9), 3)
     '0, 1, 2 and 6 more'

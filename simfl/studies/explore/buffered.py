@@ -23,7 +23,7 @@ from typing import Any
 from simfl.privacy.leaks.engine import on_engine
 from simfl.protocols.machine import SERVER
 from simfl.runs.build import Experiment, build
-from simfl.runs.watch import Played, play
+from simfl.runs.watch import WatchedRun, run_watched
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore.cohort import DETECTS, Cohort, Detect, Fate, Pattern, script
@@ -104,8 +104,8 @@ class BufferCohort(Cohort):
         """Return the short run of a pattern, ready for a session."""
         return replace(self._built[detect], scenario=self.replayable(pattern, detect))
 
-    def run(self, pattern: Pattern, detect: Detect) -> Played:
-        return play(self.experiment(pattern, detect), self.protocol, self.reached)
+    def run(self, pattern: Pattern, detect: Detect) -> WatchedRun:
+        return run_watched(self.experiment(pattern, detect), self.protocol, self.reached)
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Return whether every aggregation of a pattern is completed, and the laws that it breaks."""
@@ -116,7 +116,7 @@ class BufferCohort(Cohort):
     replayed = judge
 
 
-def broken(seen: Played) -> Iterator[str]:
+def broken(seen: WatchedRun) -> Iterator[str]:
     """Yield each law that does not hold, as a sentence."""
     if len(seen.exact) != seen.scenario.rounds:
         yield f"the run ended after {len(seen.exact)} of {seen.scenario.rounds} aggregations"

@@ -33,7 +33,7 @@ from simfl.protocols.machine import SERVER, Params, Update
 from simfl.protocols.protocol import SIGNED_STAGES, STAGES, Mode, Protocol
 from simfl.random_streams import Entropy, Streams
 from simfl.runs.build import build
-from simfl.runs.watch import play, watched
+from simfl.runs.watch import run_watched, watched
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore import invariants
@@ -269,7 +269,7 @@ class RoundCohort(Cohort):
 
     def replay(self, pattern: Pattern, detect: Detect) -> Observation:
         """Return the round of a pattern's scenario on the engine, as the loopback would have seen it."""
-        played = play(build(self.replayable(pattern, detect)), self.protocol)
+        played = run_watched(build(self.replayable(pattern, detect)), self.protocol)
         graph = getattr(played.machines[SERVER], "graph", None)
         return Observation(self.params, graph, played, played.machines, played.exact[0])
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from simfl.runs.results.columns import Column, Measure, at
+from simfl.runs.results.columns import Column, Measure, columns_of
 from simfl.runs.results.drift import warning
 from simfl.runs.results.statistics import Estimate
 from simfl.studies.sweep.plan import Cell, plain
@@ -87,7 +87,7 @@ def picture(sweep: Sweep) -> Picture:
         given = {key: value for key, value in plan.points[point].items() if is_circumstance(key)}
         where = label(given, shorts)
         entries.append(Entry(point, protocol, words, T, f"{LINKS}/{names[key]}", found, where))
-    known = [c for c in at("csv") if any(e.means.get(c.measure) is not None for e in entries)]
+    known = [c for c in columns_of("csv") if any(e.means.get(c.measure) is not None for e in entries)]
     places = tuple(
         tuple(axis.values.index(plain(p[axis.key])) if axis.key in p else None for axis in axes)
         for p in plan.points
@@ -191,7 +191,7 @@ def _best_of(entries: Sequence[Entry], measures: Iterable[Column]) -> list[tuple
     out = []
     for column in (c for c in measures if not c.phase and c.key != "survivors"):
         known = [(e, value) for e in entries if (value := e.means.get(column.measure)) is not None]
-        ranked = column.how == "mean" or column.key in BETTER_HIGH
+        ranked = column.reduction == "mean" or column.key in BETTER_HIGH
         if ranked and len({value.mean for _, value in known}) > 1:
             sign = -1 if column.key in BETTER_HIGH else 1
             entry, value = min(known, key=lambda pair: sign * pair[1].mean)

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from simfl.config.digests import SUMS, checked, manifest
 from simfl.errors import BadInput, reason
 from simfl.runs.folder.disk import atomic, write_text
-from simfl.runs.results import columns as columns_of
-from simfl.runs.results.columns import Measure, at
-from simfl.runs.results.reasons import reasons
+from simfl.runs.results.columns import COLUMNS, Measure, columns_of
+from simfl.runs.results.round_summary import count_reasons
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.studies.sweep.plan import Plan, in_words, plain
@@ -70,7 +69,7 @@ def rows(sweep: Sweep) -> Iterator[Row]:
     """Yield the values of all cells that did not fail, in the plan's order."""
     for cell, key, summary in sweep.kept():
         for name, protocol in summary.protocols.items():
-            for column in at("csv", [protocol]):
+            for column in columns_of("csv", [protocol]):
                 value = column.number(protocol)
                 number = None if value is None else float(value)
                 yield Row(cell.point, cell.seed, key, name, *column.measure, number)
@@ -81,7 +80,7 @@ def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
 
     There is no mean time to a target that a seed did not reach: of the others alone, it would be too short.
     """
-    of_all = {column.measure for column in columns_of.COLUMNS if "target" in column.traits}
+    of_all = {column.measure for column in COLUMNS if "target" in column.traits}
     values: defaultdict[Group, defaultdict[Measure, list[float | None]]]
     values = defaultdict(lambda: defaultdict(list))
     for row in rows:
@@ -115,7 +114,8 @@ def failures(sweep: Sweep) -> dict[Group, Failures]:
             outcomes[cell.point, name] += explained
             units[cell.point, name] = unit(protocol.buffered)
     found = {
-        group: Failures(reasons(listed), len(listed), units[group]) for group, listed in outcomes.items()
+        group: Failures(count_reasons(listed), len(listed), units[group])
+        for group, listed in outcomes.items()
     }
     return {group: failures for group, failures in found.items() if failures.reasons}
 

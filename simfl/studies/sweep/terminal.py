@@ -7,7 +7,7 @@ from rich.console import Console
 
 from simfl.reports.grid import line, say
 from simfl.reports.model import failed
-from simfl.runs.results.columns import Column, Measure, at
+from simfl.runs.results.columns import Column, Measure, columns_of
 from simfl.runs.results.statistics import Estimate
 from simfl.studies.sweep.picture import short
 from simfl.studies.sweep.plan import in_words
@@ -34,7 +34,7 @@ def show_sweep(
     line(console, f"{name}: {over}", "bold")
     line(console, "Seconds of virtual time per aggregate; spans of phases in completed rounds", "dim")
     if console.width >= WIDTH:
-        line(console, _cells("", [column.headings["sweep"] for column in at("sweep")]))
+        line(console, _cells("", [column.headings["sweep"] for column in columns_of("sweep")]))
     known = sorted({point for point, _ in means})
     labels = _labels([points[number] for number in known])
     for number, label in list(zip(known, labels, strict=True))[:MAX_POINTS]:
@@ -53,7 +53,7 @@ def show_sweep(
 
 def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -> None:
     """Two lines of a protocol, the means and below them the intervals; a long name has a line of its own."""
-    shown = [(column, measures.get(column.measure)) for column in at("sweep")]
+    shown = [(column, measures.get(column.measure)) for column in columns_of("sweep")]
     if console.width < WIDTH:
         facts = (f"{column.headings['sweep']} {_mean(column, e)}{_half(column, e)}" for column, e in shown)
         say(console, f"  {protocol}: {', '.join(facts)}", "")
@@ -102,12 +102,12 @@ def _number(value: float) -> str:
 def _mean(column: Column, e: Estimate | None) -> str:
     if e is None:
         return "-"
-    if column.how == "share":
+    if column.reduction == "share":
         return "all" if e.mean == 1 else f"{e.mean:.1%}"
     return e.text().partition("±")[0] if e.half else _number(e.mean)
 
 
 def _half(column: Column, e: Estimate | None) -> str:
-    if e is None or e.half is None or column.how == "share":
+    if e is None or e.half is None or column.reduction == "share":
         return ""
     return "±" + (e.text().partition("±")[2] if e.half else _number(e.half))

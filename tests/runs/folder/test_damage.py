@@ -17,7 +17,7 @@ from simfl.cli import main
 from simfl.config.digests import SUMS, Damaged
 from simfl.errors import BadInput
 from simfl.runs.folder.saved_rounds import BASE, NAME
-from simfl.runs.folder.unfinished import locked, recover
+from simfl.runs.folder.unfinished import open_saved, recover
 from simfl.runs.simulation import run as simulate
 from simfl.trace import rows as trace
 from tests.engine.harness import FILES, SIX, SYNC, run
@@ -145,14 +145,14 @@ def test_each_flipped_bit_is_found_or_harmless(unfinished: Path, half: Path) -> 
     """300 bits of the whole file, chosen evenly, its header and its free space among them."""
     file = half / NAME / BASE
     content = file.read_bytes()
-    with locked(unfinished) as own:
+    with open_saved(unfinished) as own:
         expected = own.read(own.scenario())
     refusals = 0
     for place in [*range(100), *range(100, len(content), len(content) // 200)]:
         changed = content[:place] + bytes([content[place] ^ 1 << place % 8]) + content[place + 1 :]
         file.write_bytes(changed)
         try:
-            with locked(half) as own:
+            with open_saved(half) as own:
                 result = own.read(own.scenario())
             assert list(trace.lines(result.traces)) == list(trace.lines(expected.traces)), place
             assert result.measured == expected.measured, place

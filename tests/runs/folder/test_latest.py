@@ -66,7 +66,7 @@ def test_a_report_does_not_make_a_run_the_latest(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_what_is_no_run_is_not_the_latest(tmp_path: Path) -> None:
+def test_other_folders_are_not_the_latest(tmp_path: Path) -> None:
     """Nor what lies deeper: a sweep's cells and kept traces, and runs in a folder of their own."""
     mine = finished(tmp_path / "runs" / "mine", 1)
     with pytest.raises(SystemExit):
@@ -94,7 +94,7 @@ def test_what_is_no_run_is_not_the_latest(tmp_path: Path) -> None:
 
 def test_without_a_run_there_is_none(tmp_path: Path) -> None:
     for runs in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(BadInput, match=f"{runs}: no run is there"):
+        with pytest.raises(BadInput, match=f"{runs}: holds no run"):
             latest(runs)
 
 
@@ -132,5 +132,5 @@ def test_latex_on_stdout_is_the_table_alone(runs: Path, capsys: pytest.CaptureFi
 
 @pytest.mark.usefixtures("runs")
 def test_report_without_a_run_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
-    message = "runs: no run is there: run a scenario, or name a run's folder\n"
+    message = "runs: holds no run: run a scenario, or name a run's folder\n"
     assert told(capsys, 2, "report") == ("", message)

@@ -16,8 +16,8 @@ from simfl.runs.folder.repeats import is_finished, repeats_in
 from simfl.runs.folder.unfinished import has_saved
 from simfl.runs.simulation import Progress
 from tests.engine.harness import FILES, ROOT
-from tests.runs.folder.test_earlier import files
 from tests.runs.folder.test_latest import dated, finished, told
+from tests.runs.folder.test_outdated import files
 
 TUTORIAL = str(ROOT / "scenarios" / "tutorial.yaml")
 MEASURED = [TUTORIAL, "--clock", "measured", "--protocols", "fedavg", "--set", "rounds=2"]
@@ -117,7 +117,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, call: int, rounds: int) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("rounds", [0, 1])
-def test_an_interrupt_keeps_what_is_finished(
+def test_an_interrupt_keeps_finished_repeats(
     rounds: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "r"
@@ -159,9 +159,9 @@ def test_more_repeats_can_be_asked_for(tmp_path: Path, capsys: pytest.CaptureFix
         (["--out", "three"], "three holds the repeats of a run: choose another folder"),
         (["--out", "three", "--repeat", "4"], "(simfl run --resume three --repeat N), or choose another"),
         (["--out", "three/repeat-1", "--repeat", "2"], "repeat-1 holds a run: choose another folder"),
-        (["--resume", "three"], "three holds the repeats of a run: give --repeat N to go on with them"),
-        (["--resume", "three/repeat-1", "--repeat", "2"], "repeat-1: no repeat of a run is there"),
-        (["--resume", "nowhere", "--repeat", "2"], "nowhere: no repeat of a run is there"),
+        (["--resume", "three"], "three holds the repeats of a run: give --repeat N to continue them"),
+        (["--resume", "three/repeat-1", "--repeat", "2"], "repeat-1: holds no repeat of a run"),
+        (["--resume", "nowhere", "--repeat", "2"], "nowhere: holds no repeat of a run"),
         (["--resume", "three", "--repeat", "3", "--seed", "9"], "repeat-1 is of another scenario"),
         (["--repeat", "0"], "--repeat"),
     ],

@@ -20,7 +20,7 @@ from simfl.config.digests import Damaged
 from simfl.engine.clocks import ModelledClock
 from simfl.errors import BadInput, RunFailed
 from simfl.runs.folder.saved_rounds import BASE, NAME, Entry, Unfinished
-from simfl.runs.folder.unfinished import locked, recover, taken
+from simfl.runs.folder.unfinished import claim_folder, open_saved, recover
 from simfl.runs.simulation import Progress
 from simfl.scenario.load import load
 from tests.engine.harness import ASYNC, ROOT, SESSIONS, SIX, SYNC, run
@@ -218,7 +218,7 @@ def test_another_scenario_is_refused_by_its_keys(half: Path) -> None:
 
 
 def test_other_code_is_refused(half: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with taken(half / "other") as own, monkeypatch.context() as other:
+    with claim_folder(half / "other") as own, monkeypatch.context() as other:
         other.setattr("simfl.runs.folder.saved_rounds.code_version", lambda: "0.0.1+abc")
         own.begin(load(SYNC, LONG))
         own.save(Entry(protocol="fedavg"), {})
@@ -228,7 +228,7 @@ def test_other_code_is_refused(half: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_finished_run_has_nothing_to_resume(tmp_path: Path) -> None:
     run(out=tmp_path)
-    with pytest.raises(BadInput, match="no unfinished run is there"):
+    with pytest.raises(BadInput, match="holds no unfinished run"):
         run(out=tmp_path, resume=True)
 
 
@@ -280,7 +280,7 @@ def killed(tmp_path: Path, kills: int, number: int, scenario: list[str]) -> Iter
 def saved(out: Path) -> bytes:
     """The trace of the rounds that are saved; empty if the first saving was killed."""
     try:
-        with locked(out) as own:
+        with open_saved(out) as own:
             return b"".join(own.trace())
     except Damaged:
         raise

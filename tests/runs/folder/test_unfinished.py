@@ -22,7 +22,7 @@ from simfl.errors import BadInput
 from simfl.runs.folder import disk, result
 from simfl.runs.folder.disk import reserve
 from simfl.runs.folder.saved_rounds import BASE, NAME
-from simfl.runs.folder.unfinished import recover, taken
+from simfl.runs.folder.unfinished import claim_folder, recover
 from simfl.trace import reader as trace_reader
 from tests.engine.harness import FILES, ROOT, SIX, SYNC, run
 from tests.runs.folder.test_resume import interrupted
@@ -36,9 +36,7 @@ def never(*_: Any, **__: Any) -> None:
 
 # --- taken before the first event ---------------------------------------------------------------
 @pytest.mark.parametrize("name", ["a/b", "x" * 300, "nul\0byte"])
-def test_a_folder_that_cannot_be_is_refused(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_impossible_folder_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "a").write_text("a file")
     monkeypatch.setattr("simfl.runs.simulation.build", never)
     with pytest.raises(BadInput, match=r"cannot be written|is a file, not a folder"):
@@ -63,7 +61,7 @@ def test_a_bad_scenario_leaves_no_folder(tmp_path: Path) -> None:
 
 
 def test_a_folder_at_work_is_refused(tmp_path: Path) -> None:
-    with taken(tmp_path / "x"), pytest.raises(BadInput, match="another run is at work here"):
+    with claim_folder(tmp_path / "x"), pytest.raises(BadInput, match="another run is at work here"):
         run(out=tmp_path / "x")
     assert not list(tmp_path.iterdir())
 
@@ -128,7 +126,7 @@ def test_sigterm_ends_a_run_with_143(tmp_path: Path, how: list[str]) -> None:
 
 
 @pytest.mark.slow
-def test_ten_sigterms_keep_what_was_finished(tmp_path: Path) -> None:
+def test_ten_sigterms_keep_finished_rounds(tmp_path: Path) -> None:
     for k in range(10):
         code, errors = ended_by(signal.SIGTERM, tmp_path / str(k), [])
         assert code == 143, errors
@@ -170,7 +168,7 @@ def test_a_killed_run_can_be_reported(tmp_path: Path, capsys: pytest.CaptureFixt
     assert rounds_of(tmp_path / "r") > 0
 
 
-def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
+def test_half_written_files_of_a_kill_are_removed(tmp_path: Path) -> None:
     (tmp_path / ".trace.jsonl.abc.writing").write_text("half")
     run(out=tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == FILES
@@ -178,9 +176,7 @@ def test_what_a_kill_left_half_written_is_removed(tmp_path: Path) -> None:
 
 @pytest.mark.ci(only=["60000"])
 @pytest.mark.parametrize("size", [100, 40_000, 60_000])
-def test_a_full_disk_leaves_what_was_saved(
-    tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_leaves_saved_rounds(tmp_path: Path, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The file may grow to this size in bytes."""
 
     locked = disk.locked

@@ -10,7 +10,7 @@ from simfl.runs.multi_round_privacy.metrics import rounds, sparse
 from simfl.world.participation import Participation
 
 
-def test_dense_sparse_and_the_history_say_the_same() -> None:
+def test_dense_sparse_and_the_history_agree() -> None:
     history = Participation(4)
     for members in ([2, 0], [], [3, 1, 2]):
         history.append(members)

@@ -43,7 +43,7 @@ def test_labels_are_the_classes_of_identical_columns(P: NDArray[np.int64]) -> No
     assert ((classes.labels == 0) == ~P.any(axis=0)).all()
 
 
-def test_nobody_yet() -> None:
+def test_before_any_user_took_part() -> None:
     history = Participation(4)
     assert strong_over_time(history.matrix()) == []
     for members in ([], [1, 2, 3], [2]):

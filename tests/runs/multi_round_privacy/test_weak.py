@@ -96,7 +96,7 @@ def test_with_little_work_it_is_an_interval(P: Array, budget: int) -> None:
 
 @given(DENSE)
 @settings(deadline=None)
-def test_what_is_seen_without_a_search(P: Array) -> None:
+def test_supports_without_a_search(P: Array) -> None:
     """The lightest of the rounds, their differences and the rows of every round's reduced form."""
     seen = P.shape[1]
     for t, row in enumerate(P):
@@ -130,7 +130,7 @@ def test_the_rows_of_the_echelon_form_alone_overstate_it() -> None:
     assert np.flatnonzero(seen_at_last(P)).tolist() == [0, 1]
 
 
-def test_what_only_the_search_sees() -> None:
+def test_a_support_that_only_the_search_finds() -> None:
     assert seen_at_last(BEYOND_ROWS).sum() == oracle.least_row(BEYOND_ROWS) == 4
     assert oracle.weak(BEYOND_ROWS) == 3
     assert weak(BEYOND_ROWS) == (3, 3)
@@ -178,7 +178,7 @@ def test_many_users_and_rounds(N: int, K: int, J: int) -> None:
         assert stays.any() == (t == first)
 
 
-def test_skipped_rounds_and_nobody() -> None:
+def test_skipped_rounds_and_no_users() -> None:
     assert weak_over_time(np.zeros((2, 3), int)) == [None, None]
     assert weak_over_time(np.zeros((0, 3), int)) == []
     P = np.array([[0, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 0], [1, 0, 0]])

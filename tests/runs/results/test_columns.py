@@ -18,7 +18,7 @@ from simfl.reports.page import page
 from simfl.reports.tables import latex
 from simfl.reports.terminal import show
 from simfl.runs.results import columns
-from simfl.runs.results.columns import COLUMNS, Column, at, column
+from simfl.runs.results.columns import COLUMNS, Column, column, columns_of
 from simfl.runs.results.compare import Case, Comparison, Side
 from simfl.runs.results.summary import ProtocolSummary
 from simfl.studies.sweep import page as sweep_page
@@ -97,16 +97,16 @@ def test_faults(entry: ProtocolSummary) -> None:
 
 def test_staleness_is_of_asynchronous_runs(entry: ProtocolSummary) -> None:
     stale = entry.model_copy(update={"staleness": {"0": 1, "2": 3}})
-    assert not {"staleness", "discarded_stale"} & {c.key for c in at("run", [entry])}
-    assert {"staleness", "discarded_stale"} <= {c.key for c in at("run", [entry, stale])}
+    assert not {"staleness", "discarded_stale"} & {c.key for c in columns_of("run", [entry])}
+    assert {"staleness", "discarded_stale"} <= {c.key for c in columns_of("run", [entry, stale])}
     assert column("staleness").text(stale) == "1.50"
 
 
 def test_surplus_is_of_runs_that_over_select(entry: ProtocolSummary) -> None:
-    assert "surplus" not in {c.key for place in ("run", "losses", "csv") for c in at(place, [entry])}
+    assert "surplus" not in {c.key for place in ("run", "losses", "csv") for c in columns_of(place, [entry])}
     over = entry.model_copy(update={"selection": {"kind": "random", "users": 4, "over": 1.5}})
     for place in ("run", "losses", "csv"):
-        assert "surplus" in {c.key for c in at(place, [entry, over])}
+        assert "surplus" in {c.key for c in columns_of(place, [entry, over])}
     told = over.model_copy(update={"rounds": [r.model_copy(update={"surplus": 2}) for r in over.rounds]})
     assert column("surplus").text(told) == str(2 * len(over.rounds))
     assert told.rounds[0].lost == over.rounds[0].lost

@@ -93,7 +93,7 @@ def test_intervals_of_repeats_are_over_runs() -> None:
     assert found.half == pytest.approx(2.054, abs=1e-3)
 
 
-def test_repeats_show_what_each_of_them_shows() -> None:
+def test_repeats_show_their_common_text() -> None:
     texts = Case.of_runs([entry(1.0), entry(2.0)], noisy=True).texts
     assert (texts["completed", ""], texts["survivors", ""]) == ("1 of 1", "9")
     texts = Case.of_runs([entry(1.0), entry(2.0, survivors=7)], noisy=True).texts

@@ -57,7 +57,7 @@ def test_it_asks_no_network_for_anything() -> None:
     assert not re.search("https?:|src=|url\\(", run(SIX)._repr_html_())
 
 
-def test_what_failed_is_in_red() -> None:
+def test_faults_are_in_red() -> None:
     lost = script(*((user, 0, "upload", "before_send") for user in range(4)))
     assert html.FAULT in run({**SIX, "dropout": lost})._repr_html_()
     assert html.FAULT not in run(SIX)._repr_html_()

@@ -88,13 +88,13 @@ def test_a_span_is_from_a_phases_first_start_to_its_last_end() -> None:
     assert only(SLOW_USER).span == {"offline": 0, "training": 111, "upload": 125 - 21, "recovery": 5}
 
 
-def test_a_round_counts_what_happened_in_it() -> None:
+def test_a_round_counts_its_events() -> None:
     entry = only(SLOW_USER)
     assert (entry.start, entry.end, entry.reason, entry.selected) == (0, 130, None, 2)
     assert (entry.bytes_up, entry.bytes_down, entry.dropped, entry.ignored) == (16, 16, Counter(), Counter())
 
 
-def test_a_step_is_booked_to_what_held_its_lane() -> None:
+def test_a_step_waits_for_the_step_that_held_its_lane() -> None:
     """Both uploads are there at 20; the server needs 30 for user 0's before it can look at user 1's."""
     trace: list[Row] = [
         Begin(0, 0, (0, 1)),
@@ -178,20 +178,20 @@ def test_only_the_counted_users_make_a_span() -> None:
     assert only(trace).span["training"] == 21
 
 
-def test_messages_of_users_who_do_not_count_are_in_no_span() -> None:
+def test_messages_of_uncounted_users_are_in_no_span() -> None:
     expected = only(SLOW_USER).span
     for stray in (sent(7, SERVER, "offline", 0, 0, 90), sent(SERVER, 7, "offline", 0, 1, 2)):
         assert only([*SLOW_USER[:-1], stray, SLOW_USER[-1]]).span == expected
 
 
-def test_what_begins_when_the_round_is_over_lengthens_no_span() -> None:
+def test_steps_after_the_end_lengthen_no_span() -> None:
     expected = only(SLOW_USER).span
     for stray in (sent(1, SERVER, "training", 12, 130, 140), step(0, "late", 9, 131, 131, ("training", 5))):
         assert only([*SLOW_USER, stray]).span == expected
     assert only([*SLOW_USER, sent(1, SERVER, "offline", 12, 120, 140)]).span == {**expected, "offline": 10}
 
 
-def test_losses_refusals_and_what_was_thrown_away_are_counted() -> None:
+def test_losses_refusals_and_discarded_messages_are_counted() -> None:
     trace: list[Row] = [
         *SLOW_USER[:-1],
         Lost(0, 1, "", "recovery", "after sending upload", 14, 113),

@@ -1,6 +1,7 @@
-"""Files that a run's folder holds of earlier results: reports of them, and tables that not every run writes.
+"""Files of earlier results in a run's folder: reports, and tables that not every run writes.
 
-Invariant: only names that simfl gives, in a folder that holds a run. A stranger's file is never among them.
+Invariant: only files with names that simfl gives, in a folder that holds a run, are removed. Other files stay
+(`test_files_in_a_folder_without_a_run_stay`).
 """
 
 import re
@@ -14,19 +15,20 @@ _FIGURE = re.compile(r"(breakdown|timing(_[0-9]+)?|accuracy|staleness|participat
 _ATTACK = re.compile(r"attack-[A-Za-z0-9._-]+\.(json|svg)")
 
 
-def outdated(folder: Path) -> list[Path]:
-    """Return the files that tell of the results in a folder and that new results do not replace."""
+def outdated_files(folder: Path) -> list[Path]:
+    """Return the files about the results in a folder that new results do not replace."""
     if not (folder / "summary.json").is_file():
         return []
     figures = [path for path in sorted((folder / "figures").glob("*")) if _FIGURE.fullmatch(path.name)]
     attacks = [path for path in sorted(folder.glob("attack-*")) if _ATTACK.fullmatch(path.name)]
-    files = (*(folder / name for name in _REPORTS), *_recorded(folder), *attacks, *figures)
+    files = (*(folder / name for name in _REPORTS), *_recorded_updates(folder), *attacks, *figures)
     return [path for path in files if path.is_file()]
 
 
-def _recorded(folder: Path) -> list[Path]:
+def _recorded_updates(folder: Path) -> list[Path]:
     """Return the recorded updates of the entries that the summary names."""
-    if not any(folder.glob("updates-*.npz")):  # a summary may be long
+    # The summary is read only if it is needed, as it may be long.
+    if not any(folder.glob("updates-*.npz")):
         return []
     try:
         return [folder / f"updates-{name}.npz" for name in read(folder / "summary.json").protocols]
@@ -34,9 +36,9 @@ def _recorded(folder: Path) -> list[Path]:
         return []
 
 
-def remove(folder: Path) -> None:
-    """Remove the outdated files, and the folder of figures if it is empty then."""
-    for path in outdated(folder):
+def remove_outdated(folder: Path) -> None:
+    """Remove the outdated files, and the folder of figures if that empties it."""
+    for path in outdated_files(folder):
         path.unlink(missing_ok=True)
     figures = folder / "figures"
     if figures.is_dir() and not any(figures.iterdir()):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from simfl.runs.folder.earlier import outdated
+from simfl.runs.folder.outdated import outdated_files
 from simfl.runs.folder.unfinished import recover
 from tests.engine.harness import FILES, ROOT, SIX, SYNC, run
 from tests.runs.folder.test_latest import told
@@ -82,18 +82,18 @@ def test_a_run_that_does_not_begin_removes_nothing(
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_a_folder_without_a_run_is_a_strangers(tmp_path: Path) -> None:
+def test_files_in_a_folder_without_a_run_stay(tmp_path: Path) -> None:
     mine = {"report.html", "figures/breakdown.svg", "updates-fedavg.npz"}
     (tmp_path / "figures").mkdir()
     for name in mine:
         (tmp_path / name).touch()
-    assert outdated(tmp_path) == []
+    assert outdated_files(tmp_path) == []
     run({**SHADOW, "protocols": ["fedavg"]}, out=tmp_path)
     assert files(tmp_path) == FILES | mine
 
 
 @pytest.mark.ci
-def test_a_run_says_which_report_shows_it(
+def test_a_run_prints_the_command_of_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
