@@ -1,10 +1,14 @@
-"""The loops of loops.py and interpolation_loops.py in numpy, for short vectors: most runs of a small model
-never import numba, which takes half a second, and on its first day four more to compile.
+"""The numpy loops for short vectors, and the choice between them and the compiled loops for long ones.
 
-Invariant: the bits are those of the compiled loops. The sizes alone decide which of the two is taken, so that
-a step takes the same way in every run.
+Invariant: both give the same bits (`tests/crypto/test_short_loops.py`). The sizes alone decide which is
+taken, so a step takes the same way in every run, and `dataplane/work.py` can count the passes of numpy by the
+same thresholds.
+
+Most runs of a small model never import numba, which takes half a second with its cache and four seconds more
+without. A process that measures time imports every loop before it begins (`prepare_process`).
 """
 
+import ctypes
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -15,31 +19,45 @@ import numpy as np
 from simfl.crypto import A32, A64, F64, I64, Floats
 
 SHORT = 2**12
-"""Elements, at most, of a vector that numpy works on. Of a longer one it takes tens of microseconds more than
-a compiled loop."""
+"""Most elements of a vector that numpy works on. For longer ones it takes tens of microseconds more than a
+compiled loop."""
 SHORT_SUM = 2**14
-"""Elements of all rows, at most, of a weighted sum by numpy: it takes few passes, and a compiled loop needs
-the rows' addresses, which take long to find."""
-COMPILED = ("loops", "interpolation_loops", "butterflies")
-"""The modules of compiled loops; a transform (`butterflies`) has no other way."""
+"""Most elements, of all rows together, of a weighted sum by numpy. It takes few passes, while a compiled loop
+needs the rows' addresses, which take long to find."""
 
 _MERSENNE = 2**31 - 1
-_module = cache(import_module)  # an import takes 10 us even of an imported module
+# An import statement takes 10 us even for a module that is imported already.
+_module = cache(import_module)
 
 
 def loops_for(elements: int, compiled: str = "loops", short: int = SHORT) -> Any:
-    """Return the module whose loops work on this number of elements: this one, or a compiled one.
+    """Return the module whose loops work on a number of elements: this one, or a compiled one.
 
-    This is the only place where a size decides between them.
+    No other place decides between them by a size.
+
+    Args:
+        elements: Elements that the loop goes over.
+        compiled: Module of compiled loops for more elements than `short`.
+        short: Most elements for numpy.
     """
     return _module(__name__ if elements <= short else f"simfl.crypto.{compiled}")
 
 
-def import_compiled() -> None:
-    """Import all compiled loops, before anything is timed: it takes half a second with numba's cache, else
-    seconds."""
-    for compiled in COMPILED:
+def prepare_process() -> None:
+    """Import and compile every loop, and keep freed memory in the process, before anything is timed.
+
+    A first call in a timed step would count as that step's work: `tests/engine/test_first_second.py`.
+    """
+    for compiled in ("loops", "interpolation_loops", "butterflies"):
         _module(f"simfl.crypto.{compiled}")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        # glibc then gives freed memory to the next step, and not back to the system: each page that a step is
+        # the first to touch costs it a fault, which made LightSecAgg's first coding a third longer. Numbers
+        # and bounds are those of mallopt(3).
+        m_trim_threshold, m_mmap_threshold = -1, -3
+        mallopt(m_trim_threshold, 2**31 - 1)
+        mallopt(m_mmap_threshold, 2**25)
 
 
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
