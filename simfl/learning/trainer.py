@@ -158,8 +158,6 @@ class Trainer:
         samples = epochs * n + min(more * self.sgd.batch_size, n)
         if self._by_law:
             return {"train_start": 1, "train_step": steps, "train_sample": samples}
-        if self._facts.macs is None:
-            raise ValueError(self._facts.why)
         macs = self._facts.macs * _PASSES
         if self._softmax and self._way in ("auto", "closed_form"):  # whatever the device is
             # A minibatch that is not whole is filled up, and W is read and written in each.

@@ -10,7 +10,7 @@ from simfl.learning.models.facts import facts, law_name
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer, pick_device
 from simfl.random_streams import Streams
-from simfl.scenario.messages import error, with_location
+from simfl.scenario.messages import with_location
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured, Modelled
 from simfl.world.profiles import Profile
@@ -36,11 +36,8 @@ def make_trainers(
     )
     if spec.device == "cuda":  # torch is imported to look for a GPU if one is asked for
         with_location(s, "learning.device", partial(pick_device, spec.device))
-    by_law = profile.law(law_name(spec.model, known), split.shape, spec.batch_size) is not None
-    if not isinstance(s.clock, Modelled):
-        by_law = known.macs is None  # what is counted is charged by no profile here
-    elif not by_law and known.macs is None:
-        raise error(s, "learning.model", known.why)
+    law = profile.law(law_name(spec.model, known), split.shape, spec.batch_size)
+    by_law = isinstance(s.clock, Modelled) and law is not None
     softmax = known.softmax and isinstance(spec.loss, CrossEntropy)
     # Under the measured clock each client is trained alone, as on its own device.
     together = spec.way == "vectorised" or (spec.way == "auto" and not softmax)

@@ -26,7 +26,7 @@ from simfl.learning.losses import CrossEntropy
 from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.models.model import Model
-from simfl.learning.models.residual import _Block
+from simfl.learning.models.networks import ResidualBlock
 from simfl.learning.on_device import settle_arithmetic
 from simfl.learning.sgd import LocalSgd
 from tests.learning.models.made import made
@@ -92,7 +92,7 @@ def grouped_and_residual(shape: tuple[int, ...], classes: int) -> nn.Module:
     """The layers of ResNet-18 with group norm, few and small."""
     return nn.Sequential(
         nn.Conv2d(shape[0], 4, 3, 2, 1, bias=False), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
-        _Block(4, 6, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes),
+        ResidualBlock(4, 6, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes),
     )  # fmt: skip
 
 

@@ -31,19 +31,14 @@ class Facts:
     """Parameters that are trained and sent."""
     softmax: bool
     """Built by `Logistic`, which has a closed form."""
-    macs: int | None
-    """Multiply-adds of one sample's forward pass (`multiply_adds.macs`); None if unknown."""
-    why: str = ""
-    """Reason for which they are unknown."""
+    macs: int
+    """Multiply-adds of one sample's forward pass (`multiply_adds.macs`)."""
     recurrent: bool = False
     """It has recurrent layers."""
     partly: bool = False
     """Some of its parameters are not sent."""
     digest: str = ""
     """Digest of a file's model, by its layers."""
-
-
-REMEDY = "find the law of its training by `simfl calibrate --for`, or time it by `--clock measured`"
 
 
 def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Facts:
@@ -83,14 +78,9 @@ def _find(model: Model, shape: Shape, classes: int, tokens: bool) -> Facts:
 
     module = blank(model, shape, classes, tokens=tokens)
     d = sum(p.numel() for _, p in shared(module, model))
-    count, why = None, ""
-    try:
-        count = macs(module, shape, tokens)
-    except ValueError as error:
-        why = f"model {model.name}: {error}: {REMEDY}"
     partly = d < sum(p.numel() for p in module.parameters())
     named = "" if _is_ours(model) else digest(module, shape, tokens)
-    return Facts(d, False, count, why, is_recurrent(module), partly, named)
+    return Facts(d, False, macs(module, shape, tokens), is_recurrent(module), partly, named)
 
 
 def law_name(model: Model, known: Facts) -> str:

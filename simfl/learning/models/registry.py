@@ -134,7 +134,7 @@ class MobileNetV3(Model):
     kind: Literal["mobilenet_v3"] = "mobilenet_v3"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from simfl.learning.models.bottlenecks import mobilenet_v3
+        from simfl.learning.models.networks import mobilenet_v3
 
         return mobilenet_v3(self.image(shape, least=17)[0], classes)
 
@@ -149,7 +149,7 @@ class EfficientNetB0(Model):
     kind: Literal["efficientnet_b0"] = "efficientnet_b0"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from simfl.learning.models.bottlenecks import efficientnet_b0
+        from simfl.learning.models.networks import efficientnet_b0
 
         return efficientnet_b0(self.image(shape, least=17)[0], classes)
 
@@ -164,7 +164,7 @@ class ResNet18Gn(Model):
     kind: Literal["resnet18_gn"] = "resnet18_gn"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from simfl.learning.models.residual import resnet18_gn
+        from simfl.learning.models.networks import resnet18_gn
 
         return resnet18_gn(self.image(shape, least=17)[0], classes)
 
@@ -186,11 +186,11 @@ class CharLstm(Model):
     """LSTM layers."""
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from simfl.learning.models.recurrent import CharLstm
+        from simfl.learning.models.networks import CharLstmNetwork
 
         if len(shape) != 1:
             raise ValueError(f"{self.name} needs samples [characters], not {list(shape)}")
-        return CharLstm(classes, self.embedding, self.hidden, self.layers)
+        return CharLstmNetwork(classes, self.embedding, self.hidden, self.layers)
 
 
 class BySize(Model):

@@ -13,7 +13,7 @@ minibatch.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from simfl.learning.models.model import Model, Shape
@@ -112,18 +113,30 @@ def _steps_left_out(module: nn.Module) -> Iterator[None]:
 
 
 def _without_steps(layer: nn.RNNBase, x: Any, state: Any = None) -> Any:
-    if not isinstance(x, Tensor):  # packed sequences
+    """Return a recurrent layer's outputs, which lack their values, by the products of all steps at once."""
+    if not isinstance(x, Tensor):  # a packed sequence has no shape to work with
         return type(layer).forward(layer, x, state)
     layer.check_input(x, None)
-    ways, out = 1 + layer.bidirectional, layer.proj_size or layer.hidden_size
-    users = [] if x.dim() == 2 else [x.shape[0 if layer.batch_first else 1]]
-    before = (state,) if isinstance(state, Tensor) else tuple(state or ())
-    reached = torch.stack([part.sum() for part in (x, *before, *layer.parameters())]).sum()
-    output = reached.expand(*x.shape[:-1], ways * out)
-    hidden = reached.expand(ways * layer.num_layers, *users, out)
-    if not isinstance(layer, nn.LSTM):
-        return output, hidden
-    return output, (hidden, reached.expand(ways * layer.num_layers, *users, layer.hidden_size))
+    states = (state,) if isinstance(state, Tensor) else tuple(state or ())
+    samples = [] if x.dim() == 2 else [x.shape[0 if layer.batch_first else 1]]
+    directions = ("", "_reverse")[: 1 + layer.bidirectional]
+    output = x + sum(part.sum() for part in states)
+    for depth in range(layer.num_layers):
+        outputs = []
+        for direction in directions:
+            into, back, bias, more, out = (
+                getattr(layer, f"{name}_l{depth}{direction}", None)
+                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+            )
+            previous = x.new_empty(*x.shape[:-1], layer.proj_size or layer.hidden_size)
+            hidden = (linear(output, into, bias) + linear(previous, back, more))[..., : layer.hidden_size]
+            outputs.append(hidden if out is None else linear(hidden, out))
+        output = torch.cat(outputs, dim=-1)
+    first, second = (
+        output.sum().expand(len(directions) * layer.num_layers, *samples, size)
+        for size in (layer.proj_size or layer.hidden_size, layer.hidden_size)
+    )
+    return output, (first, second) if isinstance(layer, nn.LSTM) else first
 
 
 def dropouts(module: nn.Module, input_shape: Shape, tokens: bool = False) -> list[tuple[Dropout, Shape]]:
@@ -239,21 +252,29 @@ def shared(module: nn.Module, model: Model) -> list[tuple[str, nn.Parameter]]:
     return found
 
 
-def _refuse_draws(
-    _: object, op: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-) -> Any:
+def watching(note: Callable[[Any, Any, Any, Any], None]) -> Any:
+    """Return a context in which each of torch's operations is noted.
+
+    Args:
+        note: Called with the operation, its arguments by position and by name, and its result.
+    """
+
+    def dispatch(
+        _: object, op: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        output = op(*args, **(kwargs or {}))
+        note(op, args, kwargs or {}, output)
+        return output
+
+    # Not a class statement: torch's base has no annotations, and mypy refuses to subclass it. The class says
+    # that nothing of it is compiled: otherwise torch imports its compiler (two CPU seconds) to exclude it.
+    members = {"__torch_dispatch__": dispatch, "_should_skip_dynamo": classmethod(lambda _: False)}
+    return type("Watching", (TorchDispatchMode,), members)()
+
+
+def _refuse_draws(op: Any, *_: object) -> None:
     if torch.Tag.nondeterministic_seeded in op.tags:
         raise ValueError(f"it draws random numbers ({op}): only nn.Dropout may")
-    return op(*args, **(kwargs or {}))
-
-
-# Not a class statement: torch's base has no annotations, and mypy refuses to subclass it. Nothing is compiled
-# here: told so, torch does not import its compiler (two CPU seconds) only to switch it off for this class.
-_NoDraws = type(
-    "_NoDraws",
-    (TorchDispatchMode,),
-    {"__torch_dispatch__": _refuse_draws, "_should_skip_dynamo": classmethod(lambda _: False)},
-)
 
 
 def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) -> None:
@@ -261,7 +282,7 @@ def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) 
     hooks = [layer.register_forward_hook(_channels_last) for layer in convolutions]
     of_numbers = [layer for layer in module.modules() if isinstance(layer, _OF_NUMBERS)]
     hooks += [layer.register_forward_pre_hook(_refuse_tokens) for layer in of_numbers]
-    with _NoDraws(), _steps_left_out(module):
+    with watching(_refuse_draws), _steps_left_out(module):
         logits = _forward(module, input_shape, tokens)
     for hook in hooks:
         hook.remove()

@@ -1,7 +1,10 @@
-"""MobileNetV3 and EfficientNet: chains of inverted bottlenecks.
+"""The networks of `registry` that are more than a chain of layers: inverted bottlenecks, residual blocks, an
+LSTM.
 
-A bottleneck expands channels, convolves each of them alone, weights them (squeeze and excitation) and
-projects them back. Sides are halved five times: below 17 pixels the last time has nothing to halve.
+MobileNetV3 and EfficientNet are chains of inverted bottlenecks. Such a bottleneck expands the channels,
+convolves each of them alone, weights them (squeeze and excitation) and projects them back. ResNet-18 has four
+stages of two residual blocks. All three halve the sides of an image five times: below 17 pixels the last time
+has nothing to halve, so `registry` refuses smaller images.
 """
 
 from torch import Tensor, nn
@@ -123,3 +126,61 @@ class _Excite(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         s: Tensor = self.scale(x.mean((2, 3)))
         return x * s[:, :, None, None]
+
+
+_STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
+"""Channels, and the stride of the stage's first block."""
+
+_GROUPS = 2
+
+
+def resnet18_gn(channels: int, classes: int) -> nn.Module:
+    blocks: list[nn.Module] = []
+    into = 64
+    for out, first_stride in _STAGES:
+        blocks += [ResidualBlock(into, out, first_stride), ResidualBlock(out, out, 1)]
+        into = out
+    return nn.Sequential(
+        *_group_normed(channels, 64, kernel=7, stride=2),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(into, classes),
+    )
+
+
+def _group_normed(into: int, out: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    convolution = nn.Conv2d(into, out, kernel, stride, kernel // 2, bias=False)
+    return [convolution, nn.GroupNorm(_GROUPS, out)]
+
+
+class ResidualBlock(nn.Module):
+    """relu(shortcut(x) + body(x)): the shortcut is x, or its projection where the shape changes."""
+
+    def __init__(self, into: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *_group_normed(into, out, 3, stride), nn.ReLU(), *_group_normed(out, out, 3)
+        )
+        projected = _group_normed(into, out, 1, stride) if stride > 1 or into != out else []
+        self.shortcut, self.act = nn.Sequential(*projected), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.act(self.shortcut(x) + self.body(x))
+        return y
+
+
+class CharLstmNetwork(nn.Module):
+    """Embedding, stacked LSTM, and a linear layer on its last output, [n, T] -> [n, classes]."""
+
+    def __init__(self, classes: int, embedding: int, hidden: int, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(classes, embedding)
+        self.lstm = nn.LSTM(embedding, hidden, layers, batch_first=True)
+        self.head = nn.Linear(hidden, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.lstm(self.embedding(x))[0][:, -1])
+        return logits
