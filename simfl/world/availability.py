@@ -259,7 +259,7 @@ class Trace(Availability):
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         intervals = read_intervals(self.file, None if self.assign else users, self.period_s)
         if self.assign is None:
-            places = intervals.places(users)
+            places = intervals.indices_of(users)
         elif intervals:
             places = entries_of(self.assign, len(intervals), users, streams)
         else:
@@ -270,7 +270,9 @@ class Trace(Availability):
             online, until = intervals.at(place, now) if place >= 0 else (False, None)
             return online, FOR_EVER if until is None else until
 
-        ever_online = np.append(intervals.any(), False)[places]  # the last is of those without an entry
+        ever_online = np.append(intervals.are_ever_online(), False)[
+            places
+        ]  # the last is of those without an entry
         return OnlineTimes(at, ever_online=ever_online)
 
 

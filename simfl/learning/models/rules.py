@@ -124,10 +124,9 @@ def _without_steps(layer: nn.RNNBase, x: Any, state: Any = None) -> Any:
     for depth in range(layer.num_layers):
         outputs = []
         for direction in directions:
-            into, back, bias, more, out = (
-                getattr(layer, f"{name}_l{depth}{direction}", None)
-                for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
-            )
+            names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+            weights: list[Any] = [getattr(layer, f"{name}_l{depth}{direction}", None) for name in names]
+            into, back, bias, more, out = weights
             previous = x.new_empty(*x.shape[:-1], layer.proj_size or layer.hidden_size)
             hidden = (linear(output, into, bias) + linear(previous, back, more))[..., : layer.hidden_size]
             outputs.append(hidden if out is None else linear(hidden, out))
