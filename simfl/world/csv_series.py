@@ -29,16 +29,16 @@ class Reader(NamedTuple):
     """Returns the value of a line; `Wrong` with the reason if it has none."""
 
 
-def bounded(name: str, least: float, greatest: float) -> Reader:
+def bounded(name: str, minimum: float, maximum: float) -> Reader:
     """Return the reader of a column of numbers within bounds."""
 
     def of_cells(cells: Sequence[str]) -> Column:
         values = numbers(cells)
-        if not ((values >= least) & (values <= greatest)).all():
+        if not ((values >= minimum) & (values <= maximum)).all():
             raise ValueError(name)
         return values
 
-    return Reader(of_cells, lambda line: number(line, name, least, greatest))
+    return Reader(of_cells, lambda line: number(line, name, minimum, maximum))
 
 
 def read_series(
@@ -51,7 +51,7 @@ def read_series(
         key: Scenario key that names the file; empty if the message needs none.
         needed: Columns that the header must have.
         readers: Reader of each column that is used, by name; others are ignored.
-        check: Yields what is wrong with columns whose values are each right.
+        check: Yields the problems of columns whose single values are right.
 
     Raises:
         ScenarioError: The file cannot be read, a needed column is missing, or lines are wrong: at most

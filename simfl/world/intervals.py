@@ -138,13 +138,15 @@ def _wrong(
     """Yield each problem of a file's intervals, a line's first one only."""
     user, begin, end = (columns[name] for name in COLUMNS)
     if PERIOD in columns and period_s is not None and user.size:
-        raise refusal(file, 1, f"the column {PERIOD} is there, and the scenario gives {period_s:g} s too")
+        raise refusal(
+            file, 1, f"the column {PERIOD} and the scenario's {PERIOD}={period_s:g}: leave one of them out"
+        )
     period = columns.get(PERIOD, np.full(user.size, period_s or np.inf))
     allowed = (begin == end) & may_be_empty
     backward = (end <= begin) & ~allowed
     short = (np.round(begin * NS) == np.round(end * NS)) & ~allowed & ~backward
     for wrong, bound in ((backward, "above"), (short, "a nanosecond above")):
-        for row in np.flatnonzero(wrong):
+        for row in np.flatnonzero(wrong).tolist():
             yield row, "to_s", f"must be {bound} from_s={begin[row]:.15g}, not {end[row]:.15g}"
     rows = np.flatnonzero(~backward & ~short)
     first = rows[first_of_group(user[rows])]

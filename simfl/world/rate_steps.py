@@ -21,7 +21,7 @@ BOUNDS = {
     "user": 2**31 - 1, "from_s": GREATEST, "up_mbps": 1e8, "down_mbps": 1e8, "latency_s": GREATEST,
     "period_s": GREATEST,
 }  # fmt: skip
-"""Columns, each with its greatest value; the least is 0."""
+"""Columns, each with its maximum; the minimum is 0."""
 
 Step = tuple[float, float, float | None]
 """Mbit/s up, Mbit/s down, and seconds of latency, None where the file has no such column."""
@@ -76,7 +76,7 @@ def read_steps(file: str, key: str = "") -> RateSteps:
     Raises:
         ScenarioError: The file cannot be read, a column is missing, or a line of it is wrong.
     """
-    readers = {name: bounded(name, 0, greatest) for name, greatest in BOUNDS.items()}
+    readers = {name: bounded(name, 0, maximum) for name, maximum in BOUNDS.items()}
     columns = read_series(file, key, NEEDED, readers, _wrong)
     if not columns["from_s"].size:
         raise refusal(file, None, "no step below the header")
@@ -88,15 +88,15 @@ def _wrong(columns: Columns, lines: Sequence[int]) -> Iterator[tuple[int, str, s
     from_s = columns["from_s"]
     user, period_s = (columns.get(name, np.zeros(from_s.size)) for name in ("user", "period_s"))
     broken = user % 1 > 0
-    for row in np.flatnonzero(broken):
+    for row in np.flatnonzero(broken).tolist():
         yield row, "user", f"must be a whole number, not {user[row]:.15g}"
     begin = np.round(from_s * NS)
     late = ~broken & (period_s > 0) & (begin >= np.round(period_s * NS))
-    for row in np.flatnonzero(late):
+    for row in np.flatnonzero(late).tolist():
         yield row, "period_s", f"must be above from_s={from_s[row]:.15g}, or 0, not {period_s[row]:.15g}"
 
     def whose(row: int) -> str:
-        return f"user {user[row]:.15g}" if "user" in columns else "everybody"
+        return f"user {user[row]:.15g}" if "user" in columns else "every user"
 
     rows = np.flatnonzero(~broken & ~late)
     first = rows[first_of_group(user[rows])]

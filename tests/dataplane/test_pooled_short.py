@@ -35,7 +35,7 @@ def test_a_run_of_small_operations_has_no_second_thread(
     assert threads == (set(pools) if handed_over else set())
 
 
-def test_what_was_noted_in_line_is_done_once() -> None:
+def test_work_done_in_line_is_done_once() -> None:
     """Calls of a batched kernel are noted in line too: a pool must not do them a second time."""
     seen: list[int] = []
 

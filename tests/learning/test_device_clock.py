@@ -120,7 +120,7 @@ def test_a_measured_run_charges_the_device(
 
 
 @pytest.mark.usefixtures("cpu_ns")
-def test_events_enclose_what_was_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_enclose_launched_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of the calls to torch.cuda, on a GPU that is not there."""
     calls = list[str]()
 

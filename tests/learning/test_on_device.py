@@ -127,7 +127,7 @@ def test_saved_values_by_hand() -> None:
     assert on_device.saved_values(module, (1, 4, 4)) == 16 + 32 + 3
 
 
-def test_the_chunk_is_what_the_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunk_fits_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = cohort("cnn", "vectorised", device="cpu")
     each = trainer.client_bytes
     assert trainer.training.chunk == 64

@@ -149,7 +149,7 @@ owners = st.lists(st.integers(-3, 6), min_size=1, max_size=60).map(lambda owner:
 
 @FEW
 @given(owners, st.data(), seeds)
-def test_natural_users_keep_what_is_theirs(owner: I64, data: st.DataObject, seed: int) -> None:
+def test_natural_users_keep_their_samples(owner: I64, data: st.DataObject, seed: int) -> None:
     writers = np.unique(owner)
     users = data.draw(st.integers(1, len(writers)))
     parts = natural(owner, users, np.random.default_rng(seed))
@@ -328,7 +328,7 @@ def test_errors_name_the_values() -> None:
         ([[0], [3, 1, 3]], "deals sample 3 twice to user 1"),
     ],
 )
-def test_what_is_dealt_wrongly_is_refused(parts: list[list[int]], why: str) -> None:
+def test_wrong_deals_are_refused(parts: list[list[int]], why: str) -> None:
     class Wrong(Partition):
         def deal(self, split: Split, users: int, rng: Rng) -> list[list[int]]:
             return parts

@@ -25,7 +25,7 @@ def test_an_exact_law_comes_back(a: float, s: float, b: float) -> None:
         assert law.start + law.step * steps + law.sample * passes == pytest.approx(seconds, rel=1e-6)
 
 
-def test_small_minibatches_stand_apart_from_whole_ones() -> None:
+def test_small_minibatches_are_fitted_apart_from_full_ones() -> None:
     """2 ms a minibatch and 0.1 ms a sample."""
     law = fit([(steps, passes, 2e-3 * steps + 1e-4 * passes) for steps, passes in CLIENTS])
     assert (law.step, law.sample) == pytest.approx((2e-3, 1e-4), rel=1e-6)

@@ -203,7 +203,7 @@ def test_a_gpu_is_waited_for_once_a_chunk(
     assert len([each for each in seen if "called a synchronizing" in str(each.message)]) == 1
 
 
-def test_what_crosses_amid_a_step_is_seen() -> None:
+def test_transfers_within_a_step_are_seen() -> None:
     """Each of these would make the host wait on a GPU."""
     x, on_host = torch.zeros(3, 2, device="meta"), torch.ones(3)
     for work, expected in (

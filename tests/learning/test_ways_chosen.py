@@ -23,6 +23,6 @@ def test_way_follows_model_and_device(asked: object, softmax: bool, device: str,
     assert way == TrainingMethod(name, 1 if name == "loop" else CHUNK[device])  # type: ignore[arg-type]
 
 
-def test_a_way_is_told_in_words() -> None:
+def test_a_training_method_is_described_in_words() -> None:
     assert str(TrainingMethod("loop", 1)) == "one client after the other"
     assert str(TrainingMethod("closed_form", 64)) == "closed form, up to 64 clients at a time"

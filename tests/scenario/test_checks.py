@@ -129,7 +129,7 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"dropout": {"per_step": 0.1}, "buffer.return_s": None}, [
         "buffer.return_s: missing; dropout per_step needs to know when lost users return"]),
     ({"dropout": {"kind": "groups", "groups": 9, "p": 0.1}}, [
-        "dropout: groups is for rounds: users who go at one time are for population.availability"]),
+        "dropout: groups is for rounds: for users that go offline together use population.availability"]),
     ({"selection": {"kind": "random", "users": 80, "over": 1.1}, "privacy.D": 8}, [
         "selection: random is for rounds; in an asynchronous run it must be all (buffer.concurrency limits "
         "who is in flight)"]),

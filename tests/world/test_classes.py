@@ -61,12 +61,12 @@ def with_classes(classes: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**WORLD, "population.classes": classes, **more}
 
 
-def test_a_class_that_says_nothing_changes_nothing() -> None:
+def test_a_class_without_settings_changes_nothing() -> None:
     plain = run(WORLD, SYNC).traces
     assert run(with_classes(ALIKE), SYNC).traces == plain
 
 
-def test_a_class_that_says_nothing_changes_no_buffer() -> None:
+def test_a_class_without_settings_changes_no_buffer() -> None:
     world = {"population.users": 12, "payload": "shadow", "rounds": 6}
     plain = run(world, ASYNC).traces
     assert run({**world, "population.classes": ALIKE}, ASYNC).traces == plain

@@ -170,7 +170,10 @@ def test_periods_name_a_mistake_with_its_line(tmp_path: Path, text: str, expecte
 
 def test_one_period_for_all_is_the_scenarios(tmp_path: Path) -> None:
     for text, message in (
-        (PERIODIC + "1,0,1,4\n", ":1: the column period_s is there, and the scenario gives 3 s too"),
+        (
+            PERIODIC + "1,0,1,4\n",
+            ":1: the column period_s and the scenario's period_s=3: leave one of them out",
+        ),
         (HEADER + "1,0,1\n0,2,3.5\n", ":3: to_s: must be at most period_s=3, not 3.5"),
     ):
         with pytest.raises(ScenarioError) as refused:

@@ -96,7 +96,7 @@ def test_numbers_and_distributions_are_taken_too() -> None:
         ("a,computation\n1,2\x00\n", ":2: computation: must be a number, not '2\\x00'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_number_is_named_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         numbers(column(tmp_path, text))
     assert str(refused.value) == f"{tmp_path}/capacity.csv{says}"
@@ -182,7 +182,7 @@ def test_a_number_stays_one_in_the_resolved_scenario(value: Any, resolved: Any) 
         ),
     ],
 )
-def test_what_is_wrong_beside_a_number_is_one_message(value: Any, says: str) -> None:
+def test_mistakes_beside_a_number_are_one_message(value: Any, says: str) -> None:
     tree = expand(Shape(Link), nodes({"up": value}, Node(None, "file")))
     with pytest.raises(ValidationError) as wrong:
         Link.model_validate(plain(tree))

@@ -137,12 +137,12 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("outage", "says"), MISTAKES)
-def test_a_mistake_is_told(outage: dict[str, Any], says: str) -> None:
+def test_a_mistake_in_an_outage_is_refused(outage: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         Outage.model_validate(outage)
 
 
-def test_an_outage_of_no_class_is_told() -> None:
+def test_an_outage_of_an_unknown_class_is_refused() -> None:
     outage = Outage.model_validate({"of": {"class": "cheep"}, **AGAIN})
     there = "there are: cheap, fast; did you mean 'cheap'?"
     assert list(outage.problems(["cheap", "fast"])) == [("of.name", f"no class 'cheep'; {there}")]

@@ -87,7 +87,7 @@ MISTAKES = [
     (HEAD + "0,0,1,1,9\n1,0,1,1,8\n0,1,1,1,8", ":4: period_s: must be 9, as in line 2 for user 0"),
     (HEAD + "0,1,1,1,0\n0,1,2,2,0", ":3: from_s: user 0 has rates from 1 on already, by line 2"),
     ("from_s,up_mbps,down_mbps\n1,1,1\n1,1,1",
-     ":3: from_s: everybody has rates from 1 on already, by line 2"),
+     ":3: from_s: every user has rates from 1 on already, by line 2"),
     (HEAD + "0,1,1,1,0\n1,1,1,1,0\n0,1,2,2,0\n0,1,3,3,0",
      ":4: from_s: user 0 has rates from 1 on already, by line 2\n"
      "FILE:5: from_s: user 0 has rates from 1 on already, by line 2"),

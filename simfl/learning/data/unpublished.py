@@ -1,7 +1,7 @@
-"""Data sets without published files: bundled digits, made-up samples, your own arrays.
+"""Data sets without published files: bundled digits, drawn samples, your own arrays.
 
-The digits are the test set of UCI's optical recognition of handwritten digits (Alpaydin, Kaynak), in the file
-that scikit-learn has of them: 57 kB, so that no run needs the library for its file.
+The digits are the test set of UCI's optical recognition of handwritten digits (Alpaydin, Kaynak), with the
+values of scikit-learn's file: 54 kB, so that no run needs that library.
 """
 
 import math
@@ -39,7 +39,7 @@ class Digits(Dataset):
 
 
 class Synthetic(Dataset):
-    """Made-up samples of any shape: a Gaussian around each class's own mean, `noise` wide."""
+    """Drawn samples of any shape: a Gaussian around each class's mean, `noise` wide."""
 
     kind: Literal["synthetic"] = "synthetic"
     shape: Sizes = (1, 8, 8)
@@ -51,13 +51,14 @@ class Synthetic(Dataset):
     test: Count = 500
     """Test samples."""
     noise: Positive = 1.0
-    """The width of a class."""
+    """Standard deviation of each number within a class."""
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
         """Return x = m_y + noise e: a mean m_c for each class c and e, both standard normal.
 
-        Classes are as frequent as each other, to one sample. Means of two classes are about sqrt(2 d) apart
-        for samples of d numbers: with the defaults nearly no sample is ambiguous, with noise = sqrt(d) most.
+        Sizes of classes differ by at most one sample. Means of two classes are about sqrt(2 d) apart for
+        samples of d
+        numbers: with the defaults nearly no sample is ambiguous, with noise = sqrt(d) most are.
         """
         means = rng.standard_normal((self.classes, *self.shape), np.float32)
         x_train, y_train = _drawn(rng, means, self.train, self.noise)
@@ -76,7 +77,8 @@ class Synthetic(Dataset):
 def _drawn(rng: np.random.Generator, means: F32, n: int, noise: float) -> tuple[F32, I64]:
     y = rng.permutation(np.arange(n) % len(means))
     x = rng.standard_normal((n, *means.shape[1:]), np.float32)
-    with np.errstate(over="ignore"):  # `Split.checked` tells
+    # An overflow becomes infinite, which `Split.checked` refuses.
+    with np.errstate(over="ignore"):
         x *= noise
     x += means[y]
     return x, y
@@ -91,11 +93,12 @@ class Npz(Dataset):
     """The file's path, from the scenario's folder."""
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
-        """Return the arrays of a file as `numpy.savez` writes it; others are not read, nothing is unpickled.
+        """Return the arrays of a file as `numpy.savez` writes it. Other arrays are not read, and none is
+        unpickled.
 
-        x are floats, kept as float32, uint8 pixels that mean value / 255, or signed integers: tokens from 0
-        on, which the model embeds. y are integers. `owner` [n] is the natural user of each training sample,
-        0 .. writers - 1; `classes` one integer, without it the largest label + 1.
+        x are floats, converted to float32; uint8 pixels, which stand for value / 255; or signed integers,
+        tokens from 0 that the model embeds. y are integers. `owner` [n] is the natural user of each training
+        sample, 0 .. writers - 1; `classes` one integer, by default the largest label + 1.
         """
         file = self.file
         try:
@@ -131,5 +134,6 @@ def _samples(file: str, arrays: Mapping[str, NDArray[Any]], key: str) -> NDArray
         raise DataError(
             f"{file}: {key} is {array.dtype}, expected floats, uint8 pixels or integers of tokens"
         )
-    with np.errstate(over="ignore"):  # `Split.checked` tells
+    # An overflow becomes infinite, which `Split.checked` refuses.
+    with np.errstate(over="ignore"):
         return array.astype(np.float32)

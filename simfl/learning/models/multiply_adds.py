@@ -1,4 +1,4 @@
-"""What a forward pass of a module computes: its multiply-adds, and a digest of the layers that it calls.
+"""The multiply-adds of a module's forward pass, and a digest of the layers that it calls.
 
 Products are counted as torch executes them, by the formulas of torch's own counter
 (`torch.utils.flop_counter`), so a module of user-defined operations is counted like one of torch's layers.
@@ -20,7 +20,7 @@ from simfl.learning.models.rules import NORMS, dry_pass, watching
 def macs(module: nn.Module, input_shape: Shape, tokens: bool = False) -> int:
     """Return the multiply-adds of one sample's forward pass.
 
-    Products of matrices, convolutions and attention are counted, those with padding included. A normalisation
+    Products of matrices, convolutions and attention are counted, also products with padding. A normalisation
     layer counts 2 for each number of its output: one for the statistics, one for the scaling. Biases,
     activations, pooling and look-ups of embeddings count nothing.
 

@@ -34,10 +34,11 @@ _EFFICIENTNET = (
     (6, 3, 1, 320, 1),
 )
 _STOCHASTIC_DEPTH = 0.2
+"""Probability that a sample skips the last block."""
 
 
 def mobilenet_v3(channels: int, classes: int) -> nn.Module:
-    """Return MobileNetV3 small in FedML's variant."""
+    """Return MobileNetV3 small in FedML's variant, for images of `channels` channels."""
     blocks = []
     for into, out, kernel, stride, excite, wide, act in _MOBILENET:
         body = [
@@ -66,6 +67,7 @@ def mobilenet_v3(channels: int, classes: int) -> nn.Module:
 
 
 def efficientnet_b0(channels: int, classes: int) -> nn.Module:
+    """Return EfficientNet-B0, for images of `channels` channels."""
     depth = sum(repeats for *_, repeats in _EFFICIENTNET)
     blocks: list[nn.Module] = []
     into = 32
@@ -102,7 +104,13 @@ def _normed(convolution: nn.Conv2d, eps: float = 1e-5) -> list[nn.Module]:
 
 
 class _Bottleneck(nn.Module):
-    """x + body(x), or body(x) alone. skipped: how likely a sample skips a residual's body in training."""
+    """x + body(x), or body(x) alone.
+
+    Args:
+        body: Layers.
+        residual: x is added.
+        skipped: Probability that a sample skips the body in training (stochastic depth).
+    """
 
     def __init__(self, body: list[nn.Module], residual: bool, skipped: float = 0.0) -> None:
         super().__init__()
@@ -111,7 +119,8 @@ class _Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.body(x)
-        if self.depth is not None:  # one draw a sample: what is dropped out is not y but its factor
+        # One draw for each sample: the dropout is of a factor on y, and not of y's elements.
+        if self.depth is not None:
             y = y * self.depth(y.new_ones(y.shape[0], 1, 1, 1))
         return x + y if self.residual else y
 
@@ -129,12 +138,13 @@ class _Excite(nn.Module):
 
 
 _STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
-"""Channels, and the stride of the stage's first block."""
+"""Channels of each stage, and the stride of its first block."""
 
 _GROUPS = 2
 
 
 def resnet18_gn(channels: int, classes: int) -> nn.Module:
+    """Return ResNet-18 with group norm, for images of `channels` channels."""
     blocks: list[nn.Module] = []
     into = 64
     for out, first_stride in _STAGES:

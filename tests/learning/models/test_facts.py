@@ -53,7 +53,7 @@ def test_a_model_of_ones_own_is_always_looked_at(cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_what_cannot_be_built_is_said_each_time(cache: Path) -> None:
+def test_a_model_that_cannot_be_built_is_an_error_each_time(cache: Path) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="vgg11 needs samples"):
             facts(MODELS["vgg11"](), (3, 8, 8), 10)

@@ -154,7 +154,7 @@ def test_starting_weights_are_spread_as_torchs() -> None:
 
 
 @pytest.mark.ci
-def test_it_learns_what_follows() -> None:
+def test_char_lstm_learns_the_next_token() -> None:
     spec = MODELS["char_lstm"](embedding=8, hidden=16, layers=1)  # type: ignore[call-arg]
     trainer = Trainer(text(200), [np.arange(200)], spec, LocalSgd(40, 10, 0.5), "cpu")
     start = trainer.initial(bytes(32))

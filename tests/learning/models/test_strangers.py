@@ -89,7 +89,7 @@ def test_its_name_has_its_fields(file: Path) -> None:
         ("Asks", r"images, not \(7,\)$"),
     ],
 )
-def test_what_cannot_be_built(file: Path, name: str, shown: str) -> None:
+def test_models_that_cannot_be_built_are_refused(file: Path, name: str, shown: str) -> None:
     for find in (blank, facts):
         with pytest.raises(ValueError, match=f"^{shown}"):
             find(model(file, name), (7,), 4)
