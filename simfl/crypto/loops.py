@@ -121,47 +121,47 @@ def residues(total: F64, q: float, out: A32) -> None:
 
 
 @compiled(INT(read(WORD), INT, WORD, WORD, written(INT), INT))
-def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64, count: int) -> int:
-    """Write places[count:] = first + flatnonzero(words & kept >= q); return the number of places then."""
+def _rejected(words: A32, first: int, bit_mask: np.uint32, q: np.uint32, places: I64, count: int) -> int:
+    """Write places[count:] = first + flatnonzero(words & bit_mask >= q); return the number of places then."""
     for start in range(0, words.size, _SMALL_GROUP):
         group = words[start : start + _SMALL_GROUP]
         largest = np.uint32(0)
         for j in range(group.size):
-            word = group[j] & kept
+            word = group[j] & bit_mask
             largest = word if word > largest else largest
         if largest >= q:
             for j in range(group.size):
-                if group[j] & kept >= q:
+                if group[j] & bit_mask >= q:
                     places[count] = first + start + j
                     count += 1
     return count
 
 
 @compiled(INT(written(WORD), INT, WORD, WORD, written(INT)))
-def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
-    """Write words &= kept, then places = first + flatnonzero(words >= q); return the number of places."""
+def mask_and_find(words: A32, first: int, bit_mask: np.uint32, q: np.uint32, places: I64) -> int:
+    """Write words &= bit_mask, then places = first + flatnonzero(words >= q); return the number of places."""
     count = 0
     for start in range(0, words.size, _GROUP):
         group = words[start : start + _GROUP]
         largest = np.uint32(0)
-        if kept == np.uint32(2**32 - 1):
+        if bit_mask == np.uint32(2**32 - 1):
             for j in range(group.size):
                 largest = group[j] if group[j] > largest else largest
         else:
             for j in range(group.size):
-                word = group[j] & kept
+                word = group[j] & bit_mask
                 group[j] = word
                 largest = word if word > largest else largest
         if largest >= q:
-            count = _rejected(group, first + start, kept, q, places, count)
+            count = _rejected(group, first + start, bit_mask, q, places, count)
     return count
 
 
 @compiled(INT(written(WORD), read(WORD), INT, WORD, WORD, BOOL, written(INT)))
 def accumulate(
-    total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
+    total: A32, words: A32, first: int, bit_mask: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
-    """Add words & kept to total mod q, or subtract them if minus; words of q or above count as 0.
+    """Add words & bit_mask to total mod q, or subtract them if minus; words of q or above count as 0.
 
     Places and the result are as for `mask_and_find`.
     """
@@ -170,14 +170,14 @@ def accumulate(
         sums, group = total[start : start + _GROUP], words[start : start + _GROUP]
         largest = np.uint32(0)
         for j in range(sums.size):
-            word = group[j] & kept
+            word = group[j] & bit_mask
             largest = word if word > largest else largest
             element = word if word < q else np.uint32(0)
             y = element if minus else np.uint32(q - element)
             difference = np.uint32(sums[j] - y)
             sums[j] = np.uint32(difference + q) if sums[j] < y else difference
         if largest >= q:
-            count = _rejected(group, first + start, kept, q, places, count)
+            count = _rejected(group, first + start, bit_mask, q, places, count)
     return count
 
 

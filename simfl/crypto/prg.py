@@ -71,7 +71,7 @@ def expand(seed: A8, length: int, q: int) -> A32:
     """
     if length < 0:
         raise ValueError(f"length={length} must not be negative")
-    loops, stream, kept, places = loops_for(length), stream_of(seed), _kept(q), SCRATCH.places
+    loops, stream, bit_mask, places = loops_for(length), stream_of(seed), _bit_mask(q), SCRATCH.places
     # The stream is written where the elements will be, which saves a copy.
     keystream = np.empty(4 * length + _SLACK, np.uint8)
     out, rejected = keystream[: 4 * length].view(np.uint32), []
@@ -81,10 +81,10 @@ def expand(seed: A8, length: int, q: int) -> A32:
         if sys.byteorder == "big":
             block.byteswap(inplace=True)
         # Masked at once, while the block is in the cache.
-        count = loops.mask_and_find(block, i, kept, np.uint32(q), places)
+        count = loops.mask_and_find(block, i, bit_mask, np.uint32(q), places)
         rejected.append(places[:count].copy())
     missing = np.concatenate([places[:0], *rejected])
-    out[missing] = _replacements(stream, missing.size, kept, q)
+    out[missing] = _replacements(stream, missing.size, bit_mask, q)
     return out.reshape(1, -1)
 
 
@@ -106,7 +106,7 @@ def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
         raise ValueError(f"signs must be +1 or -1, not {sorted(set(signs) - {1, -1})}")
     if x.shape[:-1] != (1,):
         raise ValueError(f"only one row [1, L] can be masked, not {list(x.shape)}")
-    out, kept, places = flat(x).copy(), _kept(q), SCRATCH.places
+    out, bit_mask, places = flat(x).copy(), _bit_mask(q), SCRATCH.places
     loops = loops_for(out.size)
     if out.max(initial=0) >= q:
         out %= np.uint32(q)
@@ -118,11 +118,11 @@ def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
         block = out[i : i + BLOCK]
         for stream, sign, indices in zip(streams, signs, rejected, strict=True):
             words = SCRATCH.read(stream, block.size)
-            count = loops.accumulate(block, words, i, kept, np.uint32(q), sign == -1, places)
+            count = loops.accumulate(block, words, i, bit_mask, np.uint32(q), sign == -1, places)
             indices.append(places[:count].copy())
     for stream, sign, indices in zip(streams, signs, rejected, strict=True):
         missing = np.concatenate(indices)
-        elements = sign * _replacements(stream, missing.size, kept, q).astype(np.int64)
+        elements = sign * _replacements(stream, missing.size, bit_mask, q).astype(np.int64)
         out[missing] = (out[missing] + elements) % q
     return out.reshape(1, -1)
 
@@ -139,16 +139,16 @@ def stream_of(seed: A8) -> CipherContext:
     return Cipher(algorithms.AES(raw[:16]), modes.CTR(raw[16:28] + bytes([0, 0, 0, 2]))).encryptor()
 
 
-def _kept(q: int) -> np.uint32:
-    """Return the mask of the low bits of a word that are kept: as many as q - 1 has."""
+def _bit_mask(q: int) -> np.uint32:
+    """Return the mask of the low bits of a word that are used: as many as q - 1 has."""
     return np.uint32((1 << (q - 1).bit_length()) - 1)
 
 
-def _replacements(stream: CipherContext, count: int, kept: np.uint32, q: int) -> A32:
+def _replacements(stream: CipherContext, count: int, bit_mask: np.uint32, q: int) -> A32:
     """Return the next `count` words of the stream that are elements of the field."""
     elements = [np.empty(0, np.uint32)]
     while count:
-        words = SCRATCH.read(stream, min(count, BLOCK)) & kept
+        words = SCRATCH.read(stream, min(count, BLOCK)) & bit_mask
         elements.append(words[words < q])
         count -= elements[-1].size
     return np.concatenate(elements)

@@ -94,19 +94,19 @@ def residues(total: F64, q: float, out: A32) -> None:
     out[:] = total.astype(np.int64) % int(q)
 
 
-def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
-    """Write words &= kept, then places = first + flatnonzero(words >= q); return the number of places."""
-    words &= kept
+def mask_and_find(words: A32, first: int, bit_mask: np.uint32, q: np.uint32, places: I64) -> int:
+    """Write words &= bit_mask, then places = first + flatnonzero(words >= q); return the number of places."""
+    words &= bit_mask
     rejected = np.flatnonzero(words >= q)
     places[: rejected.size] = rejected + first
     return rejected.size
 
 
 def accumulate(
-    total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
+    total: A32, words: A32, first: int, bit_mask: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
-    """Add words & kept to total mod q, or subtract them; places and result as for `mask_and_find`."""
-    elements = words & kept
+    """Add words & bit_mask to total mod q, or subtract them; places and result as for `mask_and_find`."""
+    elements = words & bit_mask
     rejected = np.flatnonzero(elements >= q)
     elements[rejected] = 0
     combine(total, elements, q, minus, total)

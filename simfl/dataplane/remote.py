@@ -77,11 +77,11 @@ class RemoteOps(PooledOps):
         # wait.
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="simfl-sender")
 
-    def _place(self, kernel: Kernel) -> RemoteKernel | None:
-        return next((place for remote, place in self._places if remote == kernel), None)
+    def _remote(self, kernel: Kernel) -> RemoteKernel | None:
+        return next((remote for local, remote in self._places if local == kernel), None)
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
-        sent = self._place(kernel) is not None
+        sent = self._remote(kernel) is not None
         # A kernel that is sent never runs in line, even if its work is small.
         self._small = self._small and not sent
         handle = super()._run(kernel, shape, args)
@@ -95,7 +95,7 @@ class RemoteOps(PooledOps):
 
     def _queue(self, node: Node, follows: bool = False) -> None:
         """Queue a node for the threads here, or for sending. The caller holds the lock."""
-        if self._place(node.kernel) is None:
+        if self._remote(node.kernel) is None:
             super()._queue(node, follows)
         else:
             # It needs no thread of the pool, so it must not count as large work there.
@@ -107,19 +107,19 @@ class RemoteOps(PooledOps):
         super()._start_workers()
         while self._leaving and self._error is None:
             kernel = self._leaving[0].kernel
-            place = self._place(kernel)
-            assert place is not None
+            remote = self._remote(kernel)
+            assert remote is not None
             alike = [node for node in self._leaving if node.kernel == kernel]
             self._leaving = [node for node in self._leaving if node.kernel != kernel]
             # Full units, unless the nodes are too few for all processes to have one.
-            size = min(place.chunk, -(-len(alike) // place.parallel_units))
+            size = min(remote.chunk, -(-len(alike) // remote.parallel_units))
             for first in range(0, len(alike), size):
                 self._away += 1
-                self._sender.submit(self._send, place, alike[first : first + size])
+                self._sender.submit(self._send, remote, alike[first : first + size])
 
-    def _send(self, place: RemoteKernel, unit: list[Node]) -> None:
+    def _send(self, remote: RemoteKernel, unit: list[Node]) -> None:
         try:
-            place.send([tuple(map(value, node.args)) for node in unit], partial(self._returned, unit))
+            remote.send([tuple(map(value, node.args)) for node in unit], partial(self._returned, unit))
         except BaseException as error:
             self._returned(unit, error)
 

@@ -74,17 +74,17 @@ class InputSearch:
 
         slope = vmap(grad(cost, has_aux=True))
         first, second = torch.zeros_like(x), torch.zeros_like(x)
-        best, least = x.clone(), torch.full((len(x),), torch.inf)
+        best, lowest = x.clone(), torch.full((len(x),), torch.inf)
         for step in range(1, steps + 1):
             g, now = slope(x, units, y)
-            better = now < least
-            best[better], least[better] = x[better], now[better]
+            better = now < lowest
+            best[better], lowest[better] = x[better], now[better]
             g = g.sign()
             first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
             size = lr * 0.1 ** sum(step > part * steps for part in _FALLS)
             moved = (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
             x = (x - size * moved).clamp(0, 1)
-        return best.numpy(), least.numpy()
+        return best.numpy(), lowest.numpy()
 
     def of_class(self, weights: F32, label: int, steps: int, lr: float) -> F32:
         """Return the input [*shape] with the highest probability of a class, from an input of zeros.
@@ -106,11 +106,11 @@ class InputSearch:
             total = cross_entropy(self._logits(model, inputs), y)
             return total, total
 
-        slope, best, least = grad(cost, has_aux=True), x, torch.tensor(torch.inf)
+        slope, best, lowest = grad(cost, has_aux=True), x, torch.tensor(torch.inf)
         for _ in range(steps):
             g, now = slope(x)
-            if now < least:
-                best, least = x, now
+            if now < lowest:
+                best, lowest = x, now
             x = (x - lr * g / g.abs().max().clamp_min(_TINY)).clamp(0, 1)
         image: F32 = best[0].numpy()
         return image

@@ -116,10 +116,10 @@ def _users(cells: Sequence[str], users: int | None) -> Column:
     """Return the users of many cells; ValueError unless all are digits, and below `users`."""
     if not _DIGITS.issuperset("".join(cells)):
         raise ValueError("digits")
-    found = np.array(list(map(int, cells)), np.int64)
-    if users is not None and (found >= users).any():
+    entries = np.array(list(map(int, cells)), np.int64)
+    if users is not None and (entries >= users).any():
         raise ValueError("users")
-    return found
+    return entries
 
 
 def _user(cells: Cells, users: int | None) -> int:

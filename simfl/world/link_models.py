@@ -113,9 +113,9 @@ class LinkStates(LinkModel, StateGenerator):
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
         at = self.timeline(streams, purpose, (1.0, 1.0))
 
-        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
+        def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
             (up, down), until = at(user, now)
-            return LinkParams(own.up_mbps * up, own.down_mbps * down, own.latency_s), until
+            return LinkParams(link.up_mbps * up, link.down_mbps * down, link.latency_s), until
 
         return change
 
@@ -126,7 +126,7 @@ class Steady(LinkModel):
     kind: Literal["steady"] = "steady"
 
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
-        return lambda user, now, own: (own, FOR_EVER)
+        return lambda user, now, link: (link, FOR_EVER)
 
 
 class Steps(LinkModel):
@@ -150,12 +150,12 @@ class Steps(LinkModel):
         steps = read_steps(self.file, f"{key}.file".lstrip("."))
         entries = entries_of(self.assign, len(steps), users, streams)
 
-        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
+        def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
             step, until = steps.at(int(entries[user]), now)
             if step is None:
-                return own, until
+                return link, until
             up_mbps, down_mbps, latency_s = step
-            return LinkParams(up_mbps, down_mbps, own.latency_s if latency_s is None else latency_s), until
+            return LinkParams(up_mbps, down_mbps, link.latency_s if latency_s is None else latency_s), until
 
         return change
 
@@ -183,11 +183,11 @@ class Mahimahi(LinkModel):
         down = _Recording(self.down_file, window_ms, f"{key}.down_file".lstrip("."))
         draws = streams.uniforms(purpose, "offset")
 
-        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
+        def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
             # One offset for both directions, since they were recorded together.
             ahead = now + (int(draws(user, 0) * up.period_ns) if self.offset == "drawn" else 0)
             (up_mbps, up_ns), (down_mbps, down_ns) = up.at(ahead), down.at(ahead)
-            return LinkParams(up_mbps, down_mbps, own.latency_s), now + min(up_ns, down_ns)
+            return LinkParams(up_mbps, down_mbps, link.latency_s), now + min(up_ns, down_ns)
 
         return change
 
@@ -313,14 +313,14 @@ class Daily(LinkModel):
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
         zones, slot_ns = streams.uniforms(purpose, "time zone"), lasting(self.slot_s)
 
-        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
+        def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
             slot = now // slot_ns
             at_s = slot * self.slot_s - self.peak_s
             if self.spread_s:
                 at_s -= self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0))
             factor = daily(self.low, self.high, at_s, self.period_s)
             until = FOR_EVER if self.low == self.high else (slot + 1) * slot_ns
-            return LinkParams(own.up_mbps * factor, own.down_mbps * factor, own.latency_s), until
+            return LinkParams(link.up_mbps * factor, link.down_mbps * factor, link.latency_s), until
 
         return change
 

@@ -71,8 +71,8 @@ def user_links(
         # A user-defined model may return anything; a comparison with NaN is false, so NaN is refused too.
         if not (up_mbps >= 0 and down_mbps >= 0 and latency_s >= 0 and isfinite(latency_s) and until > now):
             link = f"a link of {up_mbps} and {down_mbps} Mbit/s, {latency_s} s away, until {until} ns"
-            place = f"link model {type(models[name][0]).__name__}, user {user}"
-            raise RunFailed(f"{place}: {link} at {now} ns: none may be below 0, and it must last")
+            label = f"link model {type(models[name][0]).__name__}, user {user}"
+            raise RunFailed(f"{label}: {link} at {now} ns: none may be below 0, and it must last")
         return _state(up_mbps, down_mbps, latency_s, until)
 
     return state

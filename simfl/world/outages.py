@@ -120,8 +120,8 @@ class Outage(Block):
     def problems(self, classes: Collection[str]) -> Iterator[tuple[str, str]]:
         """Yield each key that does not fit the population's classes, as (key, message)."""
         if isinstance(self.of, OfClass) and self.of.name not in classes:
-            known = f"there are: {', '.join(classes)}" if classes else "the population has none"
-            yield "of.name", f"no class {self.of.name!r}; {known}{did_you_mean(self.of.name, classes)}"
+            names = f"there are: {', '.join(classes)}" if classes else "the population has none"
+            yield "of.name", f"no class {self.of.name!r}; {names}{did_you_mean(self.of.name, classes)}"
 
     def times(self, streams: Streams, name: str | int) -> Timeline[bool]:
         """Return the times at which a group is hit.

@@ -139,7 +139,7 @@ class StateGenerator(KindBlock):
     def _bad(self, user: int, given: object, message: str) -> BadState:
         """Return the error of a user's states, with the line at which their generator stands."""
         frame, code = getattr(given, "gi_frame", None), getattr(self.states, "__code__", None)
-        place = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
+        location = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
         if frame is not None:
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno}: "
-        return BadState(f"{place}{self.thing} {type(self).__name__}, user {user}: {message}")
+            location = f"{frame.f_code.co_filename}:{frame.f_lineno}: "
+        return BadState(f"{location}{self.thing} {type(self).__name__}, user {user}: {message}")
