@@ -17,7 +17,9 @@ class Node:
     """
 
     kernel: Kernel
+    """Function that computes the value."""
     args: tuple[Any, ...]
+    """Its arguments; nodes and recipes stand for their values."""
     where: tuple[Any, ...]
     """Step that requested it, for error messages."""
     size: int = 0
@@ -25,7 +27,9 @@ class Node:
     small: bool = False
     """Too little work for a separate thread."""
     value: Any = None
+    """The result."""
     done: bool = False
+    """True once the value is computed."""
     missing_inputs: int | None = None
     """Inputs not computed yet; None until it is scheduled."""
     consumers: list["Node"] = field(default_factory=list)
@@ -59,7 +63,9 @@ class Recipe:
     """An operation that each of its consumers executes again: quick to compute, large to keep."""
 
     kernel: Kernel
+    """Function that computes the value."""
     args: tuple[Any, ...]
+    """Its arguments; nodes and recipes stand for their values."""
 
 
 Kind = TypeVar("Kind", Node, Recipe)

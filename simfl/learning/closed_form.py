@@ -24,6 +24,7 @@ class HostSamples:
     """All training samples in the memory of the host or on disk; `workspace.Samples` is for a device."""
 
     arrays: Any = np
+    """Module of the arrays' functions."""
 
     def __init__(self, split: Split, dtype: Dtype) -> None:
         self.dtype, self._x, self._y = dtype, split.x_train, split.y_train

@@ -113,7 +113,9 @@ class Few(Partition):
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
         n = len(split.y_train)
         if users * self.samples > n:
-            raise ValueError(f"users={users} times samples={self.samples} is above the {n} samples")
+            raise ValueError(
+                f"users={users} times samples={self.samples} is above the {n} samples: lower one"
+            )
         return np.split(rng.permutation(n)[: users * self.samples], users)
 
 
@@ -121,6 +123,7 @@ class _Skewed(Partition):
     """Users hold different amounts, drawn from a Dirichlet distribution, of each label or of all samples."""
 
     by_label: ClassVar[bool]
+    """True if the samples of each label are drawn separately."""
     main_key = "beta"
     beta: Positive
     """Parameter of the distribution: the smaller, the more uneven."""
@@ -130,7 +133,9 @@ class _Skewed(Partition):
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[list[int]]:
         y, n = split.y_train, len(split.y_train)
         if users * self.min_samples > n:
-            raise ValueError(f"users={users} times min_samples={self.min_samples} is above the {n} samples")
+            raise ValueError(
+                f"users={users} times min_samples={self.min_samples} is above the {n} samples: lower one"
+            )
         groups = [np.flatnonzero(y == label) for label in np.unique(y)] if self.by_label else [np.arange(n)]
         pieces = [self._in_proportion(rng.permutation(group), users, rng) for group in groups]
         # Shuffled, so that the samples that a user gives away are of no particular class.
@@ -252,7 +257,7 @@ def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list
     """Return samples sorted by label, ties at random, divided into shards, which are dealt at random."""
     count = users * per_user
     if count > len(y):
-        raise ValueError(f"users={users} times per_user={per_user} is above the {len(y)} samples")
+        raise ValueError(f"users={users} times per_user={per_user} is above the {len(y)} samples: lower one")
     mixed = rng.permutation(len(y))
     shards = np.array_split(mixed[np.argsort(y[mixed], kind="stable")], count)
     hands = rng.permutation(count).reshape(users, per_user)

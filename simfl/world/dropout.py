@@ -331,7 +331,7 @@ class Script(Dropout):
         seen: dict[tuple[int, int], int] = {}
         for i, loss in enumerate(self.losses):
             if loss.user >= users:
-                yield f"losses.{i}.user", f"user={loss.user} is not there: {numbered(users)}"
+                yield f"losses.{i}.user", f"user={loss.user} does not exist: {numbered(users)}"
             first = seen.setdefault((loss.user, loss.round), i)
             if first != i:
                 message = f"user {loss.user} is lost in round {loss.round} already, by entry {first}"

@@ -128,7 +128,7 @@ def _user(cells: Cells, users: int | None) -> int:
     if not re.fullmatch("[0-9]{1,18}", user):
         raise Wrong("user", f"must be a whole number, not {show(user)}")
     if users is not None and int(user) >= users:
-        raise Wrong("user", f"user={user} is not there: {numbered(users)}")
+        raise Wrong("user", f"user={user} does not exist: {numbered(users)}")
     return int(user)
 
 
@@ -179,4 +179,5 @@ def _overlaps(
 
 
 def numbered(users: int) -> str:
+    """Return the numbers of a run's users, for messages."""
     return f"users are 0 to {users - 1}" if users > 1 else "the only user is 0"

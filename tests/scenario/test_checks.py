@@ -59,7 +59,7 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "(protocol secagg_plus)"]),
     ({"population.users": 1, "protocols": ["fedavg"], "dropout.losses": [
         {"user": 1, "at": "upload", "when": "mid_send"}]}, [
-        "dropout.losses.0.user: user=1 is not there: the only user is 0"]),
+        "dropout.losses.0.user: user=1 does not exist: the only user is 0"]),
     ({"privacy": None}, ["privacy: missing; protocol secagg needs it"]),
     ({"quantization": None}, ["quantization: missing; protocol secagg needs it"]),
     ({"field.q": 2**32 - 6}, [f"field.q: q={2**32 - 6} must be prime"]),
@@ -97,7 +97,7 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"clock": "measured", "payload": "shadow"}, [
         "payload: payload shadow needs clock modelled or recorded: it executes nothing to be measured"]),
     ({"dropout.losses": [{"user": 100, "at": "upload", "when": "mid_send"}]}, [
-        "dropout.losses.0.user: user=100 is not there: users are 0 to 99"]),
+        "dropout.losses.0.user: user=100 does not exist: users are 0 to 99"]),
     ({"dropout.losses": [{"user": 0, "at": at, "when": "mid_send"} for at in ("shares", "upload")]}, [
         "dropout.losses.1: user 0 is lost in round 0 already, by entry 0"]),
 ]  # fmt: skip

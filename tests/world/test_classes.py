@@ -116,7 +116,7 @@ def test_a_class_leaves_other_users_their_world() -> None:
         ({"a b": {"share": 1.0}}, r"population.classes"),
         (
             {"a": {"share": 1.0, "dropout": {"script": [{"user": 99, "at": "upload", "when": "mid_send"}]}}},
-            r"population.classes.a.dropout.script.0.user: user=99 is not there",
+            r"population.classes.a.dropout.script.0.user: user=99 does not exist",
         ),
         (
             {"a": {"share": 1.0, "availability": {"trace": "nowhere.csv"}}},

@@ -123,7 +123,7 @@ def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.M
         (HEADER + "1.0,0,5\n", "2: user: must be a whole number, not '1.0'"),
         (HEADER + "-1,0,5\n", "2: user: must be a whole number, not '-1'"),
         (HEADER + ",0,5\n", "2: user: must be a whole number, not ''"),
-        (HEADER + "4,0,5\n5,0,5\n", "3: user: user=5 is not there: users are 0 to 4"),
+        (HEADER + "4,0,5\n5,0,5\n", "3: user: user=5 does not exist: users are 0 to 4"),
         (HEADER + "1,x,5\n", "2: from_s: must be a number, not 'x'"),
         (HEADER + "1,0,5 s\n", "2: to_s: must be a number, not '5 s'"),
         (HEADER + "1,0,1_000\n", "2: to_s: must be a number, not '1_000'"),
@@ -273,7 +273,7 @@ def test_nested_intervals_hide_no_later_overlap(tmp_path: Path) -> None:
 
 def test_problems_come_together_in_the_files_order(tmp_path: Path) -> None:
     assert wrong(tmp_path, HEADER + "1,0,10\n7,0,1\n1,5,7\n2,3,x\n") == [
-        "online.csv:3: user: user=7 is not there: users are 0 to 4",
+        "online.csv:3: user: user=7 does not exist: users are 0 to 4",
         "online.csv:4: user 1 is online from 0 to 10 already, by line 2",
         "online.csv:5: to_s: must be a number, not 'x'",
     ]
@@ -331,7 +331,7 @@ def test_a_resolved_scenario_finds_its_trace_from_anywhere(
     ("world", "text", "message"),
     [
         (SYNC, None, "online.csv: cannot be read: No such file or directory"),
-        (SYNC, HEADER + "100,0,1\n", "online.csv:2: user: user=100 is not there: users are 0 to 99"),
+        (SYNC, HEADER + "100,0,1\n", "online.csv:2: user: user=100 does not exist: users are 0 to 99"),
         (SYNC, HEADER + "1,0,5\n1,4,6\n", "online.csv:3: user 1 is online from 0 to 5 already, by line 2"),
         (
             ASYNC,

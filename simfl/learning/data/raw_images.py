@@ -101,7 +101,9 @@ class Cifar10(Published):
     inner = ("cifar-10-batches-bin",)
     size_bytes = 60_000 * _CIFAR_PIXELS
     train: ClassVar[tuple[str, ...]] = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
+    """Files of training samples."""
     test: ClassVar[str] = "test_batch.bin"
+    """File of test samples."""
     pickled: ClassVar[tuple[str, ...]] = ("cifar-10-batches-py", "batches.meta", "data_batch_1")
     """Names by which the Python version is recognised."""
     label_bytes: ClassVar[int] = 1
