@@ -29,7 +29,7 @@ TINY = 1e-6
 
 
 def calculation(ops: Ops, plan: list[tuple[int, int, int]]) -> list[Handle]:
-    """Sums of earlier results, as a plan says."""
+    """Sums of earlier results, by a plan."""
     out = [ops.prg(ops.secret(bytes([k]) * 32), 16) for k in range(2)]
     for a, b, kind in plan:
         left, right = out[a % len(out)], out[b % len(out)]
@@ -137,7 +137,7 @@ def test_unneeded_masks_are_expanded_too(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_chains_are_finished_before_new_ones_are_begun() -> None:
-    """In the order in which what is wanted needs them; what nobody needs waits for the end."""
+    """In the order in which needed results depend on them; unneeded work waits for the end."""
     done: list[str] = []
 
     def step(name: str, *_: Any) -> np.ndarray:
@@ -218,7 +218,7 @@ def test_pooled_work_is_all_of_the_work_lost_users_included(
     pools: list[PooledOps],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What eager operations execute, pooled ones have executed when the run is over."""
+    """Pooled operations have executed the kernels of eager ones when the run is over."""
     where = {} if base is None else {"base": base}
     executed = 0
     original = EagerOps._run

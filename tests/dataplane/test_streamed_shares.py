@@ -1,4 +1,4 @@
-"""Coded shares that stream give what held ones give, bit for bit, and every one of them is really carried."""
+"""Coded shares that stream give the bits of held ones, and each is really sealed and opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every kernel has a twin on terms; what twins refuse; what is used twice."""
+"""Every kernel has a twin on terms; the refusals of twins; seeds and nonces that are used twice."""
 
 import ast
 import inspect

@@ -130,7 +130,7 @@ def test_shards_of_even_classes_hold_one_label(
 
 
 def test_shards_are_dealt_at_random() -> None:
-    """Chi-square over who has the first of six shards, 5 degrees: above 20.5 by chance 1 in 1000."""
+    """Chi-square over the owner of the first of six shards, 5 degrees: above 20.5 by chance 1 in 1000."""
     rng, y, times = np.random.default_rng(3), np.repeat(np.arange(6), 2), 1000
     has_first = [int(label_counts(y, shards(y, 6, 1, rng), 6)[:, 0].argmax()) for _ in range(times)]
     assert (6 / times * (np.bincount(has_first, minlength=6) - times / 6) ** 2).sum() < 20.5

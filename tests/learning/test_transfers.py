@@ -38,7 +38,7 @@ READS = {aten._local_scalar_dense.default, aten.nonzero.default, aten.is_nonzero
 
 
 class Bus(TorchDispatchMode):
-    """What crosses between the host and the meta device, in order; `mixed` is work on tensors of both."""
+    """Transfers between the host and the meta device, in order; `mixed` is work on tensors of both."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Bus(TorchDispatchMode):
 
 
 class Python(TorchFunctionMode):
-    """What torch sends below of what a dispatch mode sees: Python's lists as indices, and tensors of them."""
+    """Transfers that a dispatch mode does not see: Python's lists as indices, and tensors of them."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__()
@@ -188,7 +188,7 @@ def test_images_on_disk_are_sent_and_nothing_comes_back(
 def test_a_gpu_is_waited_for_once_a_chunk(
     tried: tuple[Model, tuple[int, ...]], way: str, sgd: LocalSgd
 ) -> None:
-    """By torch's own warning, on a GPU: what the meta device cannot tell is what kernels do inside."""
+    """By torch's own warning, on a GPU: the meta device does not show transfers within kernels."""
     settle_arithmetic("cuda", False)
     one = learner(*tried, way, "cuda")
     some = cohort(one, sgd, clients=1 if way == "loop" else 4)

@@ -1,4 +1,4 @@
-"""When users are online: each kind's draws against what they should be, and what never changes costs nothing.
+"""Times at which users are online: each kind's draws against its distribution; steady states cost nothing.
 
 A count of n coins of probability p lies within five of its standard deviations but for once in 1.7 million,
 so a test of k counts fails on a right program for one seed in 1.7 million / k.
@@ -55,7 +55,7 @@ def day(**values: float) -> Diurnal:
 
 
 def slots(spec: Any, users: int, count: int, seed: int = 1) -> np.ndarray:
-    """Boolean [users, slots]: who is online in the first slots."""
+    """Boolean [users, slots]: the users that are online in the first slots."""
     everyone = spec.times(users, Streams(seed))
     states = [list(islice(days(everyone, user), count)) for user in range(users)]
     assert {length for changes in states for length, _ in changes} == {round(spec.slot_s * NS)}

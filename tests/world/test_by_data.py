@@ -1,4 +1,4 @@
-"""Users who are online as often as what they hold makes likely."""
+"""Users that are online as often as their samples make likely."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Classes of users: who is in which, and that a class changes nobody else's world."""
+"""Classes of users: the users of each, and that a class changes no other user's world."""
 
 from typing import Any
 

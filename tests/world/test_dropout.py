@@ -149,7 +149,7 @@ def test_per_step_a_lacking_step_happens_at_the_next(when: Any) -> None:
 # --- groups -------------------------------------------------------------------------------------
 @given(st.integers(1, 9), st.floats(0, 1), st.integers(0, 9), st.sets(st.integers(0, 60)))
 def test_a_group_is_lost_as_a_whole(groups: int, p: float, index: int, selected: set[int]) -> None:
-    """Those who go together in one round do so in every other, whoever is selected."""
+    """Users lost together in one round are lost together in every other, for any selection."""
     losses = Losses(Groups(groups=groups, p=p), 61, Streams(3), KEYED)
     everyone = [losses.in_round(i, range(61)).keys() for i in range(60)] if 0.2 < p < 0.8 else []
     together = {tuple(user in lost for lost in everyone): user for user in range(61)}

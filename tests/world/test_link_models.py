@@ -1,4 +1,4 @@
-"""Link models: each against what it should be, and the laws that hold for all of them.
+"""Link models: each against its expected rates, and the invariants of all of them.
 
 A count of n coins of probability p lies within five of its standard deviations but for once in 1.7 million.
 """

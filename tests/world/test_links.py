@@ -36,7 +36,7 @@ class Half(LinkStates):
 
 
 class Says(LinkModel):
-    """A model that says anything."""
+    """A model that returns any link."""
 
     link: Any
     until: int

@@ -1,4 +1,4 @@
-"""Numbers of users from a file: who has which, what is wrong with a file, and how often it is read."""
+"""Numbers of users from a file: the assignment, mistakes in a file, and the number of reads."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ NUMBERS = st.one_of(st.floats(), st.integers(-5, 5), st.text("0123456789.eE+-xna
 def test_both_ways_of_reading_agree(
     tmp_path_factory: pytest.TempPathFactory, cells: list[object], scale: float
 ) -> None:
-    """What is read by columns is what is read by lines, and only what is within the bounds is taken."""
+    """Reading by columns and by lines gives the same, and only numbers within the bounds are accepted."""
     spec = column(tmp_path_factory.mktemp("agree"), "computation,z\n" + "".join(f"{c},\n" for c in cells))
     by_lines: list[float] = []
     try:

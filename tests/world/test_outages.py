@@ -1,4 +1,4 @@
-"""Outages: who is hit together, when, and that nobody's draws depend on anybody else's.
+"""Outages: the users that are hit together, the times, and the independence of their draws.
 
 A count of n coins of probability p lies within five of its standard deviations but for once in 1.7 million.
 """
@@ -47,7 +47,7 @@ def test_outages_at_once_multiply() -> None:
 
 
 def test_the_users_of_a_cell_go_together() -> None:
-    """Users are told apart by all that happens to them: there are as many kinds of users as cells."""
+    """Users differ by their outages only: there are as many kinds of users as cells."""
     cells = outages({"of": {"cells": 12}, **AGAIN})
     times = range(0, 600 * NS, 7 * NS)
     seen = [tuple(cells.factor(user, now) for now in times) for user in range(600)]

@@ -1,4 +1,4 @@
-"""What a run's summary says of who took part, by hand and against the paper's figures."""
+"""Participation in a run's summary, by hand and against the paper's figures."""
 
 from __future__ import annotations
 

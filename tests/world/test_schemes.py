@@ -254,5 +254,5 @@ def test_charged_without_batteries_fails() -> None:
     ],
 )
 def test_needed_is_more_than_a_number_of_users(scheme: Selection, needed: str) -> None:
-    """Of 12 users of a round; a scheme that only counts who is available has no such words."""
+    """For 12 users of a round; a scheme that only counts available users has no such words."""
     assert scheme.needed() == needed

@@ -1,4 +1,4 @@
-"""Models by a generator: what all three bases refuse and read alike, in any order of users and times."""
+"""Models by a generator: all three bases refuse and read alike, in any order of users and times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States that follow one another, against all of them listed; the same for whoever asks in any order."""
+"""Successive states against a list of all of them; the same for queries in any order."""
 
 from __future__ import annotations
 

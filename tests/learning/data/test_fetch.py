@@ -28,7 +28,7 @@ CONTENT = pixels(300_000).tobytes()
 
 @dataclass
 class Site:
-    """Files by path, and what was asked for: (path, the first byte). breaks_at: sends no byte from there."""
+    """Files by path, and the requests: (path, first byte). breaks_at: sends no byte from there on."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     asked: list[tuple[str, int]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""What is known of a model: as its module has it, found out once, and then without torch."""
+"""Facts of a model: as its module has them, computed once, and then without torch."""
 
 from __future__ import annotations
 

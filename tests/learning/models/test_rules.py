@@ -1,4 +1,4 @@
-"""What a module may hold: converted where it can be, refused by name where not."""
+"""The content of a module: replaced where possible, otherwise refused by name."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_recurrent_layers_that_draw_or_do_not_fit() -> None:
 
 
 def states(layer: nn.Module, x: Tensor) -> Tensor:
-    """Of every layer and way, what is hidden last, and of an LSTM its cells."""
+    """The last hidden states of every layer and direction, and the cells of an LSTM."""
     state = layer(x)[1]
     parts = [state] if isinstance(state, Tensor) else [*state]
     return torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)

@@ -1,4 +1,4 @@
-"""A model of one's own: what works, and one error that names the place for everything that does not.
+"""A user-defined model: its possible content, and one error with the place for any other.
 
 What holds for strangers of every thing is in `tests/test_strangers.py`.
 """
