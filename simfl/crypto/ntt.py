@@ -10,12 +10,13 @@ primitive root of unity of order 2^k. The points in the order of the users u = 0
     alpha_u = h^floor(u / 2^k) g^rev(u mod 2^k),    rev: k bits read backwards.
 
 Every non-zero residue is the point of one u < q - 1. The first 2^j are the roots of unity of order 2^j for
-every j <= k, whatever the number of users will be, and for u < 2^k
+every j <= k, for any number of users. For u < 2^k
 
     alpha_u^2 = alpha_floor(u / 2),    alpha_(2u+1) = -alpha_2u.
 
-So x^2 - alpha_u has the roots alpha_2u and alpha_(2u+1): a polynomial taken modulo x^n - 1, then modulo the
-two factors of that, and so on (in steps of four, butterflies.py), ends with its value at alpha_u in row u.
+So x^2 - alpha_u has the roots alpha_2u and alpha_(2u+1). A polynomial is taken modulo x^n - 1, then modulo
+the two factors of that, and so on (in steps of four, butterflies.py). It ends with its value at alpha_u in
+row u.
 """
 
 from functools import lru_cache

@@ -4,8 +4,8 @@ ours.
 Encoding and sharing evaluate polynomials: galois evaluates them again. Decoding interpolates: a result is
 right if and only if galois, evaluating it, gets the rows that were decoded. Reconstruction is computed again.
 Galois is slow, so of a large operation only some columns (or secrets) are compared, for about `LIMIT`
-multiplications: the first, the last, and others drawn by the result's content, so that each operation is
-compared elsewhere.
+multiplications. They are the first, the last, and others drawn by the result's content, so that each
+operation is compared at other ones.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,7 +1,7 @@
 """The routing of rows: picked, relayed, put together. No arithmetic.
 
-Invariant: rows of `LONG_BYTES` and more are a list of separate arrays, so that routing copies nothing and
-each row is freed when its last holder drops it; shorter rows are one array [n, L]
+Invariant: rows of `LONG_BYTES` and more are a list of separate arrays. So routing copies nothing, and each
+row is freed when its last holder drops it. Shorter rows are one array [n, L]
 (`tests/crypto/test_row_routing.py::test_long_rows_are_not_copied_but_one_alone_is`).
 """
 

@@ -1,7 +1,7 @@
 """The plain sum that a protocol's aggregate is compared with, bit for bit.
 
-It is computed a second time, from the users' updates and in 64-bit integers without a modulus, so that a
-wrong mask, weight, member or a wrap-around cannot cancel out on both sides
+It is computed a second time, from the users' updates and in 64-bit integers without a modulus. So a wrong
+mask, weight, member or a wrap-around cannot cancel out on both sides
 (`tests/dataplane/test_audit.py::test_a_wrong_member_weight_factor_or_rounding_is_seen`).
 """
 

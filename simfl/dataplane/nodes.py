@@ -75,7 +75,7 @@ class Queues:
     """Nodes whose inputs are computed, in the order in which a pool executes them.
 
     First come the nodes that route rows, as they cost nothing and let their inputs be freed. Then nodes that
-    follow a node that was just computed, the latest first: so a chain is finished, and its intermediate
+    follow a node that was just computed, the latest first. So a chain is finished, and its intermediate
     values are freed, before another chain begins. Then the others in the order of requests. Batchable nodes
     are last, so that as many as possible have arrived before a batch is taken.
     """

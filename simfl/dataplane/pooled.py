@@ -1,8 +1,8 @@
 """Work in a pool of threads: an operation becomes a node at once, and content when it is needed.
 
 Theory of operation. The timeline runs ahead of the data. A node costs no memory until it is executed. It is
-executed once a result that is needed depends on it: depth first, in the order of need, so that a chain is
-finished and freed before a new one begins
+executed once a needed result depends on it. The order is depth first, so that a chain is finished and freed
+before a new one begins
 (`tests/dataplane/test_pooled.py::test_chains_are_finished_before_new_ones_are_begun`). Calls of a batched
 kernel (local training) are executed together, after all other ready nodes. The budget bounds the pending
 output that handles hold: beyond it, the driver pauses the timeline until pending nodes are executed. All

@@ -1,10 +1,9 @@
 """Softmax regression without autograd.
 
-dL/dz = softmax(z) - onehot(y) for the logits z = W x and mean cross-entropy, so a step of K clients is two
+For the logits z = W x and mean cross-entropy, dL/dz = softmax(z) - onehot(y). So a step of K clients is two
 batched products, with elementwise operations between them. On a CPU the arrays are numpy's, and torch is not
 imported. On a GPU they are torch's tensors, which have the same operations. The bias is one more column of W,
-for an input that is always 1. Updates equal the loop's up to rounding
-(`tests/learning/test_closed_form.py`).
+for an input that is always 1. Updates equal the loop's up to rounding (`tests/learning/test_closed_form.py`).
 """
 
 from collections.abc import Iterator

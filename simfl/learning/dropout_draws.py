@@ -59,9 +59,10 @@ def philox(counter: Iterable[Tensor], keys: Tensor) -> tuple[Tensor, ...]:
 class DropoutDraws:
     """The draws of a module's dropouts.
 
-    The numbers of a sample are in the order of the layers, divided into four quarters of equally many blocks:
-    the number of block b in quarter w has word w of counter (row of the minibatch, b, step, 0). It is dropped
-    if its word is below p 2^32, which is exact for p = 1/2 and 1/4, and otherwise at most 2^-32 away from p.
+    The numbers of a sample are in the order of the layers, divided into four quarters of equally many blocks.
+    The number of block b in quarter w has word w of counter (row of the minibatch, b, step, 0). It is dropped
+    if its word is below p 2^32. That probability is exact for p = 1/2 and 1/4, and otherwise at most 2^-32
+    away from p.
 
     Args:
         dropouts: `Dropout` layers, each with the shape of its input for one sample.

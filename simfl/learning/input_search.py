@@ -90,8 +90,8 @@ class InputSearch:
         """Return the input [*shape] with the highest probability of a class, from an input of zeros.
 
         It is Algorithm 1 of Fredrikson et al. 2015 with two changes. The cost is -log p(label) and not 1 -
-        p(label), whose slope vanishes where p is near 0 or 1, as it is for most inputs of a model with random
-        weights. Steps have the same length for weights of any size.
+        p(label): the slope of the latter vanishes for p near 0 or 1, as it is for most inputs of a model with
+        random weights. Steps have the same length for weights of any size.
 
         Args:
             weights: Model [d].

@@ -48,8 +48,8 @@ def settle_arithmetic(device: str, deterministic: bool) -> None:
 def saved_values(module: nn.Module, shape: Shape, tokens: bool = False) -> int:
     """Return the numbers that a forward pass keeps for the backward pass, for each sample.
 
-    Tensors that it keeps for any number of samples, such as weights, are not counted: they cancel in the
-    difference of a pass of two samples and one of one.
+    Tensors that it keeps for any number of samples, such as weights, are not counted. They cancel in the
+    difference of two passes, of two samples and of one.
     """
 
     def saved(samples: int) -> int:

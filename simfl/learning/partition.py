@@ -1,7 +1,10 @@
 """Training samples dealt to users.
 
-Each sample is dealt exactly once, with three exceptions: `natural` leaves out the samples of users that are
-not drawn, `few` the samples beyond a number for each user, and `shared` deals some samples to all users.
+Each sample is dealt exactly once, with three exceptions:
+
+- `natural` leaves out the samples of users that are not drawn;
+- `few` leaves out the samples beyond a number for each user;
+- `shared` deals some samples to all users.
 """
 
 from __future__ import annotations
@@ -201,8 +204,8 @@ class Shards(Partition):
 class Natural(Partition):
     """The data set's natural users, such as the writers of FEMNIST (LEAF; Caldas et al. 2018).
 
-    If the data set has more of them than the run, the run's users are drawn at random, in the data set's
-    order, and the samples of the others are not used.
+    If the data set has more of them than the run, the run's users are drawn at random and keep the data set's
+    order. The samples of the others are not used.
     """
 
     one_piece = True

@@ -24,7 +24,7 @@ F64 = NDArray[np.float64]
 class ServerRule(KindBlock):
     """A rule of the server; a user-defined one without memory needs `step` only.
 
-    With memory, `rows` vectors are kept from one aggregation to the next: `first` returns the initial ones,
+    With memory, `rows` vectors are kept from one aggregation to the next. `first` returns the initial ones,
     `remember` updates them by a mean update, and `step` receives them instead of the update.
 
     >>> class Momentum(ServerRule):

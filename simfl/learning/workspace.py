@@ -133,8 +133,8 @@ class Workspace(threading.local):
     """A module for each thread, whose parameters are views of one vector: threading.local runs __init__ in
     each.
 
-    The model was tried before (`facts`), so that no operation runs on torch's meta device here: for that
-    torch imports its compiler, which takes over a second.
+    The model was tried before (`facts`), so that no operation runs on torch's meta device here. For such
+    operations torch imports its compiler, which takes over a second.
 
     Attributes:
         samples: Training samples on the device.
@@ -226,8 +226,8 @@ def _start(layer: nn.Module, leaf: str, shape: Shape, draws: np.random.Generator
 class Stepping(nn.Linear):
     """`nn.Linear`; while `lr` is set, a backward pass steps the weights, which get no gradient.
 
-    A fully connected layer holds most of a small CNN's parameters, and a minibatch is few rows: writing the
-    gradient of its weights and reading it again costs about as much as computing it. x <- x - lr g^T a adds
+    A fully connected layer holds most of a small CNN's parameters, and a minibatch is few rows. So to write
+    the gradient of its weights and read it again costs about as much as to compute it. x <- x - lr g^T a adds
     the product to the weights in place instead. The gradient of the layer's input is taken before, from the
     old weights, so the step is that of SGD.
     """

@@ -151,8 +151,8 @@ class NoLosses(Dropout):
 class _Share(Dropout):
     """A fraction (the value of `main_key`) of the selected users.
 
-    In a round the first users in a drawn order of all N are lost, so that protocols that select other users
-    still lose the same users out of the common ones. In an asynchronous run each user has a coin.
+    In a round the first users in a drawn order of all N are lost. So protocols that select different users
+    lose the same ones of their common users. In an asynchronous run each user has a coin.
     """
 
     @property

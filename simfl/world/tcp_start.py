@@ -1,9 +1,9 @@
 """TCP's cost by SimGrid's model LV08, whose constants were fitted to packet-level simulations.
 
-A message of S bytes over a free path of latency L and bandwidth B takes 13.01 L + S / min(0.97 B, W / (2 L)):
-slow start as a longer latency, headers as a loss of bandwidth, and a window of W = 4,194,304 bytes a round
-trip (Velho and Legrand, "Accuracy Study and Improvement of Network Simulation in the SimGrid Framework",
-2009).
+A message of S bytes over a free path of latency L and bandwidth B takes
+13.01 L + S / min(0.97 B, W / (2 L)). Slow start is a longer latency, headers are a loss of bandwidth, and a
+round trip moves at most a window of W = 4,194,304 bytes (Velho and Legrand, "Accuracy Study and Improvement
+of Network Simulation in the SimGrid Framework", 2009).
 
 L is the user's `latency_s`; jitter is added as it is drawn, and the server's link has no latency.
 

@@ -1,8 +1,8 @@
 """Facts of a model that are needed before it trains.
 
-For simfl's models they are computed once on a machine and stored in a file, as to import torch and its
-compiler takes seconds, while `simfl check` needs only the facts. A user-defined model is examined each time,
-as its file, or a module that it imports, may have changed.
+For simfl's models they are computed once on a machine and stored in a file: to import torch and its compiler
+takes seconds, and `simfl check` needs the facts only. A user-defined model is examined each time, as its
+file, or a module that it imports, may have changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The rules by which a module's update is a pure function of its parameters, the samples and a stream.
 
-1. The parameters are all of the module's state, and each belongs to one layer: they are flattened, masked and
-   aggregated, and other state would be lost.
+1. The parameters are all of the module's state, and each belongs to one layer. They are flattened, masked and
+   aggregated; other state would be lost.
 2. Only `Dropout` layers draw random numbers.
 3. The module maps [n, *shape] to logits [n, classes], and a gradient reaches each trained parameter.
 
@@ -9,8 +9,8 @@ Modules are checked on the meta device, where tensors have shapes and no content
 torch's global random state is not touched (`tests/learning/models/test_rules.py`).
 
 Two layers replace torch's. Batch norm has no running statistics, since those are buffers, which are neither
-trained nor aggregated. It normalises with the mean and variance of the present batch, in evaluation too:
-static batch normalisation (HeteroFL, Diao, Ding and Tarokh 2021, section 3), with large batches instead of
+trained nor aggregated. It normalises with the mean and variance of the present batch, in evaluation too. That
+is static batch normalisation (HeteroFL, Diao, Ding and Tarokh 2021, section 3), with large batches instead of
 its last pass over users' data. Dropout draws nothing itself, since torch's draws from a global generator, and
 an update must depend on its user's stream only. The trainer sets the masks before each minibatch.
 """
