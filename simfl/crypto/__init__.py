@@ -1,4 +1,4 @@
-"""Pure functions over arrays, and the types of those arrays."""
+"""Pure functions over arrays, and the types of the arrays."""
 
 from typing import Any
 

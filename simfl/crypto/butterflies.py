@@ -14,8 +14,11 @@ from numba import types
 from simfl.crypto import A32, I64
 from simfl.crypto.compiling import BOOL, INT, WORD, compiled, read, written
 
-_BLOCK_WORDS = 2**17  # 512 kB; a pass reads and writes all of it
-_LEAST_COLUMNS = 128  # of a block, so that a loop is long enough
+_BLOCK_WORDS = 2**17
+"""Words of a block of columns, 512 kB: each pass reads and writes all of it, so it must stay in the L2
+cache."""
+_MIN_COLUMNS = 128
+"""Minimum columns of a block, so that the inner loops are long enough."""
 
 _ROW = written(WORD)
 
@@ -37,7 +40,7 @@ def _times(x: np.uint32, w: np.uint32, v: np.uint32, q: np.uint32) -> np.uint32:
 
 @compiled(types.void(_ROW, _ROW, WORD))
 def _radix2(a: A32, b: A32, q: np.uint32) -> None:
-    """(a, b) = (a + b, a - b), for a, b < q: modulo x^h - 1 and x^h + 1."""
+    """Replace (a, b) by (a + b, a - b), for a, b < q: a + b x^h modulo x^h - 1 and x^h + 1."""
     for j in range(a.size):
         x, y = a[j], b[j]
         a[j] = np.uint32(x + y)
@@ -46,7 +49,7 @@ def _radix2(a: A32, b: A32, q: np.uint32) -> None:
 
 @compiled(types.void(_ROW, _ROW, _ROW, _ROW, read(WORD), WORD))
 def _first_radix4(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) -> None:
-    """`_radix4` with r = 1, for a, b, c, d < q."""
+    """Do `_radix4` with r = 1, for a, b, c, d < q: three products fewer."""
     i, iv = factors[6], factors[7]
     for j in range(a.size):
         w, x, y, z = a[j], b[j], c[j], d[j]
@@ -62,9 +65,14 @@ def _first_radix4(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32) ->
 
 @compiled(types.void(_ROW, _ROW, _ROW, _ROW, read(WORD), WORD, BOOL))
 def _radix4(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bool) -> None:
-    """a + b x^h + c x^2h + d x^3h modulo x^h - r, x^h + r, x^h - i r and x^h + i r: x^h is replaced.
-    factors: r, r^2, r^3 and i = sqrt(-1), each followed by its floor(2^32 . / q); the `last` pass leaves
-    residues below q."""
+    """Replace a, b, c, d by a + b x^h + c x^2h + d x^3h modulo x^h - r, x^h + r, x^h - i r and x^h + i r.
+
+    Args:
+        a, b, c, d: Words below 2q.
+        factors: r, r^2, r^3 and i = sqrt(-1), each w followed by floor(2^32 w / q).
+        q: Modulus.
+        last: The pass is the last one, and leaves residues below q; otherwise words below 2q.
+    """
     r, rv, r2, r2v = factors[0], factors[1], factors[2], factors[3]
     r3, r3v, i, iv = factors[4], factors[5], factors[6], factors[7]
     for j in range(a.size):
@@ -86,13 +94,24 @@ def _radix4(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bo
 
 @compiled(types.void(read(WORD, 2), read(WORD, 2), read(INT), read(INT), written(WORD, 2), WORD))
 def transform(Z: A32, factors: A32, rows_below: I64, rows: I64, out: A32, q: np.uint32) -> None:
-    """out[j] = sum_k Z[k] alpha^k with alpha the point of user rows[j], in ntt.py's order of points.
-    factors [n / 4, 8]: row m for `_radix4` with r = alpha_4m; rows_below [n + 1]: how many of the rows are
-    below each user. A part of the tree without a wanted row is left out."""
+    """Write out[j] = sum_k Z[k] alpha^k, with alpha the point of user rows[j] in ntt.py's order of points.
+
+    A part of the tree without a wanted row is left out
+    (`tests/crypto/test_ntt.py::test_any_subset_of_points_in_any_order`).
+
+    Args:
+        Z: Coefficients [U, m], U <= n.
+        factors: [n / 4, 8], row m for `_radix4` with r = alpha_4m.
+        rows_below: [n + 1], the number of wanted rows below each user.
+        rows: Wanted rows [k].
+        out: [k, m].
+        q: Modulus.
+    """
     n, (size, columns), odd = rows_below.size - 1, Z.shape, rows_below.size - 1
+    # It ends with 2 if log2 n is odd, and with 1 otherwise.
     while odd > 2:
-        odd //= 4  # ends with 2 where log2 n is odd
-    width = max(_LEAST_COLUMNS, _BLOCK_WORDS // n)
+        odd //= 4
+    width = max(_MIN_COLUMNS, _BLOCK_WORDS // n)
     block = np.empty((n, width), np.uint32)
     for start in range(0, columns, width):
         w = min(width, columns - start)
@@ -104,7 +123,8 @@ def transform(Z: A32, factors: A32, rows_below: I64, rows: I64, out: A32, q: np.
             length //= 2
             for k in range(length):
                 _radix2(block[k, :w], block[k + length, :w], q)
-        elif n > 4:  # and so another pass follows
+        # For n = 4 the first pass is the last one too, which `_first_radix4` does not reduce for.
+        elif n > 4:
             length //= 4
             for k in range(length):
                 a, b = block[k, :w], block[k + length, :w]

@@ -1,4 +1,4 @@
-"""A certificate that a server signs itself: it is known by its fingerprint, and no authority is asked."""
+"""A certificate that a server signs itself. Users pin its fingerprint, so that no authority is needed."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -8,10 +8,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 DAYS = 365
+"""Days for which a certificate is valid."""
 
 
 def self_signed(name: str) -> tuple[bytes, bytes]:
-    """Return a new certificate of a name and its private key (P-256), both as PEM."""
+    """Return a new certificate for a name and its private key (P-256), both as PEM."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -21,7 +22,8 @@ def self_signed(name: str) -> tuple[bytes, bytes]:
         .issuer_name(subject)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(days=1))  # clocks of machines differ
+        # A day earlier, as the clocks of users' machines may be behind.
+        .not_valid_before(now - timedelta(days=1))
         .not_valid_after(now + timedelta(days=DAYS))
         .sign(key, hashes.SHA256())
     )

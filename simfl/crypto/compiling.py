@@ -1,6 +1,10 @@
-"""The compilation of loops: numba's types by short names, and one decorator. Importing it, or any loops,
-imports numba and compiles or loads from numba's cache: callers do so inside their functions, and where
-vectors are long (`short_loops`)."""
+"""The compilation of loops by numba: its types under short names, and one decorator.
+
+A loop is compiled for its signatures when its module is imported, or loaded from numba's cache on disk.
+Importing this module or a module of loops imports numba, which takes half a second, and seconds where nothing
+is cached. So no other module imports them at its top: `short_loops.loops_for` imports them for long vectors
+only.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -13,24 +17,32 @@ INT, WORD, WIDE, REAL, BOOL = types.int64, types.uint32, types.uint64, types.flo
 
 
 def written(kind: Any, dimensions: int = 1) -> Any:
+    """Return the type of a contiguous array that a loop writes to."""
     return types.Array(kind, dimensions, "C")
 
 
 def read(kind: Any, dimensions: int = 1) -> Any:
+    """Return the type of a contiguous array that a loop only reads; a writable one is accepted too."""
     return types.Array(kind, dimensions, "C", readonly=True)
 
 
 REALS = (read(types.float32), read(types.float64))
+"""The types of an update."""
 
 
 def compiled(*signatures: Any) -> Callable[[Loop], Loop]:
-    """Compile for these signatures now, so that no call compiles later."""
+    """Return a decorator that compiles a loop for these signatures at once, so that no call compiles later.
+
+    Loops release the interpreter's lock (`nogil`), so that a pool's threads run side by side. A division by
+    zero gives what numpy gives instead of raising (`error_model`), which spares a test in each iteration.
+    """
 
     def decorate(loop: Loop) -> Loop:
         options = {"nogil": True, "error_model": "numpy"}
         try:
             fast: Loop = njit(list(signatures), cache=True, **options)(loop)
-        except (RuntimeError, OSError):  # numba finds no folder to cache in: every process compiles
+        except (RuntimeError, OSError):
+            # Numba found no folder that it may write its cache to, as in a read-only container.
             fast = njit(list(signatures), **options)(loop)
         return fast
 

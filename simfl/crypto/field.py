@@ -1,8 +1,9 @@
 """Vectors and matrices over F_q, q a prime below 2^32, as `uint32`.
 
-Invariant: every result is exact. Arithmetic is done in a wider type (`uint64`, or `float64` as 53-bit
-integers) and reduced modulo q before anything could round or wrap. Elements are canonical, 0 <= x < q: a
-precondition that is not checked, except where noted.
+Invariant: every result is exact. Arithmetic uses a wider type (`uint64`, or `float64` as 53-bit integers) and
+reduces modulo q before a value could round or wrap (`tests/crypto/test_field.py`,
+`tests/crypto/test_limbs.py`). Elements are canonical, 0 <= x < q: a precondition that is not checked unless a
+docstring states it.
 """
 
 from collections.abc import Sequence
@@ -13,18 +14,24 @@ import numpy as np
 from simfl.crypto import A32, A64, F64, I64, short_loops
 from simfl.crypto.short_loops import SHORT_SUM, loops_for
 
-_TILE_COLUMNS = 512  # of Z at a time: wide enough for BLAS, and temporaries within the L3 cache
-_TILE_ELEMENTS = 1 << 18  # of a temporary, where W is small
-# Beside a sum of products there is 2^16 hi, hi reduced to 32 bits (2^48).
+_TILE_COLUMNS = 512
+"""Minimum columns of Z in a tile: wide enough for BLAS, with temporaries within the L3 cache."""
+_TILE_ELEMENTS = 1 << 18
+"""Elements of a temporary: tiles are wider if W is small, so that there are fewer calls."""
 _EXACT_SUM = 2**53 - 2**49
+"""Bound of a sum of products. 2^16 hi is added to it, with hi reduced to 32 bits, so below 2^48."""
 
 Q = 2**32 - 5
 """The largest prime below 2^32: the field of LightSecAgg (section 7)."""
 
 
 def is_prime(q: int) -> bool:
-    """Return True if q is prime: Miller-Rabin with bases 2, 7, 61, deterministic below 4,759,123,141
-    (Jaeschke 1993). ValueError for q >= 2^32.
+    """Return True if q is prime.
+
+    By Miller-Rabin with bases 2, 7, 61, which is deterministic below 4,759,123,141 (Jaeschke 1993).
+
+    Raises:
+        ValueError: q is 2^32 or above.
 
     >>> is_prime(Q), is_prime(Q - 2)
     (True, False)
@@ -33,6 +40,7 @@ def is_prime(q: int) -> bool:
         raise ValueError(f"q={q} must be below 2^32={2**32}")
     if q < 2 or any(q % p == 0 for p in (2, 7, 61)):
         return q in (2, 7, 61)
+    # q - 1 = 2^twos odd: x & -x is the lowest set bit of x.
     twos = ((q - 1) & (1 - q)).bit_length() - 1
     odd = (q - 1) >> twos
     return all(
@@ -41,7 +49,10 @@ def is_prime(q: int) -> bool:
 
 
 def add(a: A32, b: A32, q: int) -> A32:
-    """Return a + b mod q, elementwise. ValueError for unequal shapes.
+    """Return a + b mod q, elementwise.
+
+    Raises:
+        ValueError: The shapes differ.
 
     >>> add(np.uint32([5, 6]), np.uint32([3, 0]), 7)
     array([1, 6], dtype=uint32)
@@ -50,7 +61,11 @@ def add(a: A32, b: A32, q: int) -> A32:
 
 
 def sub(a: A32, b: A32, q: int) -> A32:
-    """Return a - b mod q, elementwise. ValueError for unequal shapes."""
+    """Return a - b mod q, elementwise.
+
+    Raises:
+        ValueError: The shapes differ.
+    """
     return _combine(a, b, q, minus=True)
 
 
@@ -63,20 +78,29 @@ def _combine(a: A32, b: A32, q: int, minus: bool) -> A32:
 
 
 def add_to(total: A32, x: A32, q: int) -> None:
-    """total += x mod q, in place; contiguous rows [L] of canonical elements."""
+    """Add x to total mod q, in place; contiguous rows [L] of canonical elements."""
     loops_for(total.size).combine(total, x, np.uint32(q), False, total)
 
 
 def flat(x: A32) -> A32:
-    """Return x as one contiguous row, copied if need be. TypeError if x is not safely a uint32."""
+    """Return x as one contiguous row of uint32, copied only if necessary.
+
+    Raises:
+        TypeError: Its type has values that are no uint32.
+    """
     return np.require(x.reshape(-1).astype(np.uint32, casting="safe", copy=False), None, ["C", "A"])
 
 
 def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: int) -> A32:
-    """Return sum_i w_i rows_i mod q, [1, L]. Any uint32 content is summed correctly, also q and above.
+    """Return sum_i weights[i] rows[i] mod q, [1, L].
 
-    rows: n arrays [1, L], or one [n, L]. weights: n integers of any size and sign, or None for all one.
-    ValueError if there are no rows, if their lengths differ, or if weights are not one a row.
+    Args:
+        rows: n arrays [1, L], or one [n, L], of any uint32, also q and above.
+        weights: n integers of any size and sign; None for all 1.
+        q: The modulus.
+
+    Raises:
+        ValueError: There are no rows, their lengths differ, or there is not one weight for each.
 
     >>> weighted_sum(np.uint32([[1, 2], [3, 4]]), [1, -2], 11)
     array([[6, 5]], dtype=uint32)
@@ -91,17 +115,19 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
     loops = loops_for(n * length, short=SHORT_SUM)
     if loops is short_loops:
         return short_loops.weighted_sum(np.asarray(vectors), factors, q)[None]
-    held, at = _addresses(vectors)
+    arrays, starts = _addresses(vectors)
     out = np.empty((1, length), np.uint32)
-    padding = -n % 4  # the loop takes four rows at a time
-    addresses = np.concatenate([at, at[:1].repeat(padding)])
+    # The loop reads four rows at a time: the first row is repeated with weight 0.
+    padding = -n % 4
+    addresses = np.concatenate([starts, starts[:1].repeat(padding)])
     loops.weighted_sum(addresses, np.array(factors + [0] * padding, np.uint32), np.uint64(q), out[0])
-    del held  # not before: the loop knows addresses only
+    # Not before: the loop has addresses only, and the arrays must not be freed under it.
+    del arrays
     return out
 
 
 def _vectors(rows: Sequence[A32] | A32) -> tuple[list[A32] | A32, int]:
-    """Return rows of uint32, [n, L] or n of [L], and their length."""
+    """Return rows as uint32, one array [n, L] or n arrays [L], and their length L."""
     if isinstance(rows, np.ndarray) and rows.ndim == 2:
         return rows.astype(np.uint32, casting="safe", copy=False), rows.shape[1]
     vectors = [flat(row) for row in rows]
@@ -112,16 +138,16 @@ def _vectors(rows: Sequence[A32] | A32) -> tuple[list[A32] | A32, int]:
 
 
 def _addresses(vectors: list[A32] | A32) -> tuple[object, A64]:
-    """Return what must be held as long as the addresses are used, and the addresses."""
+    """Return the arrays that the caller must keep alive, and the address of each row, uint64 [n]."""
     if isinstance(vectors, np.ndarray):
-        every = np.require(vectors, None, ["C", "A"])
-        first, step = np.uint64(every.ctypes.data), np.uint64(every.strides[0])
-        return every, first + step * np.arange(len(every), dtype=np.uint64)
+        matrix = np.require(vectors, None, ["C", "A"])
+        first, step = np.uint64(matrix.ctypes.data), np.uint64(matrix.strides[0])
+        return matrix, first + step * np.arange(len(matrix), dtype=np.uint64)
     return vectors, np.array([v.__array_interface__["data"][0] for v in vectors], np.uint64)
 
 
 def matmul(W: A32, Z: A32, q: int) -> A32:
-    """Return W Z mod q, [a, m], for W [a, k] and any Z [k, m]. ValueError if the inner sizes differ.
+    """Return W Z mod q, [a, m], for W [a, k] of canonical elements and Z [k, m] of any uint32.
 
     By float64 BLAS with two signed limbs on the left. With W = lo + 2^16 hi centred, |lo|, |hi| <= 2^15, and
     c = floor(q / 2),
@@ -132,8 +158,12 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
 
         (sum of |lo|) c <= 2^53 - 2^49   and   (sum of |hi|) c <= 2^53 - 2^49,
 
-    so any partial sum, in whatever order BLAS takes it, is an integer below 2^53. A block has at least 120
-    columns, of a random W about 250.
+    so any partial sum, in any order of BLAS, is an integer below 2^53
+    (`test_blocks_of_limbs_cover_the_columns_and_keep_the_bound`). A block has at least 120 columns, and about
+    250 for a random W.
+
+    Raises:
+        ValueError: The inner sizes differ.
     """
     if W.shape[1] != Z.shape[0]:
         raise ValueError(f"inner sizes differ: {W.shape} times {Z.shape}")
@@ -157,20 +187,35 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
 
 @lru_cache(maxsize=4)
 def prepare(content: bytes, shape: tuple[int, int], q: int) -> tuple[F64, list[tuple[int, int]], F64]:
-    """Return W's limbs [2a, k], exact column blocks, and what centring adds [a, 1]: c W 1 mod q."""
-    # The content is the cache's key: a matrix that was changed is another matrix.
+    """Return W's limbs, its exact column blocks, and the offset of centring.
+
+    Args:
+        content: Bytes of W; they are the cache's key, so that a matrix that was changed in place is another
+            key (`test_a_matrix_changed_in_place_is_another_matrix`).
+        shape: [a, k] of W.
+        q: The modulus.
+
+    Returns:
+        lo above hi, float64 [2a, k]; column ranges; c W 1 mod q, float64 [a, 1].
+    """
     w = np.frombuffer(content, np.uint32).reshape(shape).astype(np.int64)
     w -= (w > q // 2) * np.int64(q)
     hi = (w + 2**15) >> 16
     limbs = np.vstack([w - (hi << 16), hi])
-    # Exact in int64 for rows shorter than 2^31, and then in uint64.
+    # |w| < 2^31, so the sums are exact in int64 for rows shorter than 2^32; reduced, their product with c <
+    # 2^31 is exact in uint64.
     sums = (w.sum(axis=1, keepdims=True) % np.int64(q)).astype(np.uint64)
     offset = sums * np.uint64(q // 2) % np.uint64(q)
     return limbs.astype(np.float64), exact_blocks(limbs, q), offset.astype(np.float64)
 
 
 def exact_blocks(limbs: I64, q: int) -> list[tuple[int, int]]:
-    """Return column ranges, as long as |limb| summed over a row times q/2 stays within 2^53 - 2^49."""
+    """Return the longest column ranges in which |limb|, summed over a row, times q/2 is at most 2^53 - 2^49.
+
+    Args:
+        limbs: Signed limbs, int64 [rows, k].
+        q: The modulus.
+    """
     sums = np.abs(limbs).cumsum(axis=1)
     limit = _EXACT_SUM // max(1, q // 2)
     blocks, start, columns = [], 0, limbs.shape[1]

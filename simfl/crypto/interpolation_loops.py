@@ -1,4 +1,8 @@
-"""The loops of mds.py and shamir.py, compiled as those of loops.py: inverses, and Lagrange interpolation."""
+"""The loops of mds.py and shamir.py, compiled: inverses, and Lagrange interpolation.
+
+Invariant: as in loops.py, callers check all arguments. The bits are those of `short_loops`, and of Python's
+integers (`tests/crypto/test_loops.py::test_weights_at_zero_are_those_of_integers`).
+"""
 
 import numpy as np
 from numba import types
@@ -11,15 +15,16 @@ _MERSENNE = np.uint64(2**31 - 1)
 
 @compiled(types.void(written(WIDE), WIDE))
 def invert(x: A64, q: np.uint64) -> None:
-    """x_i = 1 / x_i mod a prime q < 2^32, for x not zero."""
-    # One inversion does for all: 1 / x_i is the product of those before it times 1 / (x_0 .. x_i).
+    """Replace each x_i by 1 / x_i mod a prime q < 2^32, for x without zeros."""
+    # One inversion is enough for all (Montgomery's trick): 1 / x_i = (x_0 .. x_(i-1)) / (x_0 .. x_i).
     before = np.empty_like(x)
     product = np.uint64(1)
     for i in range(x.size):
         before[i] = product
         product = product * x[i] % q
+    # By Fermat the inverse of the product is product^(q - 2).
     inverse, square, exponent = np.uint64(1), product, q - np.uint64(2)
-    while exponent:  # product^(q - 2): Fermat
+    while exponent:
         if exponent & np.uint64(1):
             inverse = inverse * square % q
         square = square * square % q
@@ -32,10 +37,14 @@ def invert(x: A64, q: np.uint64) -> None:
 
 @compiled(types.void(read(WIDE), WIDE, written(WORD, 2)))
 def lagrange(x: A64, q: np.uint64, out: A32) -> None:
-    """Column j of out [m, n], m <= n: the m lowest coefficients mod q of the l_j with l_j(x_i) = (i == j).
-    l_j = M_j(X) / M_j(x_j), M_j = prod_(i != j) (X - x_i), for x distinct and below a prime q < 2^32."""
+    """Write to column j of out [m, n], m <= n, the m lowest coefficients mod q of l_j with l_j(x_i) = (i ==
+    j).
+
+    l_j = M_j(X) / M_j(x_j), M_j = prod_(i != j) (X - x_i), for x distinct and below a prime q < 2^32.
+    """
     m, n = out.shape
-    master = np.zeros(n + 1, np.uint64)  # prod (X - x_i)
+    # The coefficients of prod (X - x_i).
+    master = np.zeros(n + 1, np.uint64)
     master[0] = np.uint64(1)
     for i in range(n):
         minus = q - x[i]
@@ -43,7 +52,8 @@ def lagrange(x: A64, q: np.uint64, out: A32) -> None:
             master[k] = (master[k - 1] + master[k] * minus) % q
         master[0] = master[0] * minus % q
     quotient, value = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
-    for k in range(n - 1, -1, -1):  # synthetic division by every X - x_j, and Horner for the value there
+    # Synthetic division by every X - x_j gives M_j from its highest coefficient down, and Horner M_j(x_j).
+    for k in range(n - 1, -1, -1):
         for j in range(n):
             quotient[j] = (quotient[j] * x[j] + master[k + 1]) % q
             value[j] = (value[j] * x[j] + quotient[j]) % q
@@ -65,11 +75,13 @@ def _folded(x: np.uint64) -> np.uint64:
 
 @compiled(BOOL(read(WIDE), written(WIDE)))
 def at_zero(x: A64, out: A64) -> bool:
-    """out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p. True if all x differ."""
+    """Write out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; return True if all x
+    differ."""
     for i in range(x.size):
         out[i] = x[i]
     product = np.uint64(1)
     for j in range(x.size):
+        # Below 2^32, as a factor below 2^31 + 4 must leave the product in 64 bits.
         away = x[j] + _MERSENNE
         for i in range(j):
             out[i] = _folded(out[i] * (away - x[i]))
@@ -88,8 +100,11 @@ def at_zero(x: A64, out: A64) -> bool:
 
 @compiled(INT(read(WORD, 2), read(WIDE), read(INT), written(WORD, 2)))
 def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
-    """out[k, c] = f(0) mod p = 2^31 - 1, f(x[i]) = values[i, c] < p for i = start[k] .. start[k + 1] - 1.
-    Returns the first k of whose x two are the same, or the number of k."""
+    """Write out[k, c] = f(0) mod p = 2^31 - 1, for f with f(x[i]) = values[i, c], i = start[k] .. start[k +
+    1] - 1.
+
+    Returns the first k with two equal x, or the number of k. Values are below p.
+    """
     weights, last = np.empty(0, np.uint64), np.empty(0, np.uint64)
     for k in range(start.size - 1):
         points, rows = x[start[k] : start[k + 1]], values[start[k] : start[k + 1]]
@@ -99,7 +114,8 @@ def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
                 return k
         for c in range(out.shape[1]):
             total = np.uint64(0)
+            # Terms below 2^31 + 4, of which uint64 holds 2^32: `test_more_shares_than_uint64_could_add`.
             for i in range(points.size):
-                total += _folded(np.uint64(rows[i, c]) * weights[i])  # of at most 2^32
+                total += _folded(np.uint64(rows[i, c]) * weights[i])
             out[k, c] = np.uint32(total % _MERSENNE)
     return start.size - 1

@@ -1,9 +1,10 @@
 """Key agreement and authenticated encryption between users: X25519 (RFC 7748), HKDF-SHA256 (RFC 5869),
 AES-256-GCM (NIST SP 800-38D), through pyca/cryptography.
 
-Invariant: nothing that does not authenticate yields a value. An error that a peer can cause is `Forged` and
-names the row; one that only the caller can cause is ValueError. A nonce must never be used twice with one
-key: `nonce` makes them from a sender and its counter.
+Invariant: a row that does not authenticate yields no value
+(`test_any_flipped_bit_is_forged_and_names_its_row`). An error that a peer can cause is `Forged` and names the
+row; one that only the caller can cause is ValueError. A nonce must never be used twice with one key: `nonce`
+makes nonces from a sender and its counter.
 """
 
 import hmac
@@ -25,16 +26,24 @@ KEY_BYTES, NONCE_BYTES, TAG_BYTES = 32, 12, 16
 _NONCE = struct.Struct(">IQ")
 
 ONE_KEY = "has one public key with another user"
+"""Reason of a `Forged` row with the key and nonce of an earlier row."""
 
 Octets = Collection[bytes]
-SealKey = tuple[bytes, bytes, bytes]  # key, nonce and associated data of one row
+SealKey = tuple[bytes, bytes, bytes]
+"""Key, nonce and associated data of one row."""
 
 
 class Forged(Exception):
-    """Row `row` of the peers' input is not what an honest peer sends, and `why`."""
+    """A row of the peers' input differs from an honest peer's.
+
+    Args:
+        row: Index of the row.
+        why: Reason.
+    """
 
     def __init__(self, row: int, why: str) -> None:
-        super().__init__(row, why)  # both, so that it can be pickled
+        # Both arguments, so that the error can be pickled (`test_forged_survives_a_process_boundary`).
+        super().__init__(row, why)
         self.row, self.why = row, why
 
     def __str__(self) -> str:
@@ -48,24 +57,35 @@ def public(secret: A8) -> A8:
 
 
 def agree(secret: A8, publics: A8, info: bytes) -> A8:
-    """Return hkdf(X25519(secret, publics_i), info) of each i, [n, 32]; secret [1, 32], publics [n, 32].
-    Forged(i, "low-order public key") if the shared secret is all zero (RFC 7748, section 6.1)."""
+    """Return hkdf(X25519(secret, publics[i]), info) for each i, [n, 32].
+
+    Args:
+        secret: Secret key [1, 32].
+        publics: Public keys [n, 32].
+        info: Purpose of the keys.
+
+    Raises:
+        Forged: publics[i] is a "low-order public key": the shared secret is all zero (RFC 7748, section 6.1).
+    """
     _check("publics", publics, len(publics), KEY_BYTES)
     private, out = _private(secret), bytearray()
-    for i, theirs in enumerate(_strings(publics)):
-        peer = X25519PublicKey.from_public_bytes(theirs)
+    for i, public_bytes in enumerate(_strings(publics)):
+        peer = X25519PublicKey.from_public_bytes(public_bytes)
         try:
             shared = private.exchange(peer)
-        except ValueError:  # raised for the all-zero shared secret, and for that alone
+        except ValueError:
+            # The library raises it for the all-zero shared secret only.
             raise Forged(i, "low-order public key") from None
         out += hkdf(shared, info)
     return np.frombuffer(out, np.uint8).reshape(-1, KEY_BYTES)
 
 
 def low_order(publics: A8) -> int | None:
-    """Return the first row of publics [n, 32] that gives the all-zero secret with any key; None without."""
+    """Return the first row of publics [n, 32] that gives the all-zero secret with any key; None if no row
+    does."""
     try:
-        agree(np.zeros((1, KEY_BYTES), np.uint8), publics, b"")  # clamped, it is a secret key like any other
+        # Any secret key finds them: X25519 clamps these zeros to a valid one.
+        agree(np.zeros((1, KEY_BYTES), np.uint8), publics, b"")
     except Forged as fault:
         return fault.row
     return None
@@ -73,15 +93,23 @@ def low_order(publics: A8) -> int | None:
 
 def hkdf(secret: bytes, info: bytes) -> bytes:
     """Return 32 bytes of input keying material by HKDF-SHA256 (RFC 5869) without salt."""
-    # One block is one HMAC, which hashlib takes in half the time of cryptography's HKDF.
+    # 32 bytes are one block, so one HMAC: hashlib needs half the time of cryptography's HKDF for it.
     return hmac.digest(hmac.digest(bytes(KEY_BYTES), secret, "sha256"), info + b"\x01", "sha256")
 
 
 def seal(keys: A8, items: Rows, nonces: Octets, aads: Octets) -> Rows:
-    """Return AES-256-GCM of each row of items [n, L] under its own key, [n, L * itemsize + 16], tag last.
-    keys [n, 32]; n nonces of 12 bytes; n strings that are authenticated with the row but not sent.
-    Elements are encrypted as little-endian bytes. ValueError if there is not one of each a row. Forged(i, ..)
-    if row i has the key and the nonce of an earlier row: then two peers have one public key."""
+    """Return AES-256-GCM of each row under its key, uint8 [n, L itemsize + 16], the tag last.
+
+    Args:
+        keys: Keys [n, 32].
+        items: Rows [n, L], whose elements are encrypted as little-endian bytes.
+        nonces: n nonces of 12 bytes.
+        aads: n strings that are authenticated with the rows but not sent.
+
+    Raises:
+        Forged: Row i has the key and nonce of an earlier row: two peers have one public key.
+        ValueError: There is not one key, nonce and string for each row.
+    """
     n = len(items)
     if isinstance(items, np.ndarray) and n == 0:
         return np.empty((0, items.shape[1] * items.itemsize + TAG_BYTES), np.uint8)
@@ -92,18 +120,31 @@ def seal(keys: A8, items: Rows, nonces: Octets, aads: Octets) -> Rows:
 
 
 def reused(keys: Sequence[Any], nonces: Octets) -> int | None:
-    """Return the first row that has the key and the nonce of a row before it; None without one."""
-    if len(set(keys)) == len(keys):  # as always among honest peers
+    """Return the first row that has the key and the nonce of a row before it; None if no row has."""
+    # Keys of honest peers all differ, so the pairs are compared in rare cases only.
+    if len(set(keys)) == len(keys):
         return None
-    pairs = list(zip(keys, nonces, strict=False))  # of another length they are refused elsewhere
+    # Not strict: `_ciphers` refuses lists of different lengths.
+    pairs = list(zip(keys, nonces, strict=False))
     return next((k for k, pair in enumerate(pairs) if pair in pairs[:k]), None)
 
 
 def open_(keys: A8, sealed: Rows, nonces: Octets, aads: Octets, dtype: DTypeLike) -> Rows:
-    """Return the rows that `seal` sealed, [n, (S - 16) / itemsize] of "uint8" or "uint32"; sealed [n, S].
-    Forged(i, "does not authenticate") for the first row whose key, nonce, associated data or content is
-    not the sealed one; then no row's content is returned. ValueError if there is not one key, nonce and
-    aad a row, or if S - 16 is no multiple of the item size."""
+    """Return the rows that `seal` sealed, [n, (S - 16) / itemsize].
+
+    Args:
+        keys: Keys [n, 32].
+        sealed: Sealed rows, uint8 [n, S].
+        nonces: n nonces of 12 bytes.
+        aads: n strings that were authenticated with the rows.
+        dtype: "uint8" or "uint32".
+
+    Raises:
+        Forged: Row i, the first whose key, nonce, string or content differs, "does not authenticate"; no row
+            is returned.
+        ValueError: There is not one key, nonce and string for each row, or S - 16 is no multiple of the item
+            size.
+    """
     n, kind = len(sealed), np.dtype(dtype)
     if kind not in (np.uint8, np.uint32):
         raise ValueError(f"dtype={dtype!r} must be 'uint8' or 'uint32'")
@@ -125,33 +166,39 @@ def _ciphers(keys: A8, nonces: Octets, aads: Octets, n: int) -> tuple[Iterable[A
     _check("keys", keys, n, KEY_BYTES)
     if len(nonces) != n or len(aads) != n:
         raise ValueError(f"{len(nonces)} nonces and {len(aads)} aads for {n} rows")
-    once = list(nonces)
-    if set(map(len, once)) != {NONCE_BYTES}:
+    listed = list(nonces)
+    if set(map(len, listed)) != {NONCE_BYTES}:
         raise ValueError(f"nonces must have {NONCE_BYTES} bytes")
-    return map(AESGCM, _strings(keys)), once, aads
+    return map(AESGCM, _strings(keys)), listed, aads
 
 
 def _strings(rows: Rows) -> list[Any]:
-    # Short rows are many: one copy of them all, and slices of it, cost a fraction of an array for each row;
-    # and the library reads bytes in less time than it takes to look into any other buffer.
+    """Return each row's little-endian bytes."""
+    # Short rows are many. One copy of all of them, and slices of it, cost a fraction of an array for each
+    # row; and the library reads bytes in less time than any other buffer.
     if isinstance(rows, list):
         return [np.ascontiguousarray(row, row.dtype.newbyteorder("<")).view(np.uint8).data for row in rows]
     width = rows.shape[1] * rows.itemsize
-    everything = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
-    return [everything[k * width : (k + 1) * width] for k in range(len(rows))]
+    content = rows.astype(rows.dtype.newbyteorder("<"), copy=False).tobytes()
+    return [content[k * width : (k + 1) * width] for k in range(len(rows))]
 
 
 def _together(strings: list[bytes], kind: np.dtype[Any]) -> Rows:
+    """Return rows of a type from their little-endian bytes."""
     stored = kind.newbyteorder("<")
     if len(strings[0]) >= LONG_BYTES:
-        return [np.frombuffer(one, stored).astype(kind, copy=False) for one in strings]
+        return [np.frombuffer(content, stored).astype(kind, copy=False) for content in strings]
     rows = np.frombuffer(bytearray().join(strings), stored).astype(kind, copy=False)
     return rows.reshape(len(strings), -1)
 
 
 class SealedPipe:
-    """One item carried to its receiver block by block: what `seal` and `open_` do to one row.
-    opening: what the receiver takes for `sealing`; None if it does not open the item."""
+    """One row, sealed and opened block by block, with the result of `seal` and `open_`.
+
+    Args:
+        sealing: Key, nonce and associated data of the sender.
+        opening: Those of the receiver; None if it does not open the row.
+    """
 
     def __init__(self, sealing: SealKey, opening: SealKey | None) -> None:
         key, once, aad = sealing
@@ -164,12 +211,16 @@ class SealedPipe:
             self._opening.authenticate_additional_data(aad)
 
     def carry(self, block: A8) -> A8:
-        """Return what the receiver reads of a block; not to be trusted before `close`."""
+        """Return the block as the receiver reads it; it is not authenticated before `close`."""
         sealed = self._sealing.update(block.data)
         return block if self._opening is None else np.frombuffer(self._opening.update(sealed), np.uint8)
 
     def close(self) -> None:
-        """End the item. Forged(0, "does not authenticate") if the receiver opened another one."""
+        """Compare the tag of the whole row.
+
+        Raises:
+            Forged: The receiver's key, nonce, associated data or bytes differ from the sender's.
+        """
         self._sealing.finalize()
         if self._opening is not None:
             try:
@@ -179,7 +230,10 @@ class SealedPipe:
 
 
 def nonce(sender: int, counter: int) -> bytes:
-    """Return 12 bytes: sender (4, big-endian), then counter (8, big-endian). ValueError out of range.
+    """Return 12 bytes: sender (4, big-endian), then counter (8, big-endian).
+
+    Raises:
+        ValueError: The sender is not in 0 .. 2^32 - 1, or the counter not in 0 .. 2^64 - 1.
 
     >>> nonce(1, 2).hex()
     '000000010000000000000002'

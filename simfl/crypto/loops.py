@@ -1,8 +1,9 @@
 """The vector loops of field.py, prg.py and quantize.py, compiled: one pass each, no temporaries.
 
-Invariant: a loop gives, bit for bit, what the numpy expressions in its docstring give. Integers wrap as
-uint32 and uint64 do, floats are float64 in the order that is written (no fused multiply-add, no fast-math).
-Callers check everything: a loop believes its arguments.
+Invariant: a loop gives, bit for bit, the result of the numpy expression in its docstring
+(`tests/crypto/test_loops.py`, `tests/crypto/test_rounding_loops.py`). Integers wrap as uint32 and uint64 do.
+Floats are float64 in the written order (no fused multiply-add, no fast-math). Callers check all arguments: a
+loop trusts them.
 """
 
 from typing import Any
@@ -14,13 +15,16 @@ from numba.extending import intrinsic
 from simfl.crypto import A32, A64, F64, I64, Floats
 from simfl.crypto.compiling import BOOL, INT, REAL, REALS, WIDE, WORD, compiled, read, written
 
-_COLUMNS = 8192  # of weighted_sum: two uint64 accumulators of 64 kB stay in the L2 cache
-# Words are tested in groups for one that is no element, and where there is one, in smaller groups.
+_COLUMNS = 8192
+"""Columns of a block of `weighted_sum`: two uint64 accumulators of 64 kB stay in the L2 cache."""
 _GROUP, _SMALL_GROUP = 2048, 128
+"""Words that are tested together for one that is no element, by their maximum, which needs no branch for each
+word; and in a group that has one, again."""
 
 
 @intrinsic  # type: ignore[untyped-decorator]
 def _pointer(typing: Any, address: Any) -> Any:
+    # numba has no pointer from an address: this emits LLVM's `inttoptr`.
     def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.inttoptr(arguments[0], context.get_value_type(signature.return_type))
 
@@ -29,7 +33,10 @@ def _pointer(typing: Any, address: Any) -> Any:
 
 @compiled(types.void(read(WORD), read(WORD), WORD, BOOL, written(WORD)))
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
-    """out = a - y + q (a < y), where y = b if minus, else q - b: a + b needs a 33rd bit, a - (q - b) not."""
+    """Write out = a - y + q (a < y), with y = b if minus, else q - b.
+
+    The sum a + b needs a 33rd bit, a - (q - b) does not.
+    """
     for j in range(out.size):
         y = b[j] if minus else np.uint32(q - b[j])
         difference = np.uint32(a[j] - y)
@@ -38,14 +45,18 @@ def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
 
 @compiled(types.void(read(WIDE), read(WORD), WIDE, written(WORD)))
 def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
-    """out = sum_k weights[k] v_k mod q, v_k the out.size uint32 at addresses[k].
-    The number of rows is a multiple of 4: a core that reads four rows at a time reads twice as fast.
-    Exact: where sum(weights) <= 2^32, in one uint64 sum; otherwise the products' halves are summed apart,
-    each sum below 2^32 len(weights), and joined at the end as (high mod q) 2^32 + low mod q."""
+    """Write out = sum_k weights[k] v_k mod q, with v_k the out.size uint32 at addresses[k].
+
+    The number of rows is a multiple of 4: a core that reads four rows at a time reads twice as fast. Exact:
+    if sum(weights) <= 2^32, in one uint64 sum. Otherwise the high and low halves of the products are summed
+    separately, each sum below 2^32 len(weights), and joined at the end as (high mod q) 2^32 + low mod q.
+    """
     heaviest = np.uint64(0)
     for k in range(weights.size):
         heaviest += np.uint64(weights[k])
-    narrow = heaviest <= np.uint64(2**32)  # (2^32)(2^32 - 1) < 2^64
+    # The sum is then at most (2^32)(2^32 - 1) < 2^64:
+    # `test_sums_of_weights_around_the_bound_of_one_accumulator`.
+    narrow = heaviest <= np.uint64(2**32)
     low = np.empty(_COLUMNS, np.uint64)
     high = np.empty(_COLUMNS, np.uint64)
     half, ones = np.uint64(32), np.uint64(2**32 - 1)
@@ -71,7 +82,8 @@ def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
         for j in range(end - start):
             total = low[j] % q
             if not narrow:
-                total = (((high[j] % q) << half) + total) % q  # (q - 1) 2^32 + q - 1 < 2^64
+                # At most (q - 1) 2^32 + q - 1 < 2^64 before the last reduction.
+                total = (((high[j] % q) << half) + total) % q
             out[start + j] = np.uint32(total)
 
 
@@ -86,7 +98,8 @@ def _reduced(x: float, q: float, inverse: float) -> float:
 
 @compiled(types.void(written(REAL, 2), REAL, written(REAL, 2)))
 def add_limbs(product: F64, q: float, total: F64) -> None:
-    """total += low + 2^16 high mod q, for product [2a, m] = low above high, of integers below 2^53."""
+    """Add low + 2^16 high mod q to total [a, m], for product [2a, m] = low above high, of integers below
+    2^53."""
     a, inverse = len(total), 1.0 / q
     for i in range(a):
         for j in range(total.shape[1]):
@@ -96,9 +109,9 @@ def add_limbs(product: F64, q: float, total: F64) -> None:
 
 @compiled(types.void(written(REAL, 2), REAL, types.Array(WORD, 2, "A")))
 def residues(total: F64, q: float, out: A32) -> None:
-    """out = total mod q, for integers |total| < 2^53 - 2q."""
-    # The quotient is off by less than 2^-51 |x| / q, which matters only to a residue next to 0 or q: if that
-    # falls outside, q is added or taken away.
+    """Write out = total mod q, for integers |total| < 2^53 - 2q."""
+    # The quotient is off by less than 2^-51 |x| / q, which matters only to a residue next to 0 or q: one that
+    # falls outside of 0 .. q - 1 is corrected by q (`test_residues_next_to_zero_at_the_edge_of_53_bits`).
     inverse = 1.0 / q
     for i in range(total.shape[0]):
         for j in range(total.shape[1]):
@@ -108,67 +121,70 @@ def residues(total: F64, q: float, out: A32) -> None:
 
 
 @compiled(INT(read(WORD), INT, WORD, WORD, written(INT), INT))
-def _rejected(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64, count: int) -> int:
-    """places[count:] = first + flatnonzero(words & kept >= q); how many places there are then."""
+def _rejected(words: A32, first: int, bit_mask: np.uint32, q: np.uint32, places: I64, count: int) -> int:
+    """Write places[count:] = first + flatnonzero(words & bit_mask >= q); return the number of places then."""
     for start in range(0, words.size, _SMALL_GROUP):
-        few = words[start : start + _SMALL_GROUP]
+        group = words[start : start + _SMALL_GROUP]
         largest = np.uint32(0)
-        for j in range(few.size):
-            word = few[j] & kept
+        for j in range(group.size):
+            word = group[j] & bit_mask
             largest = word if word > largest else largest
         if largest >= q:
-            for j in range(few.size):
-                if few[j] & kept >= q:
+            for j in range(group.size):
+                if group[j] & bit_mask >= q:
                     places[count] = first + start + j
                     count += 1
     return count
 
 
 @compiled(INT(written(WORD), INT, WORD, WORD, written(INT)))
-def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
-    """words &= kept, then places = first + flatnonzero(words >= q); how many there are."""
+def mask_and_find(words: A32, first: int, bit_mask: np.uint32, q: np.uint32, places: I64) -> int:
+    """Write words &= bit_mask, then places = first + flatnonzero(words >= q); return the number of places."""
     count = 0
     for start in range(0, words.size, _GROUP):
         group = words[start : start + _GROUP]
         largest = np.uint32(0)
-        if kept == np.uint32(2**32 - 1):
+        if bit_mask == np.uint32(2**32 - 1):
             for j in range(group.size):
                 largest = group[j] if group[j] > largest else largest
         else:
             for j in range(group.size):
-                word = group[j] & kept
+                word = group[j] & bit_mask
                 group[j] = word
                 largest = word if word > largest else largest
         if largest >= q:
-            count = _rejected(group, first + start, kept, q, places, count)
+            count = _rejected(group, first + start, bit_mask, q, places, count)
     return count
 
 
 @compiled(INT(written(WORD), read(WORD), INT, WORD, WORD, BOOL, written(INT)))
 def accumulate(
-    total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
+    total: A32, words: A32, first: int, bit_mask: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
-    """total += words & kept mod q, or -= if minus, where those are below q.
-    places and the result are as for `mask_and_find`."""
+    """Add words & bit_mask to total mod q, or subtract them if minus; words of q or above count as 0.
+
+    Places and the result are as for `mask_and_find`.
+    """
     count = 0
     for start in range(0, total.size, _GROUP):
         sums, group = total[start : start + _GROUP], words[start : start + _GROUP]
         largest = np.uint32(0)
         for j in range(sums.size):
-            word = group[j] & kept
+            word = group[j] & bit_mask
             largest = word if word > largest else largest
             element = word if word < q else np.uint32(0)
             y = element if minus else np.uint32(q - element)
             difference = np.uint32(sums[j] - y)
             sums[j] = np.uint32(difference + q) if sums[j] < y else difference
         if largest >= q:
-            count = _rejected(group, first + start, kept, q, places, count)
+            count = _rejected(group, first + start, bit_mask, q, places, count)
     return count
 
 
 @compiled(*(REAL(real, WORD, REAL, REAL) for real in (types.float32, types.float64)))
 def _level(x: float, threshold: np.uint32, clip: float, levels: float) -> float:
-    """floor(y) + (threshold < (y - floor(y)) 2^32), y = x clipped to [-clip, clip], times levels."""
+    """Return floor(y) + (threshold < (y - floor(y)) 2^32), with y = x clipped to [-clip, clip], times
+    levels."""
     y = min(max(np.float64(x), -clip), clip) * levels
     floor: float = np.floor(y)
     return floor + 1.0 if np.float64(threshold) < (y - floor) * 2.0**32 else floor
@@ -176,36 +192,40 @@ def _level(x: float, threshold: np.uint32, clip: float, levels: float) -> float:
 
 @compiled(*(BOOL(real, read(WORD), REAL, REAL, written(INT)) for real in REALS))
 def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I64) -> bool:
-    """out = the level of each coordinate. True if every one is finite, otherwise out is garbage."""
-    strange = 0
+    """Write the level of each coordinate; return True if all are finite, otherwise out is garbage."""
+    # Counted, and not returned at once, so that the loop has no branch. The
+    # comparison is false for NaN too.
+    infinite = 0
     for j in range(out.size):
-        strange += not abs(delta[j]) < np.inf
+        infinite += not abs(delta[j]) < np.inf
         out[j] = np.int64(_level(delta[j], words[j], clip, levels))
-    return strange == 0
+    return infinite == 0
 
 
 @compiled(*(BOOL(real, read(WORD), REAL, REAL, INT, INT, BOOL, written(WORD)) for real in REALS))
 def quantise(
     delta: Floats, words: A32, clip: float, levels: float, weight: int, q: int, small: bool, out: A32
 ) -> bool:
-    """out = weight * level mod q; the result as for signed_levels. small: every |weight * level| < q."""
-    strange = 0
-    if small:  # such products are exact in float64, and one addition of q takes them into the field
+    """Write out = weight level mod q; small: every |weight level| < q. The result is as for
+    `signed_levels`."""
+    infinite = 0
+    if small:
+        # Such products are exact in float64, and one addition of q brings a negative one into the field.
         for j in range(out.size):
-            strange += not abs(delta[j]) < np.inf
+            infinite += not abs(delta[j]) < np.inf
             product = _level(delta[j], words[j], clip, levels) * np.float64(weight)
             out[j] = np.uint32(product + np.float64(q) if product < 0 else product)
     else:
         for j in range(out.size):
-            strange += not abs(delta[j]) < np.inf
+            infinite += not abs(delta[j]) < np.inf
             level = np.int64(_level(delta[j], words[j], clip, levels))
             out[j] = np.uint32(level * weight % q)
-    return strange == 0
+    return infinite == 0
 
 
 @compiled(types.void(read(WORD), WORD, REAL, written(REAL)))
 def dequantise(total: A32, q: np.uint32, divisor: float, out: F64) -> None:
-    """out = phi^-1(total) / divisor, eq. 36: total - q from (q - 1)/2 on."""
+    """Write out = phi^-1(total) / divisor, LightSecAgg eq. 36: total - q for total >= (q - 1) / 2."""
     half = np.uint32((q - np.uint32(1)) >> np.uint32(1))
     modulus = np.float64(q)
     for j in range(out.size):

@@ -3,8 +3,9 @@
 LightSecAgg eqs. 5 and 28. W is Vandermonde over distinct non-zero points alpha_j, so row j is
 (alpha_j^0, ..., alpha_j^(U-1)) and any U rows are invertible. The sub-masks take the low U - T powers and
 the noise the top T. The noise part of any T rows is then diag(alpha_j^(U-T)) times a T x T Vandermonde
-matrix: invertible, so T coded rows are uniform whatever the mask. That holds for any distinct points, also
-for roots of unity, which are taken where F_q has them, since W Z is then a transform (ntt.py).
+matrix: invertible, so T coded rows are uniform for any mask (`test_T_rows_are_uniform_whatever_the_mask`).
+That holds for any distinct points. If F_q has roots of unity, the points are those, since W Z is then a
+transform (ntt.py).
 """
 
 from collections.abc import Sequence
@@ -21,17 +22,22 @@ from simfl.crypto.short_loops import loops_for
 
 @lru_cache(maxsize=4)
 def points_of(users: tuple[int, ...], q: int) -> tuple[int, ...]:
-    """Return the points of users 0 .. q - 2, for a prime q: distinct, not zero, the same in any set."""
+    """Return the points of users out of 0 .. q - 2, for a prime q: distinct, not zero, the same in any set of
+    users."""
     return tuple(point_of(user, q) for user in users)
 
 
 def point_of(user: int, q: int) -> int:
-    """Return a power of a root of unity where F_q has a transform (ntt.point), otherwise u + 1."""
+    """Return a user's point: a power of a root of unity if F_q has a transform (`ntt.point`), otherwise u +
+    1."""
     return ntt.point(user, q) if ntt.order(q) else user + 1
 
 
 def share_length(d: int, U: int, T: int) -> int:
-    """Return m = ceil(d / (U - T)), the length of a coded row. ValueError unless d >= 1 and 0 <= T < U.
+    """Return m = ceil(d / (U - T)), the length of a coded row.
+
+    Raises:
+        ValueError: d is below 1, or T is not in 0 .. U - 1.
 
     >>> share_length(1_206_590, 140, 100)
     30165
@@ -44,15 +50,19 @@ def share_length(d: int, U: int, T: int) -> int:
 
 
 def coefficients(n: int, U: int, q: int) -> int:
-    """Return the entries of W to be found for n points: by the prime alone, whichever way is taken."""
+    """Return the number of entries of W that must be computed for n points; 0 if q has a transform.
+
+    It depends on the prime, and not on the choice of `code`, so that all ways are charged alike.
+    """
     return 0 if max(n, U) <= ntt.order(q) else n * U
 
 
 @lru_cache(maxsize=16)
 def matrix(points: tuple[int, ...], U: int, q: int) -> A32:
-    """Return the transpose of W: [n, U] with entry (j, k) = points_j^k mod q. Cached, hence read-only.
+    """Return the transpose of W: [n, U] with entry (j, k) = points[j]^k mod q. Cached, hence read-only.
 
-    ValueError if U < 1, or if a point is zero modulo q or appears twice.
+    Raises:
+        ValueError: U is below 1, or a point is zero modulo q or appears twice.
 
     >>> matrix((1, 2, 3), 3, 7).tolist()
     [[1, 1, 1], [1, 2, 4], [1, 3, 2]]
@@ -70,25 +80,37 @@ def matrix(points: tuple[int, ...], U: int, q: int) -> A32:
 
 
 def encode(z: A32, seed: A8, points: Sequence[int], U: int, T: int, q: int) -> A32:
-    """Return the coded rows of the mask z [1, d] as [n, m], row j for points[j] (LightSecAgg eq. 5).
-    z is cut into U - T sub-masks of m = share_length(d, U, T), the last ones padded with zeros; the T
-    noise rows are expand(seed, T m, q). ValueError as for share_length and matrix."""
+    """Return the coded rows of a mask, [n, m], row j for points[j] (LightSecAgg eq. 5).
+
+    Args:
+        z: Mask [1, d]. It is cut into U - T sub-masks of m = share_length(d, U, T), the last ones padded with
+            zeros.
+        seed: Seed [1, 32] of the T noise rows, which are expand(seed, T m, q).
+        points: n points.
+        U: Rows that decode.
+        T: Rows that reveal nothing.
+        q: Modulus, a prime.
+
+    Raises:
+        ValueError: As for `share_length` and `matrix`.
+    """
     return code(uncoded(z, seed, U, T, q), points, U, q)
 
 
 def code(rows: A32, points: Sequence[int], U: int, q: int) -> A32:
-    """Return W times rows [U, m], by a transform where that is possible and expected to be faster."""
-    how = ntt.plan(tuple(points), U, q)
-    if how is not None and transform_is_faster(how, U):
-        return ntt.evaluate(rows, how, q)
+    """Return W times rows [U, m], [n, m], by a transform if there is one and it is expected to be faster."""
+    plan = ntt.plan(tuple(points), U, q)
+    if plan is not None and transform_is_faster(plan, U):
+        return ntt.evaluate(rows, plan, q)
     return matmul(matrix(tuple(points), U, q), rows, q)
 
 
-def transform_is_faster(how: ntt.Plan, U: int) -> bool:
+def transform_is_faster(plan: ntt.Plan, U: int) -> bool:
     """Return True if a transform is expected to take less time than the product with W [n, U]."""
-    # By the sizes alone, so that every machine does the same work: in a product a row of W takes about as
-    # long as 7 + U / 10 of the rows that a transform goes over (docs/performance.md).
-    return how.work < len(how.rows) * (7 + U / 10)
+    # Decided by the sizes alone, so that every machine does the same work. Measured: in a product a row of W
+    # takes the time of about 7 + U / 10 rows of a transform (docs/performance.md;
+    # `test_a_transform_is_taken_where_the_sizes_say_so`).
+    return plan.work < len(plan.rows) * (7 + U / 10)
 
 
 def uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
@@ -102,8 +124,19 @@ def uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
 
 
 def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) -> A32:
-    """Return the mask [1, d] from exactly U coded rows [U, m] or sums of some, row j for points[j].
-    ValueError if there are not U rows and points, or m is not share_length(d, U, T), or as for matrix."""
+    """Return the mask, or sum of masks, [1, d] of exactly U coded rows, or sums of them.
+
+    Args:
+        rows: [U, m], row j for points[j].
+        points: U points.
+        U: Rows that decode.
+        T: Rows that reveal nothing.
+        d: Length of the mask.
+        q: Modulus, a prime.
+
+    Raises:
+        ValueError: There are not U rows and points, m is not share_length(d, U, T), or as for `matrix`.
+    """
     m = share_length(d, U, T)
     if len(points) != U:
         raise ValueError(f"decoding needs exactly U={U} points, not {len(points)}")
@@ -115,8 +148,10 @@ def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) ->
 
 
 def interpolation(points: Sequence[int], rows: int, q: int) -> A32:
-    """Return the first rows of the inverse of matrix(points, n, q), by Lagrange in O(n^2): column j has the
-    coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i)."""
+    """Return the first rows of the inverse of matrix(points, n, q), [rows, n], by Lagrange in O(n^2).
+
+    Column j has the coefficients of l_j(x) = M(x) / ((x - alpha_j) M'(alpha_j)), M(x) = prod (x - alpha_i).
+    """
     x = np.array(_residues(points, q), np.uint64)
     out = np.empty((rows, len(x)), np.uint32)
     loops_for(out.size, "interpolation_loops").lagrange(x, np.uint64(q), out)
@@ -128,6 +163,6 @@ def _residues(points: Sequence[int], q: int) -> list[int]:
     if 0 in residues:
         raise ValueError(f"point {points[residues.index(0)]} is zero modulo q={q}")
     if len(set(residues)) != len(residues):
-        double = next(p for i, p in enumerate(points) if residues[i] in residues[:i])
-        raise ValueError(f"point {double} appears twice modulo q={q}")
+        repeated = next(p for i, p in enumerate(points) if residues[i] in residues[:i])
+        raise ValueError(f"point {repeated} appears twice modulo q={q}")
     return residues

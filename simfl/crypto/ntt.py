@@ -1,7 +1,8 @@
 """Points that are powers of a root of unity, and the number theoretic transform that they allow.
 
-Invariant: `evaluate` gives the bits of the dense product over the same points, in O(n log n) operations a
-column where that takes O(n U).
+Invariant: `evaluate` gives the bits of the dense product over the same points
+(`tests/crypto/test_mds.py::test_transform_and_product_encode_to_the_same_bits`), in O(n log n) operations a
+column instead of O(n U).
 
 Let 2^k be the largest power of two that divides q - 1, h a generator of F_q^* and g = h^((q - 1) / 2^k), a
 primitive root of unity of order 2^k. The points in the order of the users u = 0, 1, ... are
@@ -9,12 +10,13 @@ primitive root of unity of order 2^k. The points in the order of the users u = 0
     alpha_u = h^floor(u / 2^k) g^rev(u mod 2^k),    rev: k bits read backwards.
 
 Every non-zero residue is the point of one u < q - 1. The first 2^j are the roots of unity of order 2^j for
-every j <= k, whatever the number of users will be, and for u < 2^k
+every j <= k, for any number of users. For u < 2^k
 
     alpha_u^2 = alpha_floor(u / 2),    alpha_(2u+1) = -alpha_2u.
 
-So x^2 - alpha_u has the roots alpha_2u and alpha_(2u+1): a polynomial taken modulo x^n - 1, then modulo the
-two factors of that, and so on (in steps of four, butterflies.py), ends with its value at alpha_u in row u.
+So x^2 - alpha_u has the roots alpha_2u and alpha_(2u+1). A polynomial is taken modulo x^n - 1, then modulo
+the two factors of that, and so on (in steps of four, butterflies.py). It ends with its value at alpha_u in
+row u.
 """
 
 from functools import lru_cache
@@ -25,9 +27,10 @@ import numpy as np
 from simfl.crypto import A32, A64, I64
 
 Q = 2**31 - 2**17 + 1
-"""The prime of `field.q: ntt`, 2147352577: 2^17 divides q - 1, and 2^16 that of no larger q < 2^31. The PRG
-rejects one word in 16,384."""
-BOUND = 2**31  # above q: the loops add two residues in 32 bits
+"""The prime of `field.q: ntt`, 2147352577. 2^17 divides q - 1, and for no larger prime q < 2^31 does 2^16.
+The PRG rejects one word in 16,384."""
+BOUND = 2**31
+"""Bound of q: the loops add two residues in 32 bits."""
 
 
 class Plan(NamedTuple):
@@ -44,7 +47,9 @@ class Plan(NamedTuple):
 
 
 def order(q: int) -> int:
-    """Return 2^k, the most points of a transform over F_q, q prime; 0 if 4 does not divide q - 1 or q > 2^31.
+    """Return 2^k, the maximum of a transform's points over F_q, q prime; 0 if there is no transform.
+
+    There is none if 4 does not divide q - 1, as a pass takes four rows, or if q is above 2^31.
 
     >>> order(Q), order(2**31 - 1)
     (131072, 0)
@@ -56,33 +61,41 @@ def order(q: int) -> int:
 @lru_cache(maxsize=8)
 def generator(q: int) -> int:
     """Return the smallest generator of F_q^*, for a prime q < 2^32."""
-    rest, p, primes = q - 1, 2, set[int]()
-    while p * p <= rest:
-        if rest % p:
+    cofactor, p, primes = q - 1, 2, set[int]()
+    while p * p <= cofactor:
+        if cofactor % p:
             p += 1
         else:
             primes.add(p)
-            rest //= p
-    primes |= {rest} - {1}
+            cofactor //= p
+    primes |= {cofactor} - {1}
+    # h generates the group if and only if h^((q - 1) / p) is not 1 for any prime p that divides q - 1.
     return next(h for h in range(1, q) if all(pow(h, (q - 1) // p, q) != 1 for p in primes))
 
 
 @lru_cache(maxsize=2**17)
 def point(user: int, q: int) -> int:
-    """Return alpha_u, for a prime q with a transform. ValueError unless 0 <= u < q - 1."""
+    """Return alpha_u for a prime q with a transform.
+
+    Raises:
+        ValueError: u is not in 0 .. q - 2.
+    """
     if not 0 <= user < q - 1:
         raise ValueError(f"user {user} must be at least 0 and below q - 1={q - 1} to have a point")
     n = order(q)
-    coset, place = divmod(user, n)
-    reversed_ = int(f"{place + n:b}"[:0:-1], 2)
+    coset, index = divmod(user, n)
+    # n + index has k + 1 bits; read backwards without its leading one, they are the k bits of index reversed.
+    reversed_ = int(f"{index + n:b}"[:0:-1], 2)
     return pow(generator(q), coset + (q - 1) // n * reversed_, q)
 
 
 @lru_cache(maxsize=8)
 def roots(n: int, q: int) -> A64:
-    """Return alpha_0 .. alpha_(n-1) for n a power of two up to order(q). Cached, hence read-only."""
+    """Return alpha_0 .. alpha_(n-1), uint64 [n], for n a power of two up to order(q). Cached, hence
+    read-only."""
     table, bit = np.ones(1, np.uint64), 1
-    while bit < n:  # alpha_(u + bit) = alpha_u alpha_bit for u < bit: reading backwards is linear in the bits
+    # alpha_(u + bit) = alpha_u alpha_bit for u < bit, since the reversal of bits is linear in them.
+    while bit < n:
         table = np.concatenate([table, table * np.uint64(point(bit, q)) % np.uint64(q)])
         bit *= 2
     table.flags.writeable = False
@@ -91,9 +104,13 @@ def roots(n: int, q: int) -> A64:
 
 @lru_cache(maxsize=16)
 def plan(points: tuple[int, ...], U: int, q: int) -> Plan | None:
-    """Return how to evaluate polynomials with U coefficients at these points, for a prime q; None where no
-    transform does: a point is no root of unity, or is there twice, or U is above order(q)."""
+    """Return the plan of a transform of polynomials with U coefficients, for a prime q.
+
+    Returns:
+        The plan; None if a point is no root of unity or appears twice, or U is above order(q).
+    """
     x = np.array([int(p) % q for p in points], np.uint64)
+    # The smallest power of two n with x^n = 1 for all points and n >= U; a pass takes four rows.
     n, power = 1, x
     while n < max(4, U) or (power != 1).any():
         if n >= order(q):
@@ -113,7 +130,10 @@ def plan(points: tuple[int, ...], U: int, q: int) -> Plan | None:
 
 @lru_cache(maxsize=8)
 def _factors(n: int, q: int) -> A32:
-    """Return [n / 4, 8]: r = alpha_4m, r^2, r^3, i = alpha_2, each w followed by floor(2^32 w / q) < 2^32."""
+    """Return the factors of all parts, uint32 [n / 4, 8].
+
+    A row has r = alpha_4m, r^2, r^3 and i = alpha_2, each factor w followed by floor(2^32 w / q) < 2^32.
+    """
     modulus, out = np.uint64(q), np.empty((n // 4, 8), np.uint32)
     r = roots(n, q)[::4]
     for k, w in enumerate((r, r * r % modulus, r * r % modulus * r % modulus, roots(4, q)[2])):
@@ -123,18 +143,21 @@ def _factors(n: int, q: int) -> A32:
 
 
 def _work(rows_below: I64) -> int:
+    """Return the number of rows of all parts that hold a wanted row, over all passes."""
     length, total = rows_below.size - 1, 0
     while length > 1:
         total += int(np.count_nonzero(np.diff(rows_below[::length]))) * length
+        # The first pass halves if log2 n is odd, as in butterflies.py; each other one divides by four.
         length = length // 2 if length.bit_length() % 2 == 0 else length // 4
     return total
 
 
-def evaluate(Z: A32, how: Plan, q: int) -> A32:
-    """Return sum_k Z[k] alpha^k mod q, [n, m], for Z [U, m] of residues below q; row j for point j."""
+def evaluate(Z: A32, plan: Plan, q: int) -> A32:
+    """Return sum_k Z[k] alpha^k mod q, [n, m], for Z [U, m] of residues below q; row j is for the plan's j-th
+    point."""
     from simfl.crypto import butterflies
 
-    out = np.empty((how.rows.size, Z.shape[1]), np.uint32)
+    out = np.empty((plan.rows.size, Z.shape[1]), np.uint32)
     Z = np.require(Z, np.uint32, ["C", "A"])
-    butterflies.transform(Z, how.factors, how.rows_below, how.rows, out, np.uint32(q))
+    butterflies.transform(Z, plan.factors, plan.rows_below, plan.rows, out, np.uint32(q))
     return out

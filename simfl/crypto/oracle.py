@@ -1,9 +1,11 @@
-"""Coding, decoding and Shamir's sharing held to galois, whose field arithmetic shares nothing with ours.
+"""Coding, decoding and Shamir's sharing compared with galois, whose field arithmetic shares no code with
+ours.
 
-Encoding and sharing evaluate polynomials: galois evaluates them again. Decoding interpolates: the result is
-right if and only if galois, evaluating it, gets back what it was found from. Reconstruction is done again.
-Galois is slow, so of large operations only as many columns (or secrets) are compared as take `LIMIT`
-multiplications: the first, the last, and others drawn by the result's own content.
+Encoding and sharing evaluate polynomials: galois evaluates them again. Decoding interpolates: a result is
+right if and only if galois, evaluating it, gets the rows that were decoded. Reconstruction is computed again.
+Galois is slow, so of a large operation only some columns (or secrets) are compared, for about `LIMIT`
+multiplications. They are the first, the last, and others drawn by the result's content, so that each
+operation is compared at other ones.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,15 +19,25 @@ from simfl.crypto import A8, A32, mds, ntt, shamir
 from simfl.crypto.field import matmul
 from simfl.crypto.row_routing import Rows
 
-LIMIT = 1 << 16  # multiplications by galois for an operation: some 30 ms
+LIMIT = 1 << 16
+"""Multiplications of galois for an operation, which take about 30 ms."""
 
 
 class Differs(ValueError):
-    """Galois finds something else than our kernels do."""
+    """Galois has another result than our kernels."""
 
 
 def check(kernel: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
-    """Compare the result of a kernel of `mds` or `shamir`; any other is let pass. Differs if it is wrong."""
+    """Compare the result of a kernel of `mds` or `shamir`; other kernels are not compared.
+
+    Args:
+        kernel: The kernel.
+        args: Its arguments.
+        result: Its result.
+
+    Raises:
+        Differs: The result is wrong.
+    """
     if kernel is mds.encode:
         z, seed, points, U, T, q = args
         _encoded(mds.uncoded(z, seed, U, T, q), points, q, result, "coding")
@@ -43,23 +55,24 @@ def check(kernel: Callable[..., Any], args: Sequence[Any], result: Any) -> None:
         _reconstructed(rows, held, points, result)
 
 
-def _encoded(coefficients: A32, points: Sequence[int], q: int, values: A32, what: str) -> None:
-    """Compare values [n, m] with those of the polynomials whose coefficients are the columns of [U, m]."""
+def _encoded(coefficients: A32, points: Sequence[int], q: int, values: A32, label: str) -> None:
+    """Compare values [n, m] with the values of polynomials, whose coefficients are the columns of [U, m]."""
     U, m = coefficients.shape
-    at = _sample(m, len(points) * U, values)
-    _same(_values(coefficients[:, at], points, q), np.asarray(values)[:, at], at, what)
+    columns = _sample(m, len(points) * U, values)
+    _same(_values(coefficients[:, columns], points, q), np.asarray(values)[:, columns], columns, label)
 
 
 def _decoded(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int, mask: A32) -> None:
-    """Compare the polynomials through all rows: they begin with the sub-masks, and take the rows' values."""
+    """Compare the polynomials through all rows: they begin with the sub-masks, and have the rows' values."""
     received, m = np.asarray(rows), mds.share_length(d, U, T)
-    at = _sample(m, U * U, mask)
-    polynomials = matmul(mds.interpolation(points, U, q), received[:, at], q)
+    columns = _sample(m, U * U, mask)
+    polynomials = matmul(mds.interpolation(points, U, q), received[:, columns], q)
     sub_masks = np.zeros((U - T, m), np.uint32)
     sub_masks.reshape(-1)[:d] = mask[0]
-    there = np.arange((U - T) * m).reshape(U - T, m)[:, at] < d  # beyond is the padding, which was cut off
-    _same(polynomials[: U - T] * there, sub_masks[:, at], at, "decoding")
-    _same(_values(polynomials, points, q), received[:, at], at, "decoding")
+    # Beyond d is the padding, which decoding has removed.
+    is_mask = np.arange((U - T) * m).reshape(U - T, m)[:, columns] < d
+    _same(polynomials[: U - T] * is_mask, sub_masks[:, columns], columns, "decoding")
+    _same(_values(polynomials, points, q), received[:, columns], columns, "decoding")
 
 
 def _reconstructed(rows: Sequence[A8], held: shamir.Held, points: Sequence[int], secrets: Any) -> None:
@@ -90,7 +103,7 @@ def _powers(points: tuple[int, ...], U: int, q: int) -> Any:
 
 @lru_cache(maxsize=4)
 def _field(q: int) -> Any:
-    """Return galois' F_q; its notions of a prime and of a generator are compared with ours on the way."""
+    """Return galois' F_q, after its answers on the prime and its generator were compared with ours."""
     import galois
 
     if not galois.is_prime(q):
@@ -102,21 +115,22 @@ def _field(q: int) -> Any:
 
 
 def _sample(count: int, cost: int, result: Any) -> list[int]:
-    """Return which of `count` columns or secrets are compared, at `cost` multiplications each."""
-    most = max(2, LIMIT // cost)
-    if count <= most:
+    """Return the indices of the columns or secrets that are compared, out of `count`, at `cost` products
+    each."""
+    compared = max(2, LIMIT // cost)
+    if count <= compared:
         return list(range(count))
     rng = np.random.Generator(np.random.Philox(crc32(result[0].tobytes())))
-    inner = rng.choice(count - 2, most - 2, replace=False) + 1
+    inner = rng.choice(count - 2, compared - 2, replace=False) + 1
     return [0, *sorted(inner.tolist()), count - 1]
 
 
-def _same(expected: Any, got: Any, at: Sequence[int], what: str) -> None:
-    """Compare galois' values [n, k] with ours; `at` are the numbers of the columns."""
+def _same(expected: Any, got: Any, columns: Sequence[int], label: str) -> None:
+    """Compare galois' values [n, k] with ours; `columns` are the columns' numbers."""
     wrong = np.argwhere(np.asarray(expected).astype(np.int64) != np.asarray(got).astype(np.int64))
     if len(wrong):
         row, column = wrong[0]
         raise Differs(
-            f"audit: {what}: galois has {int(expected[row, column])} and not {int(got[row, column])} in row "
-            f"{row}, column {at[column]}"
+            f"audit: {label}: galois has {int(expected[row, column])} and not {int(got[row, column])} in row "
+            f"{row}, column {columns[column]}"
         )

@@ -1,8 +1,8 @@
 """Real updates <-> elements of F_q: LightSecAgg eqs. 29-31, 34 and 36.
 
-Invariant: quantisation is unbiased, and sums in F_q are sums of integers as long as no sum reaches
-`overflow_bound(q)` in magnitude. An integer x is phi(x) = x mod q (eq. 31), two's complement modulo q.
-`levels` is c_l, the steps per unit: a quantised value v stands for v / c_l.
+Invariant: quantisation is unbiased (`test_rounding_is_unbiased`), and sums in F_q are sums of integers if no
+sum reaches `overflow_bound(q)` in magnitude. An integer x becomes phi(x) = x mod q (eq. 31), two's complement
+modulo q. `levels` is c_l, the levels per unit: a quantised value v stands for v / c_l.
 """
 
 from typing import Any
@@ -16,11 +16,21 @@ from simfl.crypto.short_loops import loops_for
 
 
 def signed_levels(delta: Floats, clip: float, levels: int, seed: A8) -> I64:
-    """Return c Q_c(x), eq. 29, of each coordinate x of delta [1, d] clipped to [-clip, clip], int64 [1, d].
-    c = levels. The result is floor(c x) + 1 with probability c x - floor(c x), otherwise floor(c x): its
-    mean is c x. Thresholds are 32-bit words of the seed [1, 32], so the mean is met to within 2^-32.
-    Magnitudes are at most ceil(clip levels). ValueError if a coordinate is not finite, or unless
-    0 < clip, 1 <= levels and clip levels < 2^52, where float64 has no fractions left."""
+    """Return c Q_c(x), eq. 29, of each coordinate x clipped to [-clip, clip], int64 [1, d]; c = levels.
+
+    The result is floor(c x) + 1 with probability c x - floor(c x), otherwise floor(c x): its mean is c x.
+    Thresholds are 32-bit words, so the mean is right to within 2^-32. Magnitudes are at most ceil(clip
+    levels).
+
+    Args:
+        delta: Update [1, d].
+        clip: Bound of a coordinate, above 0.
+        levels: At least 1; clip levels must be below 2^52, from where on float64 has no fractions.
+        seed: Seed of the thresholds [1, 32].
+
+    Raises:
+        ValueError: A coordinate is not finite, or clip or levels are out of bounds.
+    """
     out = np.empty(delta.shape, np.int64)
     _round(loops_for(out.size).signed_levels, delta, clip, levels, seed, out)
     return out
@@ -29,10 +39,22 @@ def signed_levels(delta: Floats, clip: float, levels: int, seed: A8) -> I64:
 def quantise(
     delta: Floats, weight: int, clip: float, levels: int, seed: A8, q: int, append_weight: bool
 ) -> A32:
-    """Return phi(weight c Q_c(delta)), eqs. 30-31, as [1, d]; with append_weight the weight is coordinate
-    d + 1, so that the sum of weights comes out with the sum (LightSecAgg, Remark 3). A product beyond the
-    bound wraps around, as Fig. 12 studies. ValueError as for signed_levels, or unless
-    0 <= weight < overflow_bound(q) and weight ceil(clip levels) < 2^63."""
+    """Return phi(weight c Q_c(delta)), eqs. 30-31, [1, d] or [1, d + 1].
+
+    A product beyond the bound wraps around, as in the paper's Fig. 12.
+
+    Args:
+        delta: Update [1, d].
+        weight: Integer, 0 <= weight < overflow_bound(q), with weight ceil(clip levels) < 2^63.
+        clip: As for `signed_levels`.
+        levels: As for `signed_levels`.
+        seed: As for `signed_levels`.
+        q: Modulus.
+        append_weight: The weight is coordinate d + 1, so that a sum holds the sum of weights (Remark 3).
+
+    Raises:
+        ValueError: As for `signed_levels`, or the weight is out of bounds.
+    """
     if not 0 <= weight < overflow_bound(q):
         raise ValueError(f"weight={weight} must be at least 0 and below (q-1)/2={overflow_bound(q)}")
     if weight * (clip * levels + 1) >= 2**63:
@@ -44,8 +66,8 @@ def quantise(
     return out
 
 
-def _round(loop: Any, delta: Floats, clip: float, levels: int, seed: A8, out: I64 | A32, *more: int) -> None:
-    """Fill `out` block by block, each with its own thresholds; `more` are the loop's further arguments."""
+def _round(loop: Any, delta: Floats, clip: float, levels: int, seed: A8, out: I64 | A32, *args: int) -> None:
+    """Fill `out` block by block, each with its thresholds; `args` are the loop's other arguments."""
     if not (clip > 0 and levels >= 1 and clip * levels < 2**52):
         raise ValueError(f"clip={clip} and levels={levels} must be positive, their product below 2^52")
     if delta.shape[:-1] != (1,):
@@ -55,7 +77,7 @@ def _round(loop: Any, delta: Floats, clip: float, levels: int, seed: A8, out: I6
     for i in range(0, row.size, BLOCK):
         part = row[i : i + BLOCK]
         thresholds = SCRATCH.read(stream, part.size)
-        finite &= loop(part, thresholds, float(clip), float(levels), *more, out[0, i : i + part.size])
+        finite &= loop(part, thresholds, float(clip), float(levels), *args, out[0, i : i + part.size])
     if not finite:
         bad = int(np.flatnonzero(~np.isfinite(row))[0])
         raise ValueError(f"coordinate {bad} of the update is {row[bad]}: not finite")
@@ -67,7 +89,7 @@ def count_clipped(delta: Floats, clip: float) -> int:
 
 
 def signed(x: A32, q: int) -> I64:
-    """Return phi^-1(x), eq. 36: x where x < (q-1)/2, otherwise x - q.
+    """Return phi^-1(x), eq. 36, int64: x for x < (q - 1) / 2, otherwise x - q.
 
     >>> signed(np.uint32([2, 3, 6]), 7)
     array([ 2, -4, -1])
@@ -76,10 +98,21 @@ def signed(x: A32, q: int) -> I64:
 
 
 def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
-    """Return phi^-1(total) / (levels divisor), eqs. 35-36, as float64 of the shape [1, L] of total.
-    divisor None: the last coordinate is the sum of weights, which is the divisor and is removed; where it is
-    not positive, the sum is wrong, which the audit says, and the result is zero: the global model stays as it
-    was, and later rounds can go on from it. ValueError for another divisor that is not positive."""
+    """Return phi^-1(total) / (levels divisor), eqs. 35-36, float64 [1, L].
+
+    Args:
+        total: Aggregate [1, L].
+        levels: c_l.
+        divisor: Sum of weights. None if it is the last coordinate, which is then removed. If that one is not
+            positive, the aggregate is wrong, as
+        the audit reports. The result is zero then: the global model stays unchanged, and later rounds can
+        continue
+            (`test_a_divisor_that_is_not_positive_leaves_no_update`).
+        q: Modulus.
+
+    Raises:
+        ValueError: A given divisor is not positive.
+    """
     if divisor is None:
         total, divisor = total[:, :-1], int(signed(total[:, -1:], q)[0, 0])
         if divisor <= 0:
@@ -92,15 +125,16 @@ def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
 
 
 def round_weight(s: float, levels: int, seed: A8) -> int:
-    """Return c_g Q_(c_g)(s), eq. 34: a staleness weight s as an integer, levels = c_g."""
+    """Return c_g Q_(c_g)(s), eq. 34: a staleness weight s as an integer, with levels = c_g."""
     return int(signed_levels(np.array([[s]]), max(abs(s), 1.0), levels, seed)[0, 0])
 
 
 def audit_bound(weights: int) -> int:
-    """Return the bound of sums that the audit counts, of 64-bit integers and of each level in float64."""
+    """Return the bound of sums that the audit can count: 64-bit integers, and levels that float64 holds
+    exactly."""
     return min(2**63, weights * 2**52)
 
 
 def overflow_bound(q: int) -> int:
-    """Return (q - 1) / 2, the magnitude that no sum may reach: it comes back as -(q + 1)/2 from eq. 36."""
+    """Return (q - 1) / 2, the magnitude that no sum may reach: eq. 36 maps it to -(q + 1) / 2."""
     return (q - 1) // 2

@@ -1,10 +1,14 @@
-"""The loops of loops.py and interpolation_loops.py in numpy, for short vectors: most runs of a small model
-never import numba, which takes half a second, and on its first day four more to compile.
+"""The numpy loops for short vectors, and the choice between them and the compiled loops for long ones.
 
-Invariant: the bits are those of the compiled loops. The sizes alone decide which of the two is taken, so that
-a step takes the same way in every run.
+Invariant: both give the same bits (`tests/crypto/test_short_loops.py`). The sizes alone decide which is
+taken, so a step takes the same way in every run, and `dataplane/work.py` can count the passes of numpy by the
+same thresholds.
+
+Most runs of a small model never import numba, which takes half a second with its cache and four seconds more
+without. A process that measures time imports every loop before it begins (`prepare_process`).
 """
 
+import ctypes
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -15,36 +19,52 @@ import numpy as np
 from simfl.crypto import A32, A64, F64, I64, Floats
 
 SHORT = 2**12
-"""Elements, at most, of a vector that numpy works on. Of a longer one it takes tens of microseconds more than
-a compiled loop."""
+"""Most elements of a vector that numpy works on. For longer ones it takes tens of microseconds more than a
+compiled loop."""
 SHORT_SUM = 2**14
-"""Elements of all rows, at most, of a weighted sum by numpy: it takes few passes, and a compiled loop needs
-the rows' addresses, which take long to find."""
-COMPILED = ("loops", "interpolation_loops", "butterflies")
-"""The modules of compiled loops; a transform (`butterflies`) has no other way."""
+"""Most elements, of all rows together, of a weighted sum by numpy. It takes few passes, while a compiled loop
+needs the rows' addresses, which take long to find."""
 
 _MERSENNE = 2**31 - 1
-_module = cache(import_module)  # an import takes 10 us even of an imported module
+# An import statement takes 10 us even for a module that is imported already.
+_module = cache(import_module)
 
 
 def loops_for(elements: int, compiled: str = "loops", short: int = SHORT) -> Any:
-    """Return the module whose loops work on this number of elements: this one, or a compiled one.
+    """Return the module whose loops work on a number of elements: this one, or a compiled one.
 
-    This is the only place where a size decides between them.
+    No other place decides between them by a size.
+
+    Args:
+        elements: Elements that the loop goes over.
+        compiled: Module of compiled loops for more elements than `short`.
+        short: Most elements for numpy.
     """
     return _module(__name__ if elements <= short else f"simfl.crypto.{compiled}")
 
 
-def import_compiled() -> None:
-    """Import all compiled loops, before anything is timed: it takes half a second with numba's cache, else
-    seconds."""
-    for compiled in COMPILED:
+def prepare_process() -> None:
+    """Import and compile every loop, and keep freed memory in the process, before anything is timed.
+
+    A first call in a timed step would count as that step's work: `tests/engine/test_first_second.py`.
+    """
+    for compiled in ("loops", "interpolation_loops", "butterflies"):
         _module(f"simfl.crypto.{compiled}")
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        # glibc then gives freed memory to the next step, and not back to the system: each page that a step is
+        # the first to touch costs it a fault, which made LightSecAgg's first coding a third longer. Numbers
+        # and bounds are those of mallopt(3).
+        m_trim_threshold, m_mmap_threshold = -1, -3
+        mallopt(m_trim_threshold, 2**31 - 1)
+        mallopt(m_mmap_threshold, 2**25)
 
 
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
+    """Write out = a + b mod q, or a - b if minus; as `loops.combine`."""
     y = b if minus else q - b
-    wraps = a < y  # before `out` is written, which may be `a`
+    # Compared before `out` is written, which may be `a`.
+    wraps = a < y
     np.subtract(a, y, out=out)
     np.add(out, q, out=out, where=wraps)
 
@@ -53,7 +73,8 @@ def weighted_sum(rows: A32, weights: list[int], q: int) -> A32:
     """Return sum_i weights[i] rows[i] mod q, [L], for 0 <= weights[i] < q and any words [n, L]."""
     modulus, factors, wide = np.uint64(q), np.array(weights, np.uint64), rows.astype(np.uint64)
     total: A64
-    if sum(weights) <= 2**32:  # (2^32)(2^32 - 1) < 2^64
+    # At most (2^32)(2^32 - 1) < 2^64; with larger weights the products' halves are summed separately.
+    if sum(weights) <= 2**32:
         total = factors @ wide
     else:
         products, half = wide * factors[:, None], np.uint64(32)
@@ -63,25 +84,29 @@ def weighted_sum(rows: A32, weights: list[int], q: int) -> A32:
 
 
 def add_limbs(product: F64, q: float, total: F64) -> None:
+    """Add low + 2^16 high mod q to total [a, m], for product [2a, m] = low above high."""
     low, high = product.astype(np.int64).reshape(2, *total.shape)
     total += (low + (high % int(q) << 16)) % int(q)
 
 
 def residues(total: F64, q: float, out: A32) -> None:
+    """Write out = total mod q, for integers below 2^53."""
     out[:] = total.astype(np.int64) % int(q)
 
 
-def mask_and_find(words: A32, first: int, kept: np.uint32, q: np.uint32, places: I64) -> int:
-    words &= kept
+def mask_and_find(words: A32, first: int, bit_mask: np.uint32, q: np.uint32, places: I64) -> int:
+    """Write words &= bit_mask, then places = first + flatnonzero(words >= q); return the number of places."""
+    words &= bit_mask
     rejected = np.flatnonzero(words >= q)
     places[: rejected.size] = rejected + first
     return rejected.size
 
 
 def accumulate(
-    total: A32, words: A32, first: int, kept: np.uint32, q: np.uint32, minus: bool, places: I64
+    total: A32, words: A32, first: int, bit_mask: np.uint32, q: np.uint32, minus: bool, places: I64
 ) -> int:
-    elements = words & kept
+    """Add words & bit_mask to total mod q, or subtract them; places and result as for `mask_and_find`."""
+    elements = words & bit_mask
     rejected = np.flatnonzero(elements >= q)
     elements[rejected] = 0
     combine(total, elements, q, minus, total)
@@ -99,6 +124,7 @@ def _levels(delta: Floats, words: A32, clip: float, levels: float) -> I64 | None
 
 
 def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I64) -> bool:
+    """Write the level of each coordinate; return True if all are finite."""
     values = _levels(delta, words, clip, levels)
     if values is not None:
         out[:] = values
@@ -108,6 +134,7 @@ def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I6
 def quantise(
     delta: Floats, words: A32, clip: float, levels: float, weight: int, q: int, small: bool, out: A32
 ) -> bool:
+    """Write out = weight level mod q; `small` is for `loops.quantise`. Return True if all are finite."""
     values = _levels(delta, words, clip, levels)
     if values is not None:
         out[:] = values * weight % q
@@ -115,20 +142,25 @@ def quantise(
 
 
 def dequantise(total: A32, q: np.uint32, divisor: float, out: F64) -> None:
+    """Write out = phi^-1(total) / divisor, LightSecAgg eq. 36."""
     negative = total >= (q - np.uint32(1)) // np.uint32(2)
     np.divide(total.astype(np.float64) - float(q) * negative, divisor, out=out)
 
 
 def lagrange(x: A64, q: np.uint64, out: A32) -> None:
+    """Write the m lowest coefficients of each l_j to column j of out [m, n]; see
+    `interpolation_loops.lagrange`."""
     m, n = out.shape
-    master = np.zeros(n + 1, np.uint64)  # prod (X - x_i)
+    # The coefficients of prod (X - x_i).
+    master = np.zeros(n + 1, np.uint64)
     master[0] = 1
     for i in range(n):
         longer = master[: i + 2] * (q - x[i])
         longer[1:] += master[: i + 1]
         master[: i + 2] = longer % q
     quotient, value = np.zeros(n, np.uint64), np.zeros(n, np.uint64)
-    for k in range(n - 1, -1, -1):  # synthetic division by every X - x_j, and Horner for the value there
+    # Synthetic division by every X - x_j, and Horner for the quotient's value there.
+    for k in range(n - 1, -1, -1):
         quotient = (quotient * x + master[k + 1]) % q
         value = (value * x + quotient) % q
         if k < m:
@@ -137,6 +169,7 @@ def lagrange(x: A64, q: np.uint64, out: A32) -> None:
 
 
 def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
+    """Write the values at 0 of the polynomials through shares; see `interpolation_loops.interpolate`."""
     last, weights = np.empty(0, np.uint64), np.empty(0, np.uint64)
     for k, (first, end) in enumerate(pairwise(start.tolist())):
         points = x[first:end]
@@ -151,15 +184,16 @@ def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
 
 
 def _at_zero(x: A64) -> A64 | None:
-    """Return prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; None unless all x differ."""
+    """Return prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1 for each i, 0 < x < p; None unless all x
+    differ."""
     p = np.uint64(_MERSENNE)
     away = (x[:, None] + (p - x)) % p
     np.fill_diagonal(away, 1)
     below, product = x, np.uint64(1)
-    for one, factors in zip(x, away, strict=True):
-        below, product = below * factors % p, product * one % p
+    for point, factors in zip(x, away, strict=True):
+        below, product = below * factors % p, product * point % p
     return product * _inverses(below, _MERSENNE) % p if below.all() else None
 
 
 def _inverses(x: A64, q: int) -> A64:
-    return np.array([pow(one, -1, q) for one in x.tolist()], np.uint64)
+    return np.array([pow(value, -1, q) for value in x.tolist()], np.uint64)

@@ -1,7 +1,7 @@
 """Signatures: Ed25519 (RFC 8032), through pyca/cryptography.
 
-A message is what its signer says, and after it rows of bytes where there are any. Invariant: a signature that
-does not verify yields no value: `Forged` names its row. One secret serves for signatures alone.
+Signed are a message, and after it rows of bytes if there are any. Invariant: a signature that does not verify
+yields no value: `Forged` names its row. A secret key is used for signatures only, or for key agreement only.
 """
 
 from collections.abc import Collection
@@ -14,6 +14,7 @@ from simfl.crypto import A8
 from simfl.crypto.keys import KEY_BYTES, Forged
 
 SIGNATURE_BYTES = 64
+"""Size of a signature."""
 
 
 def public(secret: A8) -> A8:
@@ -22,25 +23,34 @@ def public(secret: A8) -> A8:
     return np.frombuffer(raw, np.uint8).reshape(1, -1).copy()
 
 
-def sign(secret: A8, said: bytes, rows: A8 | None = None) -> A8:
-    """Return the signature, [1, 64], of `said` and of all rows behind it; secret [1, 32]."""
-    signature = _private(secret).sign(said if rows is None else said + rows.tobytes())
+def sign(secret: A8, message: bytes, rows: A8 | None = None) -> A8:
+    """Return the signature [1, 64] of a message and of all rows that follow it; secret [1, 32]."""
+    signature = _private(secret).sign(message if rows is None else message + rows.tobytes())
     return np.frombuffer(signature, np.uint8).reshape(1, -1).copy()
 
 
-def verify(publics: A8, signatures: A8, said: Collection[bytes], rows: A8 | None = None) -> A8:
-    """Return publics [n, 32] if signatures [n, 64] are theirs: the i-th of said_i and of the rows i, n + i,
-    2 n + i, ... behind it. Forged(i, "does not verify") for the first that is not.
+def verify(publics: A8, signatures: A8, messages: Collection[bytes], rows: A8 | None = None) -> A8:
+    """Return the public keys if all signatures are right.
+
+    Args:
+        publics: Public keys [n, 32].
+        signatures: [n, 64].
+        messages: n messages.
+        rows: Rows i, n + i, 2 n + i, ... follow the i-th message.
+
+    Raises:
+        Forged: Signature i, the first that is wrong, "does not verify".
+        ValueError: There is not one key and one message for each signature.
 
     >>> secret = np.zeros((1, 32), np.uint8)
     >>> verify(public(secret), sign(secret, b"so"), [b"so"]).shape
     (1, 32)
     """
     n = len(publics)
-    if publics.shape != (n, KEY_BYTES) or signatures.shape != (n, SIGNATURE_BYTES) or len(said) != n:
-        shapes = f"{list(signatures.shape)} signatures of {len(said)} messages"
+    if publics.shape != (n, KEY_BYTES) or signatures.shape != (n, SIGNATURE_BYTES) or len(messages) != n:
+        shapes = f"{list(signatures.shape)} signatures of {len(messages)} messages"
         raise ValueError(f"{shapes} under {list(publics.shape)} keys: one of each is needed")
-    for i, message in enumerate(said):
+    for i, message in enumerate(messages):
         content = message if rows is None else message + rows[i::n].tobytes()
         try:
             Ed25519PublicKey.from_public_bytes(publics[i].tobytes()).verify(signatures[i].tobytes(), content)

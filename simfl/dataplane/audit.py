@@ -1,7 +1,8 @@
-"""The plain sum that a protocol's aggregate is held against, bit for bit.
+"""The plain sum that a protocol's aggregate is compared with, bit for bit.
 
-It is computed a second time, from the users' updates themselves and in 64-bit integers without a modulus,
-so that a wrong mask, weight, member or a wrap-around cannot cancel out on both sides.
+It is computed a second time, from the users' updates and in 64-bit integers without a modulus. So a wrong
+mask, weight, member or a wrap-around cannot cancel out on both sides
+(`tests/dataplane/test_audit.py::test_a_wrong_member_weight_factor_or_rounding_is_seen`).
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from simfl.crypto import A8, A32, F64, I64, Floats, quantize
 
 
 def real_sum(vectors: Sequence[Floats], weights: Sequence[float]) -> F64:
-    """Return sum_i weights[i] * vectors[i] in float64, 1 x L, added in the order given."""
+    """Return sum_i weights[i] vectors[i] in float64 [1, L], added in the order of the list."""
     total = np.zeros(vectors[0].shape, np.float64)
     for vector, weight in zip(vectors, weights, strict=True):
         total += np.float64(weight) * vector
@@ -20,15 +21,27 @@ def real_sum(vectors: Sequence[Floats], weights: Sequence[float]) -> F64:
 
 
 def real(total: Floats, deltas: Sequence[Floats], weights: Sequence[float]) -> I64:
-    """Return coordinates that differ, 0, 0: a sum of floats is compared in its own order of summing."""
+    """Return the number of coordinates that differ, 0, 0, for a sum of floats.
+
+    A sum of floats depends on the order of its terms, so it is summed again in the same order.
+    """
     return np.array([[np.count_nonzero(real_sum(deltas, weights) != total), 0, 0]], np.int64)
 
 
 def add_levels(plain: I64 | None, delta: Floats, weight: int, seed: A8, clip: float, levels: int) -> I64:
-    """Return plain + weight * Q(delta), in the place of plain if there is one: [1, d + 2].
-    delta: an update [1, d]; weight: what it was multiplied by, before masking (Remark 3) and by the
-    aggregation (eq. 34); seed: of its stochastic rounding. The two coordinates after the levels count the
-    weights, and the coordinates of the updates that were clipped."""
+    """Return plain + weight Q(delta), int64 [1, d + 2].
+
+    Args:
+        plain: The sum so far, which is changed in place; None for zero.
+        delta: An update [1, d].
+        weight: Product of its weight before masking (LightSecAgg, Remark 3) and in the aggregation (eq. 34).
+        seed: Seed of its stochastic rounding [1, 32].
+        clip: Bound of a coordinate before rounding.
+        levels: c_l, levels per unit.
+
+    Returns:
+        The levels, then the sum of weights, then the number of clipped coordinates.
+    """
     d = delta.shape[1]
     if plain is None:
         plain = np.zeros((1, d + 2), np.int64)
@@ -49,8 +62,21 @@ def in_field(
     levels: int,
     q: int,
 ) -> I64:
-    """Compare an aggregate with sum_i factors[i] * samples[i] * Q(deltas[i]); at least one delta.
-    factors: those of the aggregation, 1 in a synchronous round; the rest as for `add_levels`, `compare`."""
+    """Compare an aggregate with sum_i factors[i] samples[i] Q(deltas[i]).
+
+    Args:
+        total: The aggregate, as for `compare`.
+        deltas: Updates [1, d], at least one.
+        samples: Weight of each update before masking.
+        factors: Weight of each update in the aggregation; 1 in a synchronous round.
+        seeds: Seed of each update's rounding.
+        clip: Bound of a coordinate before rounding.
+        levels: c_l, levels per unit.
+        q: Modulus of the field.
+
+    Returns:
+        As `compare`.
+    """
     plain = np.zeros((1, deltas[0].shape[1] + 2), np.int64)
     for delta, weight, factor, seed in zip(deltas, samples, factors, seeds, strict=True):
         add_levels(plain, delta, weight * factor, seed, clip, levels)
@@ -58,10 +84,17 @@ def in_field(
 
 
 def compare(total: A32, plain: I64, q: int) -> I64:
-    """Compare an aggregate with the sum [1, d + 2] that `add_levels` has made.
-    total: [1, d], or [1, d + 1] with the sum of weights as its last coordinate. Returns, [1, 3], the
-    coordinates that differ, those whose true sum left the field's signed range and so wrapped around, and
-    those that were clipped before rounding."""
+    """Compare an aggregate with the plain sum of `add_levels`.
+
+    Args:
+        total: The aggregate [1, d], or [1, d + 1] with the sum of weights as its last coordinate.
+        plain: The plain sum [1, d + 2].
+        q: Modulus of the field.
+
+    Returns:
+        Numbers of coordinates, int64 [1, 3]: those that differ, whose true sum left the field's signed
+        range and so wrapped around, and that were clipped before rounding.
+    """
     true = plain[:, : total.shape[1]]
     expected = (true % q).astype(np.uint32)
     wrapped = np.count_nonzero(quantize.signed(expected, q) != true)

@@ -1,4 +1,8 @@
-"""Operations that are done when they are asked for, save what gains by waiting for others."""
+"""Operations that are executed at once, except calls that gain by waiting for others.
+
+Invariant: the content is that of a call of the kernel with the arguments' content, whenever it is executed.
+Work that had to wait is executed when a step needs its result, and never counts as that step's time.
+"""
 
 from typing import Any
 
@@ -9,8 +13,14 @@ from simfl.errors import Diverged, step_failed
 
 
 class EagerOps(Ops):
-    """Computes at once. With `batching`, calls of a batched kernel wait until one of them is needed: the
-    timeline runs ahead meanwhile, so what starts at one virtual instant is done together."""
+    """Computes at once.
+
+    Args:
+        q: Modulus of the field.
+        batching: Calls of a batched kernel wait until one of them is needed. While they wait the timeline
+            runs ahead, so that trainings that start at one virtual time are executed together.
+        oracle: Compares each result with another implementation's.
+    """
 
     def __init__(self, q: int, batching: bool = False, oracle: Oracle | None = None) -> None:
         super().__init__(q, oracle)
@@ -33,29 +43,33 @@ class EagerOps(Ops):
             content = argument.content
             return self._settled(content) if type(content) is Node else content
         if kind is list or kind is HandleList:
-            contents = [one.content if type(one) is Handle else one for one in argument]
+            contents = [part.content if type(part) is Handle else part for part in argument]
+            # Most lists have no node: `map` finds that without a step of Python for each part.
             if Node in map(type, contents):
-                contents = [self._settled(one) if type(one) is Node else one for one in contents]
+                contents = [self._settled(part) if type(part) is Node else part for part in contents]
             return contents
         return argument
 
-    def _settled(self, wanted: Node) -> Any:
-        """Return the value of a node, made now with all that it needs; none of that is the step's time."""
-        if wanted.done:
-            return wanted.value
+    def _settled(self, target: Node) -> Any:
+        """Return the value of a node, which is computed now with each node that it needs, uncharged."""
+        if target.done:
+            return target.value
         with self.uncharged():
-            path = [wanted]  # not recursive: a resumed run may have left a long chain of models
+            # A stack and not a recursion: a resumed run may leave a chain of models longer than Python's
+            # stack.
+            path = [target]
             while path:
                 node = path[-1]
-                needed = [need for need in within(node.args, Node) if not need.done]
-                path += needed
-                if not needed:
+                inputs = [need for need in within(node.args, Node) if not need.done]
+                path += inputs
+                if not inputs:
                     self._make(path.pop())
-        return wanted.value
+        return target.value
 
     def _make(self, node: Node) -> None:
         if node in self._waiting:
             self._release()
+        # A node may be on the path twice, or have been executed with the batch.
         if node.done:
             return
         try:
@@ -68,7 +82,7 @@ class EagerOps(Ops):
         handle.content = Node.of(content, self.where) if content is None else content
 
     def _release(self) -> None:
-        """Do the calls that wait, by kernel and in the order in which they were asked for."""
+        """Execute the waiting calls, by kernel and in the order in which they were requested."""
         waiting, self._waiting = self._waiting, {}
         while waiting:
             kernel: Any = next(iter(waiting)).kernel
@@ -79,7 +93,8 @@ class EagerOps(Ops):
             except Exception as error:
                 raise step_failed(group[0].where, kernel.__name__, error) from error
             for node, handle, result in zip(group, handles, results, strict=True):
-                if isinstance(result, Diverged):  # the first, as they were asked for
+                # The first in the order of requests, so that the error does not depend on the batch.
+                if isinstance(result, Diverged):
                     raise step_failed(node.where, "", result) from result
                 node.finish(result)
                 handle.content = result

@@ -1,6 +1,6 @@
-"""Handles: content whose size is known at once, and which itself is there now, later or never.
+"""Handles: content whose size is known at once, and which exists now, later or never.
 
-Content is rows x columns: a 2-D array, or where rows are long a list of arrays (`simfl.crypto.row_routing`).
+Content is rows x columns: a 2-D array, or for long rows a list of arrays (`simfl.crypto.row_routing`).
 """
 
 from collections.abc import Callable, Iterator
@@ -12,15 +12,16 @@ import numpy as np
 
 Kernel = Callable[..., Any]
 DType = np.dtype[Any]
-Shape = tuple[int, int, DType]  # rows, columns and the type of an element
+Shape = tuple[int, int, DType]
+"""Rows, columns and the type of an element."""
 
-# The types of an element: of a key or ciphertext, of a field element, and of reals.
+# An element is a byte of a key or ciphertext, a field element, or a real number.
 U8, U32, F32, F64 = (np.dtype(kind) for kind in (np.uint8, np.uint32, np.float32, np.float64))
 
 
 @dataclass(eq=False, repr=False, slots=True)
 class Handle:
-    """Rows of `columns` elements of a type; `forged` are rows that an adversary touched.
+    """Content by its shape.
 
     >>> share = Handle(2, 100, U32)
     >>> share, share.size_bytes
@@ -28,13 +29,19 @@ class Handle:
     """
 
     rows: int
+    """Number of rows."""
     columns: int
+    """Elements of a row."""
     dtype: DType
+    """Type of an element."""
     content: Any = None
+    """The array, or rows, or a node that stands for them; None in a shadow run."""
     forged: frozenset[int] = frozenset()
+    """Rows that an adversary changed: control flow sees a forgery without reading content."""
 
     @property
     def size_bytes(self) -> int:
+        """Bytes of the content, as it is sent."""
         return self.rows * self.columns * self.dtype.itemsize
 
     def __repr__(self) -> str:  # never the content: it may be a key
@@ -45,19 +52,27 @@ _forged = attrgetter("forged")
 
 
 class HandleList:
-    """Handles that several operations take, each all but one of them: without(k) costs nothing."""
+    """Handles of which several operations each take all but one; `without(k)` copies nothing.
+
+    Args:
+        handles: All handles.
+        but: Index of the one that is left out; None for none.
+        clean: True if no row of any of them is forged; None to look at them.
+    """
 
     def __init__(self, handles: list[Handle], but: int | None = None, clean: bool | None = None) -> None:
         self.handles, self.but = handles, but
         self.clean = not any(map(_forged, handles)) if clean is None else clean
 
     def without(self, k: int) -> Self:
+        """Return the list without its k-th handle."""
         return type(self)(self.handles, k, self.clean)
 
     def __len__(self) -> int:
         return len(self.handles) - (self.but is not None)
 
     def __getitem__(self, k: int) -> Handle:
+        # Behind the one that is left out, indices are one lower than in the full list.
         return self.handles[k + (self.but is not None and k >= self.but)]
 
     def __iter__(self) -> Iterator[Handle]:

@@ -17,7 +17,9 @@ class Node:
     """
 
     kernel: Kernel
+    """Function that computes the value."""
     args: tuple[Any, ...]
+    """Its arguments; nodes and recipes stand for their values."""
     where: tuple[Any, ...]
     """Step that requested it, for error messages."""
     size: int = 0
@@ -25,7 +27,9 @@ class Node:
     small: bool = False
     """Too little work for a separate thread."""
     value: Any = None
+    """The result."""
     done: bool = False
+    """True once the value is computed."""
     missing_inputs: int | None = None
     """Inputs not computed yet; None until it is scheduled."""
     consumers: list["Node"] = field(default_factory=list)
@@ -33,19 +37,21 @@ class Node:
 
     @property
     def routes(self) -> bool:
-        """Return True for what only says where rows go: no work, and done before all else."""
+        """True for a kernel that only routes rows: it does no arithmetic, and is executed before all
+        others."""
         return self.kernel in (row_routing.pick, row_routing.gather, row_routing.join)
 
     @classmethod
     def of(cls, content: Any, where: tuple[Any, ...] = ()) -> "Node":
-        """Return a node that is done; without content one that fails if it is asked for."""
+        """Return a node that is done; without content one that fails once its value is needed."""
         node = cls(_forgotten, (), where)
         if content is not None:
             node.finish(content)
         return node
 
     def finish(self, content: Any) -> list["Node"]:
-        """Take the value, drop its kernel and arguments, and return the nodes that wait for it."""
+        """Record the value, drop kernel and arguments, and return the nodes that wait for the value."""
+        # The arguments hold other nodes' values, which are freed here unless others need them.
         consumers = self.consumers
         self.value, self.done = content, True
         self.kernel, self.args, self.consumers = _forgotten, (), []
@@ -54,17 +60,25 @@ class Node:
 
 @dataclass(eq=False, slots=True)
 class Recipe:
-    """An operation that each of its consumers does for itself: cheap to do, large to keep."""
+    """An operation that each of its consumers executes again: quick to compute, large to keep."""
 
     kernel: Kernel
+    """Function that computes the value."""
     args: tuple[Any, ...]
+    """Its arguments; nodes and recipes stand for their values."""
 
 
 Kind = TypeVar("Kind", Node, Recipe)
 
 
 class Queues:
-    """Nodes that can be done, in the order in which a pool takes them."""
+    """Nodes whose inputs are computed, in the order in which a pool executes them.
+
+    First come the nodes that route rows, as they cost nothing and let their inputs be freed. Then nodes that
+    follow a node that was just computed, the latest first. So a chain is finished, and its intermediate
+    values are freed, before another chain begins. Then the others in the order of requests. Batchable nodes
+    are last, so that as many as possible have arrived before a batch is taken.
+    """
 
     def __init__(self) -> None:
         self._routes, self._following = list[Node](), list[Node]()
@@ -88,7 +102,11 @@ class Queues:
             (self._following if follows else self._ready).append(node)
 
     def take(self, workers: int) -> list[Node]:
-        """Return the next to be done together; batchable ones last, so that many have come together."""
+        """Remove and return the next nodes that are executed together; empty if no node is ready.
+
+        Args:
+            workers: Threads of the pool, among which a batch is divided unless its nodes are small.
+        """
         if self._routes or self._following:
             return [(self._routes or self._following).pop()]
         if self._ready:
@@ -105,7 +123,7 @@ class Queues:
 
 
 def symbolic(argument: Any) -> Any:
-    """Return an argument with its handles' content in their places."""
+    """Return an argument with each handle replaced by its content."""
     if isinstance(argument, Handle):
         return argument.content
     if isinstance(argument, list | HandleList):
@@ -114,7 +132,7 @@ def symbolic(argument: Any) -> Any:
 
 
 def value(argument: Any) -> Any:
-    """Return an argument with the values of its nodes, which are done."""
+    """Return an argument with each node, which must be done, replaced by its value."""
     if isinstance(argument, Node):
         return argument.value
     if isinstance(argument, Recipe):
@@ -125,7 +143,7 @@ def value(argument: Any) -> Any:
 
 
 def within(argument: Any, kind: type[Kind]) -> Iterator[Kind]:
-    """Yield the nodes or the recipes in an argument, in order; those in recipes too."""
+    """Yield the nodes or the recipes in an argument in order, also within recipes."""
     if isinstance(argument, kind):
         yield argument
     if isinstance(argument, Recipe):
@@ -136,9 +154,9 @@ def within(argument: Any, kind: type[Kind]) -> Iterator[Kind]:
 
 
 def batched(kernel: Any) -> bool:
-    """Return True for a kernel that gains by doing calls together: `many(calls)`, `chunk` at a time."""
+    """Return True for a kernel that gains by executing calls together: `many(calls)`, `chunk` at a time."""
     return hasattr(kernel, "many") and kernel.chunk > 1
 
 
 def _forgotten() -> Any:
-    raise ValueError("the content of a finished round is asked for, and the checkpoint does not hold it")
+    raise ValueError("the content of a finished round is needed, but the checkpoint does not hold it")

@@ -1,8 +1,13 @@
 """The data plane: each operation states its kernel, its result's shape and its work once.
 
-A machine never touches content. It asks its `Ops` and gets a `Handle`, whose size is known at once and
+A machine never touches content. It calls its `Ops` and gets a `Handle`, whose size is known at once and
 whose content is known now (`EagerOps`), later (`simfl.dataplane.pooled.PooledOps`) or never (`ShadowOps`).
 One line states both the execution and the charge, so they cannot drift apart.
+
+Invariant: shapes and work depend on arguments and shapes only, never on content. So all implementations give
+the same trace under the modelled clock
+(`tests/dataplane/test_ops.py::test_shadow_charges_the_same_and_runs_no_kernel`). A forgery is known to
+control flow by `Handle.forged`, and not by the content.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +30,11 @@ Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
 
 
 class PeerFault(Exception):
-    """A peer's message is not what an honest peer sends: names the user and why.
+    """A peer's message differs from an honest peer's.
+
+    Args:
+        user: The peer; negative for the server.
+        why: Reason.
 
     >>> str(PeerFault(3, "malformed"))
     'user 3: malformed'
@@ -37,41 +46,62 @@ class PeerFault(Exception):
 
 
 class Trainer(Protocol):
-    """Local training and evaluation, as `simfl.learning` does them."""
+    """Local training and evaluation, as `simfl.learning` implements them."""
 
     d: int
-    """Parameters of the model."""
+    """Parameters of the model that are sent."""
     training: Any
     """The kernel of a training; it may be batched."""
     evaluates: bool
-    """`evaluate` returns a result."""
+    """True if `evaluate` returns a result."""
 
     @property
     def timer(self) -> Any:
-        """Timer whose `now_ns` counts CPU time, and a device's kernels where it trains on one."""
+        """Timer whose `now_ns` counts CPU time, and the kernels of a device if it trains on one."""
         ...
 
-    def initial(self, seed: Any) -> Any: ...
-    def evaluate(self, weights: Any) -> Any: ...
-    def steps(self, user: int) -> int: ...
-    def work(self, user: int, steps: int | None = None) -> dict[str, int]: ...
+    def initial(self, seed: Any) -> Any:
+        """Return the first global model [1, d]."""
+        ...
+
+    def evaluate(self, weights: Any) -> Any:
+        """Return accuracy and mean loss of a model on the test samples, [1, 2]."""
+        ...
+
+    def steps(self, user: int) -> int:
+        """Return the minibatches of a full local training."""
+        ...
+
+    def work(self, user: int, steps: int | None = None) -> dict[str, int]:
+        """Return the work of a local training, or of its first `steps` minibatches."""
+        ...
 
 
 class Ops(Ledger, ABC):
-    """The operations over F_q. Implementations override only `_run`, how a kernel is done.
+    """The operations over F_q. Implementations override `_run` only: the execution of a kernel.
+
+    Args:
+        q: Modulus of the field.
+        oracle: Compares each result with another implementation's; None for no comparison.
 
     >>> from simfl.dataplane.eager import EagerOps
     >>> ops = EagerOps(q=101)
     >>> total = ops.total(ops.join([Handle(1, 2, U32, np.array([[60, 1]], np.uint32))] * 2))
-    >>> total.content.tolist()  # 60 + 60 goes around 101
+    >>> total.content.tolist()  # 60 + 60 wraps around 101
     [[19, 2]]
     """
 
     pending_bytes = 0
-    events_per_slice = 100  # events between two looks at what is pending
-    rounds_ahead = 0  # that the timeline is to be ahead of the round whose outcome is asked for
-    executes = True  # there is content
-    deferring = False  # a resumed run is in its finished rounds: operations are done if later ones need them
+    """Bytes of results that are requested and not computed yet."""
+    events_per_slice = 100
+    """Events that the driver executes between two checks of `pending_bytes`."""
+    rounds_ahead = 0
+    """Rounds by which the timeline is to be ahead of the round whose outcome is needed."""
+    executes = True
+    """True if handles get content."""
+    deferring = False
+    """True while a resumed run repeats its finished rounds: an operation is executed only if later ones need
+    it."""
 
     def __init__(self, q: int, oracle: Oracle | None = None) -> None:
         super().__init__()
@@ -82,7 +112,7 @@ class Ops(Ledger, ABC):
         return self._run(kernel, shape, args)
 
     def call(self, kernel: Kernel, args: tuple[Any, ...]) -> Any:
-        """Return kernel(*args); the oracle's check is not charged to the party."""
+        """Return kernel(*args), checked by the oracle, whose time and work are not charged to the party."""
         result = kernel(*args)
         if self.oracle is not None:
             with self.uncharged():
@@ -91,7 +121,8 @@ class Ops(Ledger, ABC):
 
     @abstractmethod
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
-        """Do (or promise, or only measure) `kernel(*args)`, handles standing for their content."""
+        """Execute `kernel(*args)`, or defer it, or only note its shape; handles in `args` stand for their
+        content."""
 
     # -- rows: routing, no arithmetic
     def secret(self, entropy: bytes) -> Handle:
@@ -99,11 +130,13 @@ class Ops(Ledger, ABC):
         return self._run(seed_array, (1, 32, U8), (entropy,))
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
+        """Return the rows with indices `at`, len(at) x columns."""
         out = self._op(relay.pick, (len(at), rows.columns, rows.dtype), {"row": len(at)}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle] | HandleList, at: Sequence[int]) -> Handle:
-        """Return row at[k] of the k-th handle, for each k: how a server relays what others sent."""
+        """Return row at[k] of the k-th handle for each k, n x columns: the rows that a server relays to a
+        user."""
         handles = rows if isinstance(rows, HandleList) else HandleList(list(rows))
         shape = (len(rows), rows[0].columns, rows[0].dtype)
         work = {"row": len(rows), "gathered_row": len(rows)}
@@ -113,7 +146,7 @@ class Ops(Ledger, ABC):
         return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
 
     def join(self, rows: Sequence[Handle]) -> Handle:
-        """Return all rows of all handles, one below the other."""
+        """Return all rows of all handles, one below the other, sum of rows x columns."""
         n, forged = 0, list[int]()
         for r in rows:
             forged += [n + i for i in r.forged]
@@ -122,11 +155,12 @@ class Ops(Ledger, ABC):
         return _forged(self._op(relay.join, shape, work, list(rows)), forged)
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
-        """Return of row k the elements [which[k] * length, (which[k] + 1) * length)."""
+        """Return elements which[k] length .. (which[k] + 1) length - 1 of each row k, rows x length."""
         return self._op(relay.parts, (rows.rows, length, rows.dtype), {}, rows, which, length)
 
     def tamper(self, rows: Handle, at: int) -> Handle:
-        """Flip a bit of row `at`, as a scripted adversary does: known to the control plane."""
+        """Return the rows with a bit of row `at` flipped, as a scripted adversary does; the row counts as
+        forged."""
         out = self._op(relay.tamper, (rows.rows, rows.columns, rows.dtype), {}, rows, at)
         return _forged(out, {*rows.forged, at})
 
@@ -141,7 +175,14 @@ class Ops(Ledger, ABC):
         return _forged(out, publics.forged)
 
     def seal(self, keys_: Handle, items: Handle, nonces: Octets, aads: Octets) -> Handle:
-        """Return AES-256-GCM of row k under key k: 16 bytes longer."""
+        """Return AES-256-GCM of each row k under key k, rows x (bytes of a row + 16).
+
+        Args:
+            keys_: Keys, n x 32.
+            items: Rows, n x columns of any type.
+            nonces: Per row, 12 bytes.
+            aads: Per row, bytes that are authenticated with it and not sent.
+        """
         shape = (items.rows, items.columns * items.dtype.itemsize + 16, U8)
         work = {"aead_item": items.rows, "aead_byte": items.size_bytes, **rows_apart(items)}
         out = self._op(keys.seal, shape, work, keys_, items, nonces, aads)
@@ -156,17 +197,30 @@ class Ops(Ledger, ABC):
         senders: Sequence[int],
         dtype: DType,
     ) -> Handle:
-        """Undo `seal`; elements of this type. PeerFault, and nothing opened, if a row is forged."""
+        """Return the rows that were sealed, as elements of `dtype`.
+
+        Args:
+            keys_: Keys, n x 32.
+            sealed: Sealed rows, n x bytes.
+            nonces: Per row, as for `seal`.
+            aads: Per row, as for `seal`.
+            senders: Users, for the error.
+            dtype: Type of an element.
+
+        Raises:
+            PeerFault: A row or its key is forged; then no row is opened.
+        """
         shape = (sealed.rows, (sealed.columns - 16) // dtype.itemsize, dtype)
         work = {"aead_item": sealed.rows, "aead_byte": sealed.size_bytes, **rows_apart(sealed)}
-        if forged := sealed.forged | keys_.forged:  # also finding that out is work
+        # A receiver finds a forgery by the same work, so it is charged too.
+        if forged := sealed.forged | keys_.forged:
             self._charge(work)
             raise PeerFault(senders[min(forged)], "does not authenticate")
         return self._op(keys.open_, shape, work, keys_, sealed, nonces, aads, dtype)
 
     # -- signatures
     def signing_key(self, secret: Handle) -> Handle:
-        """Return the Ed25519 public key, 1 x 32: it takes as long as one of X25519."""
+        """Return the Ed25519 public key, 1 x 32; charged as one of X25519, which takes the same time."""
         return self._op(signatures.public, (1, 32, U8), {"x25519": 1}, secret)
 
     def sign(self, secret: Handle, message: bytes, rows: Handle | None = None) -> Handle:
@@ -185,7 +239,7 @@ class Ops(Ledger, ABC):
         """Return the keys of the signers, n x 32.
 
         Args:
-            publics: Verification keys, n x 32.
+            publics: Keys to verify with, n x 32.
             signed: Signatures, n x 64.
             message: Per signer, the signed bytes.
             signers: Users, for the error.
@@ -205,48 +259,71 @@ class Ops(Ledger, ABC):
             raise PeerFault(signers[fault.row], fault.why) from None
 
     def share(self, secrets: Handle, seed: Handle, points: Sequence[int], t: int) -> Handle:
-        """Return Shamir shares of all secrets, one row of 36 bytes a secret per point."""
+        """Return Shamir shares of all secrets, n x 36 k: a row per point, 36 bytes per secret.
+
+        Args:
+            secrets: k x 32.
+            seed: Seed of the coefficients, 1 x 32.
+            points: n points, of the users that receive the rows.
+            t: Shares that give a secret.
+        """
         shape = (len(points), shamir.SHARE_BYTES * secrets.rows, U8)
         n = 9 * secrets.rows
         work = {"sharing": 1, "shamir_mac": n * len(points) * t, **expanding(1, n * (t - 1))}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)
 
     def reconstruct(self, rows: Sequence[Handle], held: shamir.Held, points: Sequence[int]) -> Handle:
-        """Return the secrets behind shares that users hold, k x 32: see `shamir.reconstruct_many`."""
+        """Return secrets from the shares that users hold, k x 32: see `shamir.reconstruct_many`.
+
+        Args:
+            rows: Per user, its shares, n x 36.
+            held: Per secret, users (indices in `rows`) and the row of each.
+            points: Per user, its point.
+        """
         sizes = [len(users) for users, _ in held]
         pairs = sum(t * t for t in sizes)
         work = {"row": sum(sizes), "secret": len(held), "shamir_mac": 9 * sum(sizes), "lagrange_pair": pairs}
-        if work["shamir_mac"] <= SHORT:  # numpy takes one after the other: points, weights, limbs
+        # Below this size numpy is used, with three passes a secret: points, weights, limbs.
+        if work["shamir_mac"] <= SHORT:
             work["vector"] = 3 * len(held)
         return self._op(shamir.reconstruct_many, (len(held), 32, U8), work, list(rows), held, points)
 
     # -- vectors over F_q
     def prg(self, seed: Handle, length: int) -> Handle:
+        """Return PRG(seed), 1 x length: uniform field elements."""
         work = expanding(1, length) | over_vector(length, 3)
         return self._op(prg.expand, (1, length, U32), work, seed, length, self.q)
 
     def mask(self, x: Handle, seeds: Handle, signs: Sequence[int]) -> Handle:
-        """Return x + sum of +-PRG(seed_k) (LightSecAgg eq. 1)."""
+        """Return x + sum_k signs[k] PRG(seeds[k]), 1 x L, for x 1 x L and signs of +-1 (LightSecAgg eq.
+        1)."""
         amount = x.columns * seeds.rows
         work = {**expanding(seeds.rows, amount), "field_add": amount}
         work |= over_vector(x.columns, 2 + 8 * seeds.rows)
         return self._op(prg.mask, (1, x.columns, U32), work, x, seeds, signs, self.q)
 
     def add(self, a: Handle, b: Handle) -> Handle:
+        """Return a + b, 1 x L."""
         work = {"field_add": a.columns, **over_vector(a.columns, 4)}
         return self._op(fq.add, (1, a.columns, U32), work, a, b, self.q)
 
     def sub(self, a: Handle, b: Handle) -> Handle:
+        """Return a - b, 1 x L."""
         work = {"field_add": a.columns, **over_vector(a.columns, 4)}
         return self._op(fq.sub, (1, a.columns, U32), work, a, b, self.q)
 
     def total(self, rows: Handle) -> Handle:
-        """Return the sum of the rows of one handle."""
+        """Return the sum of the rows of one handle, 1 x columns."""
         work = over_rows(rows.rows, rows.columns, apart=bool(rows_apart(rows)))
         return self._op(fq.weighted_sum, (1, rows.columns, U32), work, rows, None, self.q)
 
     def weighted_sum(self, vectors: Sequence[Handle] | Handle, weights: Sequence[int]) -> Handle:
-        """Return sum_i weights[i] * vectors[i] in the field; vectors: of one row each, or the rows of one."""
+        """Return sum_i weights[i] vectors[i] in the field, 1 x L.
+
+        Args:
+            vectors: Handles 1 x L, or one n x L.
+            weights: n integers of any sign.
+        """
         rows: Any = vectors if isinstance(vectors, Handle) else list(vectors)
         first: Handle = rows if isinstance(vectors, Handle) else rows[0]
         length, apart = first.columns, first is not rows or bool(rows_apart(first))
@@ -254,7 +331,16 @@ class Ops(Ledger, ABC):
         return self._op(fq.weighted_sum, (1, length, U32), work, rows, tuple(weights), self.q)
 
     def encode(self, z: Handle, seed: Handle, points: Sequence[int], U: int, T: int) -> Handle:
-        """Return a mask's coded shares, one row per point (LightSecAgg eq. 5)."""
+        """Return a mask's coded shares, n x m with m = ceil(d / (U - T)), a row per point (LightSecAgg eq.
+        5).
+
+        Args:
+            z: Mask, 1 x d.
+            seed: Seed of the noise, 1 x 32.
+            points: n points, of the users that receive the rows.
+            U: Rows that decode.
+            T: Rows that reveal nothing.
+        """
         m = mds.share_length(z.columns, U, T)
         work = {"sharing": 1, "mds_mac": len(points) * U * m, **expanding(1, T * m)}
         work["mds_element"] = len(points) * m
@@ -262,10 +348,11 @@ class Ops(Ledger, ABC):
         return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
 
     def decode(self, rows: Handle, points: Sequence[int], U: int, T: int, d: int) -> Handle:
-        """Return the sum of masks behind U sums of coded shares."""
+        """Return the sum of masks, 1 x d, from sums of its coded shares, U x m, at `points`."""
         work = {"decoding": 1, "mds_mac": (U - T) * U * rows.columns, "mds_inverse": U**2}
         work["mds_element"] = (U - T) * rows.columns
-        if (U - T) * U <= SHORT:  # numpy takes the points one after the other, twice
+        # Below this size numpy is used, with 9 passes a point in two loops over the points.
+        if (U - T) * U <= SHORT:
             work["vector"] = 9 * U
         return self._op(mds.decode, (1, d, U32), work, rows, points, U, T, d, self.q)
 
@@ -273,27 +360,38 @@ class Ops(Ledger, ABC):
     def quantise(
         self, delta: Handle, weight: int, clip: float, levels: int, seed: Handle, append_weight: bool
     ) -> Handle:
-        """Return weight x the quantised update (eqs. 29-31), and the weight as one more coordinate."""
+        """Return the weight times the quantised update (LightSecAgg eqs. 29-31), 1 x d or 1 x (d + 1).
+
+        Args:
+            delta: Update, 1 x d.
+            weight: Integer, such as the number of samples.
+            clip: Bound of a coordinate before rounding.
+            levels: c_l, levels per unit.
+            seed: Seed of the rounding, 1 x 32.
+            append_weight: The weight is coordinate d + 1.
+        """
         shape = (1, delta.columns + append_weight, U32)
-        # Of the keystream, quantise_element has its share.
+        # The rate of `quantise_element` includes its part of the keystream, so no `prg_element` is counted.
         work = {"expansion": 1, "prg_seed": 1, "quantise_element": delta.columns}
         work |= over_vector(delta.columns, 14)
         args = (delta, weight, clip, levels, seed, self.q, append_weight)
         return self._op(quantize.quantise, shape, work, *args)
 
     def dequantise(self, total: Handle, levels: int, divisor: int | None) -> Handle:
-        """Return the mean update of a sum; without a divisor the last coordinate is the sum of weights."""
+        """Return the mean update of a sum, 1 x d float64; with divisor None its last coordinate is the
+        divisor."""
         length = total.columns - (divisor is None)
         work = {"quantise_element": length, **over_vector(length, 5)}
         return self._op(quantize.dequantise, (1, length, F64), work, total, levels, divisor, self.q)
 
     def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:
-        """Return sum_i weights[i] * vectors[i] in float64, in the order given."""
+        """Return sum_i weights[i] vectors[i], 1 x L float64, added in the order of the list."""
         length = vectors[0].columns
         work = {"vector": 2 * len(vectors), "real_mac": len(vectors) * length}
         return self._op(audit.real_sum, (1, length, F64), work, list(vectors), tuple(weights))
 
     def divide(self, total: Handle, divisor: float) -> Handle:
+        """Return total / divisor, 1 x L float64."""
         work = {"vector": 1, "real_mac": total.columns}
         return self._op(np.divide, (1, total.columns, F64), work, total, divisor)
 
@@ -301,61 +399,68 @@ class Ops(Ledger, ABC):
     def train(
         self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int, steps: Any = None
     ) -> Handle:
-        """Return a user's local update with the step sizes of round `index` (eqs. 24-25), 1 x d float32.
+        """Return a user's local update (LightSecAgg eqs. 24-25), 1 x d float32.
 
-        steps: the minibatches to do, None for all; or the trainer's own cutoff, by measured time.
+        Args:
+            trainer: Trains the user.
+            weights: Global model, 1 x d.
+            user: Its number.
+            seed: Seed of all its draws, 1 x 32.
+            index: Round that decides the step size.
+            steps: Minibatches; None for all; or the trainer's cutoff by measured time.
         """
         work = trainer.work(user, steps if isinstance(steps, int) else None)
         return self._op(trainer.training, (1, trainer.d, F32), work, weights, user, seed, index, steps)
 
     def scale(self, update: Handle, factor: float) -> Handle:
-        """Return an update times a factor."""
+        """Return an update times a factor, in its shape and type."""
         shape = (1, update.columns, update.dtype)
         return self._op(np.multiply, shape, {"vector": 1, "real_mac": update.columns}, update, factor)
 
     def clip(self, kernel: Kernel, update: Handle) -> Handle:
-        """Return an update held within a bound."""
+        """Return an update clipped by `kernel`, in its shape and type."""
         shape = (1, update.columns, update.dtype)
         return self._op(kernel, shape, {"vector": 2, "real_mac": 2 * update.columns}, update)
 
     def apply(self, update: Kernel, weights: Handle, *args: Any) -> Handle:
-        """Return the new global model, 1 x d float32 (eqs. 26, 37)."""
+        """Return the new global model, 1 x d float32 (LightSecAgg eqs. 26, 37)."""
         work = {"vector": 4, "apply_element": weights.columns}
         return self._op(update, (1, weights.columns, F32), work, weights, *args)
 
     def moments(self, update: Kernel, state: Handle, *args: Any) -> Handle:
-        """Return the new state of an adaptive server, 2 x d."""
+        """Return the new state of a server rule with memory, rows x d float64."""
         shape = (state.rows, state.columns, F64)
         work = {"vector": state.rows, "apply_element": state.rows * state.columns}
         return self._op(update, shape, work, state, *args)
 
     def run_uncharged(self, kernel: Kernel, shape: Shape, *args: Any) -> Handle:
-        """Do the simulator's own work (audits, evaluation), charged to nobody."""
+        """Execute the simulator's own work (audits, evaluation), which no party is charged for."""
         return self._run(kernel, shape, args)
 
     def replace(self, handle: Handle, content: Any) -> None:
-        """Give a handle that was made while `deferring` its content; with None nothing may ask for it."""
+        """Set the content of a handle that was made while `deferring`; None for content that is not to be
+        needed."""
 
-    # -- content, for the few places that need it
+    # -- content, for the few callers that need it
     async def get(self, handle: Handle) -> Any:
-        """Return the content of a handle, once it is there; None when there never is any."""
+        """Return the content of a handle once it is computed; None in a shadow run."""
         return handle.content
 
     async def wait_for_budget(self) -> None:
         """Wait until the pending work fits its budget again."""
 
     async def drain(self) -> None:
-        """Wait until all work is done."""
+        """Wait until all requested work is executed."""
 
     def raise_if_failed(self) -> None:
-        """Raise the error of a kernel that failed meanwhile, if any."""
+        """Raise the error of a kernel that has failed, if any."""
 
     def close(self) -> None:
-        """Drop what is pending and stop the workers."""
+        """Drop pending work and stop the workers."""
 
 
 def rows_apart(rows: Handle) -> dict[str, int]:
-    """Return the work of going over rows that are kept apart, which those of a matrix are not."""
+    """Return the work of handling rows that are stored separately; none for the rows of a matrix."""
     return {"long_row": rows.rows} if rows.columns * rows.dtype.itemsize >= relay.LONG_BYTES else {}
 
 
@@ -365,5 +470,5 @@ def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
 
 
 def seed_array(entropy: bytes) -> A8:
-    """Return 32 bytes as the 1 x 32 array that kernels take."""
+    """Return 32 bytes as a uint8 array [1, 32], the form that kernels take."""
     return np.frombuffer(entropy, np.uint8).reshape(1, 32)

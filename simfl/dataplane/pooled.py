@@ -1,15 +1,21 @@
-"""Work handed to a pool of threads: symbolic nodes now, content when somebody wants it.
+"""Work in a pool of threads: an operation becomes a node at once, and content when it is needed.
 
-The timeline runs ahead of the data. A node costs no memory until it runs. It runs once something that is
-wanted needs it: depth first, in the order of need, so that chains are finished and freed before new ones are
-begun. Calls of a batched kernel (local training) go together once nothing else is left to do. The budget
-bounds the pending output that somebody holds on to: beyond it, the driver pauses the timeline and everything
-that is pending is done. All nodes are executed in the end, also those of users who were lost.
+Theory of operation. The timeline runs ahead of the data. A node costs no memory until it is executed. It is
+executed once a needed result depends on it. The order is depth first, so that a chain is finished and freed
+before a new one begins
+(`tests/dataplane/test_pooled.py::test_chains_are_finished_before_new_ones_are_begun`). Calls of a batched
+kernel (local training) are executed together, after all other ready nodes. The budget bounds the pending
+output that handles hold: beyond it, the driver pauses the timeline until pending nodes are executed. All
+nodes are executed in the end, also the work of lost users.
 
-Threads, not processes: the libraries behind every kernel that takes long release the interpreter. Short
-operations do not, or not for long enough: so until a run asks for its first long one, by counted work,
-all is done in line. A short one whose arguments are there is so after that too, and no second thread is woken
-for short ones that had to wait.
+Threads, not processes: the libraries behind each long kernel release the interpreter's lock. Short operations
+do not, or for too short a time. So until a run requests its first long operation, by counted work, all
+operations are executed in line. A short one whose arguments are computed is executed in line after that too,
+and no second thread is started for short ones that had to wait.
+
+Lock: `_lock` guards all state but the nodes that a thread executes. The docstrings name the methods whose
+caller holds it. It is reentrant, as a dropped handle calls `on_handle_dropped` wherever its last reference
+ends, also in a thread that holds the lock.
 """
 
 import asyncio
@@ -27,9 +33,9 @@ from simfl.dataplane.streamed_shares import ShareStreams
 from simfl.dataplane.work import amount
 from simfl.errors import Diverged, step_failed
 
-# Counted work (elements, bytes, multiply-adds) below which an operation is done in line: half a millisecond
-# or so, where handing it over and waiting for the interpreter takes a tenth of one.
 SHORT = 1_000_000
+"""Counted work (elements, bytes, multiply-adds) below which an operation is executed in line: about half a
+millisecond, while handing it to a thread and waiting for the interpreter takes a tenth of one."""
 
 
 class Promise(Handle):
@@ -37,6 +43,7 @@ class Promise(Handle):
 
     __slots__ = ("pool",)
     pool: "PooledOps"
+    """The pool that executes its node."""
 
     def __del__(self) -> None:
         self.pool.on_handle_dropped(self.content)
@@ -49,11 +56,12 @@ class PooledOps(EagerOps):
         q: Modulus of the field.
         workers: Threads.
         budget_bytes: Bound of the pending output.
-        streaming: Coded shares are not held, but made, sealed, opened and summed one sender after the other.
+        streaming: Coded shares are not held, but coded, sealed, opened and summed one sender after the other.
         oracle: Compares each result with another implementation's.
     """
 
-    events_per_slice = 1  # any of them may go beyond the budget
+    events_per_slice = 1
+    """Events between two checks of the budget: any event may exceed it."""
 
     def __init__(
         self, q: int, workers: int, budget_bytes: int, streaming: bool = False, oracle: Oracle | None = None
@@ -61,18 +69,23 @@ class PooledOps(EagerOps):
         super().__init__(q, True, oracle)
         self.workers, self.budget_bytes = workers, budget_bytes
         self.rounds_ahead = int(streaming)
+        # Pauses of the timeline and executed nodes, for tests and reports.
         self.pauses = self.executed = 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
-        self._lock = threading.RLock()  # a handle may die while its own thread holds it
+        self._lock = threading.RLock()
         self._streams = ShareStreams(self.call) if streaming else None
         self._in_line = SHORT > 0 and not streaming
+        # Nodes not executed yet, in the order of the timeline; recipes that no node has executed yet.
         self._open: dict[Node, None] = {}
         self._unused: dict[Recipe, None] = {}
         self._routes_of_step: dict[tuple[Any, ...], list[Node]] = {}
         self._queues = Queues()
-        self._threads = 0  # at work
-        self._small = False  # the operation that is being noted
-        self._large = 0  # how many large ones are ready or being done
+        # Threads at work; whether the present operation is small; large nodes that are ready or being
+        # executed.
+        self._threads = 0
+        self._small = False
+        self._large = 0
+        # The first failure, and trainings that diverged.
         self._error: tuple[Node, BaseException] | None = None
         self._diverged: dict[Node, Diverged] = {}
         self._waiters: list[tuple[Callable[[], bool], asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
@@ -82,7 +95,8 @@ class PooledOps(EagerOps):
         self._small = amount(work, shape[1]) < SHORT
         if self._in_line and not self._small:
             self._in_line = False
-            self._release()  # what waits now is nothing that a pool knows of
+            # Calls that wait for a batch in line are not in the pool's queues, so they are executed now.
+            self._release()
         handle = self._run(kernel, shape, args)
         self._small = False
         return handle
@@ -91,7 +105,8 @@ class PooledOps(EagerOps):
         if self._in_line:
             return super()._run(kernel, shape, args)
         symbols = tuple(map(symbolic, args))
-        if self.deferring:  # done only if something wanted needs it: not in `_open`, not in the budget
+        # Executed only if a needed result depends on it: so it is neither in `_open` nor in the budget.
+        if self.deferring:
             return Handle(*shape, Node(kernel, symbols, self.where))
         node = None
         if self._streams is not None:
@@ -105,7 +120,8 @@ class PooledOps(EagerOps):
             self._make(node)
             self.executed += 1
             return Handle(*shape, node)
-        if kernel is prg.expand:  # a mask is quicker made again than kept
+        # A mask is expanded again by each of its consumers, which is quicker than to keep it in memory.
+        if kernel is prg.expand:
             recipe = Recipe(kernel, symbols)
             with self._lock:
                 self._unused[recipe] = None
@@ -121,15 +137,19 @@ class PooledOps(EagerOps):
         return promise
 
     def on_handle_dropped(self, node: Node) -> None:
-        """Take a node whose handle was dropped out of the budget; others may need its value."""
+        """Remove a node whose handle was dropped from the budget; other nodes may still need its value."""
         with self._lock:
             if not node.done:
                 self.pending_bytes -= node.size
             node.size = 0
 
-    # -- what is wanted
-    def _schedule(self, targets: Iterable[Node]) -> None:  # under the lock
-        """Let these run, and before them what they need, in the order in which they need it."""
+    # -- needed nodes
+    def _schedule(self, targets: Iterable[Node]) -> None:
+        """Have nodes executed, and before each the nodes that it needs, in the order of need.
+
+        The walk is depth first, with a stack of nodes and the rest of their inputs. A node is queued once all
+        its inputs are done, or by the last of them (`_finish`). The caller holds the lock.
+        """
         wanted = list(targets)
         for target in wanted:
             path = [self._enter(target, wanted)] if target.missing_inputs is None and not target.done else []
@@ -150,22 +170,31 @@ class PooledOps(EagerOps):
         self._start_workers()
 
     def _enter(self, node: Node, wanted: list[Node]) -> tuple[Node, Iterator[Node]]:
+        """Mark a node as scheduled, prepare it, and return it with its inputs. The caller holds the lock."""
         node.missing_inputs = 0
-        # Where one row that a step picks or relays is wanted, all of them are: then nothing holds a sender's
-        # rows together any more, and each is freed when its receiver has opened it.
+        # Once one row that a step picks or relays is needed, all of its rows are routed. Then no pending node
+        # holds a sender's rows together, and each row is freed when its receiver has opened it:
+        # `test_relayed_rows_are_let_go_one_receiver_after_the_other`.
         if node.routes:
             wanted += self._routes_of_step.pop(node.where, ())
         if self._streams is not None:
             self._streams.prepare(node)
         return node, within(node.args, Node)
 
-    def _queue(self, node: Node, follows: bool = False) -> None:  # under the lock
+    def _queue(self, node: Node, follows: bool = False) -> None:
+        """Queue a node whose inputs are done. The caller holds the lock.
+
+        Args:
+            node: The node.
+            follows: Its last input was just computed.
+        """
         self._large += not node.small
         self._queues.put(node, follows)
 
-    def _want_everything(self) -> None:
+    def _schedule_all(self) -> None:
+        """Have all pending nodes executed, and all coded shares that still stream."""
         with self._lock:
-            self._open |= dict.fromkeys(self._streams.rest() if self._streams is not None else [])
+            self._open |= dict.fromkeys(self._streams.begin_all() if self._streams is not None else [])
             self._schedule(self._open)
 
     # -- workers
@@ -174,13 +203,19 @@ class PooledOps(EagerOps):
         """True while a scheduled node is being executed."""
         return self._threads > 0
 
-    def _start_workers(self) -> None:  # under the lock
+    def _start_workers(self) -> None:
+        """Start as many threads as there is work for. The caller holds the lock.
+
+        One thread is enough for small nodes: more would only wait for the interpreter's lock.
+        """
         useful = min(self.workers, max(1, self._large)) - self._threads
         for _ in range(0 if self._error is not None else min(useful, len(self._queues))):
             self._threads += 1
             self._pool.submit(self._work)
 
     def _work(self) -> None:
+        """Execute queued nodes until the queues are empty or a node has failed; runs in a thread of the
+        pool."""
         while True:
             with self._lock:
                 unit = self._queues.take(self.workers) if self._error is None else []
@@ -197,10 +232,12 @@ class PooledOps(EagerOps):
                     self._error = self._error or (unit[0], error)
                 continue
             self._finish(unit, values)
-            del unit, calls, values  # while this thread waits for the lock, it must not hold them
+            # While this thread waits for the lock, it must not hold them.
+            del unit, calls, values
         self._wake()
 
     def _finish(self, unit: list[Node], values: list[Any]) -> None:
+        """Record the values of executed nodes, and queue the nodes that only waited for them."""
         with self._lock:
             self._large -= sum(not node.small for node in unit)
             for node, content in zip(unit, values, strict=True):
@@ -211,6 +248,7 @@ class PooledOps(EagerOps):
                     self.executed += self._unused.pop(recipe, 0) is None
                 self.executed += self._open.pop(node, 0) is None
                 self.pending_bytes -= node.size
+                # Reversed, as the queue of followers is a stack: the first consumer is executed first.
                 for consumer in reversed(node.finish(content)):
                     assert consumer.missing_inputs is not None
                     consumer.missing_inputs -= 1
@@ -221,13 +259,13 @@ class PooledOps(EagerOps):
             self._start_workers()
         self._wake()
 
-    def _blame(self) -> None:  # under the lock
-        """Fail by the first training on the timeline that diverged."""
-        # Those before it that are not done yet are done first: the user who is named does not depend on whose
-        # turn it was. A node of a round that a resumed run went over is in nobody's order.
+    def _blame(self) -> None:
+        """Fail by the first training on the timeline that diverged. The caller holds the lock."""
+        # Trainings before it that are not executed yet are executed first: so the error names the same user
+        # for any number of threads. A node that a resumed run deferred has no place in the order of `_open`.
         first = next(iter(self._diverged))
         before: list[Node] = []
-        for node in self._open:  # in the order of the timeline
+        for node in self._open:
             if node in self._diverged:
                 first = node
                 break
@@ -239,6 +277,7 @@ class PooledOps(EagerOps):
             self._error = self._error or (first, self._diverged[first])
 
     def _wake(self) -> None:
+        """Wake the coroutines whose condition holds; all of them after a failure or once no thread works."""
         with self._lock:
             over = self._error is not None or not self._busy
             woken = [waiter for waiter in self._waiters if over or waiter[0]()]
@@ -247,17 +286,20 @@ class PooledOps(EagerOps):
             loop.call_soon_threadsafe(_wake, future)
 
     # -- the coroutine's side
-    async def _until(self, there: Callable[[], bool]) -> None:
+    async def _until(self, condition: Callable[[], bool]) -> None:
+        """Wait until a condition on the pool's state holds."""
         loop = asyncio.get_running_loop()
-        while not there():
+        while not condition():
             self.raise_if_failed()
             future = loop.create_future()
             with self._lock:
-                if there() or self._error is not None:
+                # Again under the lock: a thread may have finished the last node since, after which no thread
+                # wakes this one.
+                if condition() or self._error is not None:
                     continue
                 if not self._busy:
-                    raise RuntimeError("what is wanted waits for work that nobody does")
-                self._waiters.append((there, loop, future))
+                    raise RuntimeError("a needed result waits for work that no thread executes")
+                self._waiters.append((condition, loop, future))
             await future
 
     def raise_if_failed(self) -> None:
@@ -280,12 +322,12 @@ class PooledOps(EagerOps):
         if self.pending_bytes <= self.budget_bytes or self._streams is not None:
             return
         self.pauses += 1
-        self._want_everything()
+        self._schedule_all()
         await self._until(lambda: self.pending_bytes <= self.budget_bytes // 2 or not self._busy)
 
     async def drain(self) -> None:
         await super().drain()
-        self._want_everything()
+        self._schedule_all()
         await self._until(lambda: not self._open)
         with self._lock:
             self._schedule([Node(value, (recipe,), ()) for recipe in self._unused])

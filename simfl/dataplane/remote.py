@@ -1,8 +1,8 @@
-"""A pool that sends some kernels (local training, evaluation) elsewhere: only their data moves.
+"""A pool that sends some kernels (local training, evaluation) to other processes: only their data moves.
 
-The timeline runs some rounds ahead, and then all trainings that it has asked for are sent as soon as their
-weights are there: those of rounds to come too, where they do not wait for a round before. Calls that take
-a training's result are done here, by the pool's own threads. A call that is elsewhere occupies no thread.
+The timeline runs some rounds ahead. Each requested training is sent as soon as its weights are computed, also
+that of a later round, unless it needs the round before. Operations on a training's result are executed here,
+by the pool's threads. A call that was sent occupies no thread.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,9 @@ from simfl.dataplane.ops import Oracle
 from simfl.dataplane.pooled import PooledOps
 
 Values = list[Any]
+"""Results of a unit's calls."""
 ROUNDS_AHEAD = 4
+"""Rounds by which the timeline is ahead of the round whose outcome is needed."""
 
 
 class RemoteKernel(Protocol):
@@ -24,24 +26,34 @@ class RemoteKernel(Protocol):
 
     @property
     def chunk(self) -> int:
-        """Calls that gain by being done together: a unit."""
+        """Most calls that are sent together as a unit."""
         ...
 
     @property
     def parallel_units(self) -> int:
-        """Units that are executed at a time."""
+        """Units that are executed at the same time."""
         ...
 
-    def send(
-        self, calls: Sequence[tuple[Any, ...]], done: Callable[[Values | BaseException], None]
-    ) -> None: ...
+    def send(self, calls: Sequence[tuple[Any, ...]], done: Callable[[Values | BaseException], None]) -> None:
+        """Send a unit of calls; `done` receives their results, or the error, in any thread."""
+        ...
 
 
 Placement = tuple[Kernel, RemoteKernel]
+"""A kernel, and its execution by other processes."""
 
 
 class RemoteOps(PooledOps):
-    """Sends the kernels of `places` away; all else is done as in a pool."""
+    """Sends the kernels of `places` to other processes; all others are executed as in a pool.
+
+    Args:
+        q: Modulus of the field.
+        workers: Threads of the pool here.
+        budget_bytes: Bound of the pending output.
+        streaming: As for `PooledOps`.
+        oracle: As for `PooledOps`.
+        places: Kernels that are sent.
+    """
 
     def __init__(
         self,
@@ -56,19 +68,22 @@ class RemoteOps(PooledOps):
         self.rounds_ahead = ROUNDS_AHEAD
         self._in_line = False
         self._places = places
+        # Requested nodes that are not scheduled yet; scheduled ones that are ready to be sent; units sent.
         self._asked: list[Node] = []
         self._leaving: list[Node] = []
-        self._away = 0  # units
+        self._away = 0
         self._closed = False
-        # Sending takes long (weights go to all workers), and the timeline must not wait for it.
+        # A separate thread sends: that takes long (weights go to all workers), and the timeline must not
+        # wait.
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="simfl-sender")
 
-    def _place(self, kernel: Kernel) -> RemoteKernel | None:
-        return next((place for remote, place in self._places if remote == kernel), None)
+    def _remote(self, kernel: Kernel) -> RemoteKernel | None:
+        return next((remote for local, remote in self._places if local == kernel), None)
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
-        sent = self._place(kernel) is not None
-        self._small = self._small and not sent  # never in line, however little it is
+        sent = self._remote(kernel) is not None
+        # A kernel that is sent never runs in line, even if its work is small.
+        self._small = self._small and not sent
         handle = super()._run(kernel, shape, args)
         if sent and not self.deferring:
             self._asked.append(handle.content)
@@ -78,29 +93,33 @@ class RemoteOps(PooledOps):
     def _busy(self) -> bool:
         return super()._busy or self._away > 0
 
-    def _queue(self, node: Node, follows: bool = False) -> None:  # under the lock
-        if self._place(node.kernel) is None:
+    def _queue(self, node: Node, follows: bool = False) -> None:
+        """Queue a node for the threads here, or for sending. The caller holds the lock."""
+        if self._remote(node.kernel) is None:
             super()._queue(node, follows)
         else:
-            node.small = True  # nothing for the pool's threads
+            # It needs no thread of the pool, so it must not count as large work there.
+            node.small = True
             self._leaving.append(node)
 
-    def _start_workers(self) -> None:  # under the lock
+    def _start_workers(self) -> None:
+        """Start threads, and send the ready nodes in units. The caller holds the lock."""
         super()._start_workers()
         while self._leaving and self._error is None:
             kernel = self._leaving[0].kernel
-            place = self._place(kernel)
-            assert place is not None
+            remote = self._remote(kernel)
+            assert remote is not None
             alike = [node for node in self._leaving if node.kernel == kernel]
             self._leaving = [node for node in self._leaving if node.kernel != kernel]
-            size = min(place.chunk, -(-len(alike) // place.parallel_units))
+            # Full units, unless the nodes are too few for all processes to have one.
+            size = min(remote.chunk, -(-len(alike) // remote.parallel_units))
             for first in range(0, len(alike), size):
                 self._away += 1
-                self._sender.submit(self._send, place, alike[first : first + size])
+                self._sender.submit(self._send, remote, alike[first : first + size])
 
-    def _send(self, place: RemoteKernel, unit: list[Node]) -> None:
+    def _send(self, remote: RemoteKernel, unit: list[Node]) -> None:
         try:
-            place.send([tuple(map(value, node.args)) for node in unit], partial(self._returned, unit))
+            remote.send([tuple(map(value, node.args)) for node in unit], partial(self._returned, unit))
         except BaseException as error:
             self._returned(unit, error)
 
@@ -113,7 +132,9 @@ class RemoteOps(PooledOps):
                 self._finish(unit, outcome)
         finally:
             with self._lock:
-                self._away -= 1  # not before its values are there: what is wanted waits for them
+                # Only after its values are recorded: otherwise a waiting coroutine would find no work under
+                # way and no value, and fail.
+                self._away -= 1
         if not self._closed:
             self._wake()
 

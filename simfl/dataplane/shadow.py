@@ -1,4 +1,4 @@
-"""Operations of which only lengths and counts are known: the same timeline without the work."""
+"""Operations without content: the same timeline and the same counted work, but no kernel is executed."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from simfl.dataplane.ops import Ops
 
 
 class ShadowOps(Ops):
-    """Knows lengths and counts only. Without content, all handles of a shape are one."""
+    """Holds shapes and counts only. Without content, all handles of a shape are one object."""
 
     executes = False
 
@@ -25,12 +25,12 @@ class ShadowOps(Ops):
 
 
 class Token:
-    """Stands for content in memory: it is counted from its creation until the last reference is dropped.
+    """Stands for content in memory, counted from its creation until the last reference is dropped.
 
     Attributes:
-        nbytes: Length of a row.
+        nbytes: Bytes of a row.
         weight: Bytes of all rows.
-        streams: True for content that is not held where coded shares stream.
+        streams: True for content that is not held if coded shares stream.
     """
 
     __slots__ = ("nbytes", "probe", "streams", "weight")
@@ -48,17 +48,26 @@ class Token:
 
 
 class MemoryProbeOps(Ops):
-    """A shadow whose handles weigh as much as content would: tokens, shared and let go exactly as arrays are.
-    So `peak`, the most that all tokens weigh at once, is what a run in line holds, to the byte, apart from
-    what a kernel needs while it works and from the data set. A pool, which makes content later, holds it no
-    longer. rest: the most when an aggregate was there, without coded shares and masks, which may stream."""
+    """A shadow run that measures the memory of a real one.
+
+    Its handles hold tokens of the content's size, which are shared and released exactly as arrays are. So
+    `peak` is, to the byte, the memory of a run in line, without the working memory of kernels and the data
+    set (`tests/dataplane/test_memory_probe.py::test_a_probe_holds_as_much_as_an_executed_run`). A pool
+    computes content later, and holds it no longer.
+
+    Attributes:
+        live: Bytes of all tokens now.
+        kept: Bytes now without coded shares and masks, which may stream.
+        peak: Maximum of `live`.
+        rest: Maximum of `kept` at the time of an aggregate, which the caller records.
+    """
 
     def __init__(self, q: int) -> None:
         super().__init__(q)
         self.live = self.kept = self.peak = self.rest = 0
 
     def weigh(self, nbytes: int, streams: bool) -> None:
-        """Count `nbytes` more, or fewer if negative."""
+        """Add a number of bytes, which may be negative."""
         self.live += nbytes
         self.kept += 0 if streams else nbytes
         self.peak = max(self.peak, self.live)
@@ -66,10 +75,13 @@ class MemoryProbeOps(Ops):
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         n, size = shape[0], shape[1] * shape[2].itemsize
         long = size >= row_routing.LONG_BYTES
+        # Routing runs for real, as long rows are shared by it and not copied.
         if long and kernel in (row_routing.pick, row_routing.gather, row_routing.join):
             return Handle(*shape, kernel(*map(symbolic, args)))
+        # The audit adds to its sum in place, without new memory.
         if kernel is audit.add_levels and isinstance(args[0], Handle):
-            return Handle(*shape, args[0].content)  # added in its place
+            return Handle(*shape, args[0].content)
+        # Sealed and opened long rows are separate arrays, so that each is released on its own.
         if long and kernel in (keys.seal, keys.open_):
             return Handle(*shape, [Token(self, size, size, True) for _ in range(n)])
         return Handle(*shape, [Token(self, size, n * size, kernel in (mds.encode, prg.expand))] * n)

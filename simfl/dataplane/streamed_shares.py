@@ -1,10 +1,13 @@
-"""Coded shares that are never held: made, sealed, opened and summed one sender after the other.
+"""Coded shares that are never held: coded, sealed, opened and summed one sender after the other.
 
-LightSecAgg's users handle coded shares row by row, until a receiver adds its rows up, so nothing needs all
-N^2 of them. Once the sums are known that a sender's rows go into (the timeline runs ahead), its matrix is
-coded in blocks of columns; each row of a block is really sealed by its sender, opened by its receiver, and
-added to the receiver's sum. Sums modulo q do not depend on the order. A sum that is asked for after its
-senders were through has their rows made again: right, and slow.
+Theory of operation. LightSecAgg's users handle coded shares row by row, until a receiver sums its rows. So no
+operation needs all N^2 of them at once. The timeline runs ahead, until it is known to which sums a sender's
+rows are added. Then its matrix is coded in blocks of columns. Each row of a block is really sealed by its
+sender, opened by its receiver, and added to the receiver's sum. Sums modulo q do not depend on the order. A
+sum that is requested after its senders were executed has their rows coded again, which is right and slow
+(`tests/dataplane/test_streamed_shares.py::test_a_sum_asked_for_later_has_its_rows_made_again`).
+
+Held in memory, the shares would be N^2 m words: 72 GB for 1,000 users and rows of m = 18,000.
 """
 
 import threading
@@ -18,22 +21,28 @@ from simfl.crypto import A32, field, keys, mds, row_routing
 from simfl.dataplane.handles import Kernel
 from simfl.dataplane.nodes import Node
 
-BLOCK_COLUMNS = 1 << 16  # its part of a row fits the L2 cache, and Python's own work for a row is little
+BLOCK_COLUMNS = 1 << 16
+"""Columns of a block: 256 kB of a row fit the L2 cache, and Python's own time for each row stays small."""
 
 Call = Callable[[Kernel, tuple[Any, ...]], Any]
-# Keys (a node of theirs), nonces and associated data, and which of them.
 SealArgs = tuple[Any, Sequence[bytes], Sequence[bytes], int]
+"""Node of the keys, nonces and associated data of a call, and the index of one row in them."""
 
 
 @dataclass(eq=False, slots=True)
 class Share:
-    """One coded share on its pipe: sealed and opened at most once, added to at most one sum at a time."""
+    """One coded share: sealed and opened at most once, added to at most one sum at a time."""
 
     sender: "Sender"
+    """The sender of the mask."""
     row: int
+    """Its row in the sender's matrix."""
     sealing: SealArgs | None = None
+    """Arguments under which it was sealed."""
     opening: SealArgs | None = None
+    """Arguments under which its receiver opened it."""
     total: "Total | None" = None
+    """The sum to which it is to be added."""
 
 
 class Sender:
@@ -53,7 +62,12 @@ class Sender:
 
 
 class Total(Node):
-    """The sum of a receiver's shares: node of the work of all their senders."""
+    """The sum of a receiver's shares, a node whose inputs are the nodes of their senders.
+
+    Args:
+        shares: The shares.
+        where: Step that requested the sum.
+    """
 
     __slots__ = ("array", "lock", "shares")
 
@@ -64,7 +78,15 @@ class Total(Node):
         self.lock = threading.Lock()
 
     def add(self, start: int, part: A32, m: int, q: int) -> None:
-        """Add a block of columns from `start` on."""
+        """Add a block of columns.
+
+        Args:
+            start: The block's first column.
+            part: The share's elements in the block.
+            m: Columns of a share.
+            q: Modulus of the field.
+        """
+        # Several senders' threads add to one sum.
         with self.lock:
             if self.array is None:
                 self.array = np.zeros((1, m), np.uint32)
@@ -76,14 +98,24 @@ class Total(Node):
 
 
 class ShareStreams:
-    """Follows coded shares from operation to operation; `call` executes a kernel."""
+    """Follows coded shares from operation to operation, without content, until they are summed.
+
+    Args:
+        call: Executes a kernel.
+    """
 
     def __init__(self, call: Call) -> None:
         self._senders: dict[Sender, None] = {}
         self._call = call
 
     def shares(self, kernel: Kernel, args: tuple[Any, ...], where: tuple[Any, ...]) -> list[Share] | None:
-        """Return an operation's resulting rows if they are coded shares, otherwise None."""
+        """Return an operation's resulting rows if they are coded shares; otherwise None.
+
+        Args:
+            kernel: Kernel of the operation.
+            args: Its arguments; coded shares are lists of `Share`.
+            where: Step that requested it.
+        """
         if kernel is mds.encode:
             sender = Sender(args, where)
             self._touch(sender.shares)
@@ -104,11 +136,22 @@ class ShareStreams:
         return None
 
     def total(self, kernel: Kernel, args: tuple[Any, ...], where: tuple[Any, ...]) -> Node | None:
-        """Return a sum of coded shares, if the operation is one. TypeError for any other use of them."""
+        """Return the node of a sum of coded shares if the operation is one; otherwise None.
+
+        Args:
+            kernel: Kernel of the operation.
+            args: Its arguments.
+            where: Step that requested it.
+
+        Raises:
+            TypeError: Any other operation on coded shares.
+        """
         if not any(map(are_shares, args)):
             return None
         if kernel is not field.weighted_sum or args[1] is not None:
-            raise TypeError(f"{kernel.__name__} of coded shares that are not held")
+            raise TypeError(
+                f"{kernel.__name__} of coded shares that stream: only their unweighted sum is possible"
+            )
         out = Total(args[0], where)
         for share in out.shares:
             share.total = out
@@ -121,17 +164,19 @@ class ShareStreams:
             self._senders[share.sender] = None
 
     def prepare(self, node: Node) -> None:
-        """Begin the work of a sum's senders, before the sum is made."""
+        """Create the nodes of a sum's senders, before the sum is executed."""
         if isinstance(node, Total):
             for sender in dict.fromkeys(share.sender for share in node.shares):
                 if sender in self._senders:
                     self._begin(sender)
 
-    def rest(self) -> list[Node]:
-        """Begin and return the work of all senders of whom something is left to do."""
+    def begin_all(self) -> list[Node]:
+        """Create and return the nodes of all senders with pending shares."""
         return [self._begin(sender) for sender in list(self._senders)]
 
     def _begin(self, sender: Sender) -> Node:
+        """Create the node that handles a sender's pending shares; later operations on them need another
+        one."""
         kernel = StreamKernel(sender, self._call)
         secrets = [[args and args[0] for args in pair] for pair in kernel.seal_args]
         node = Node(kernel, (*sender.args[:2], secrets), sender.where)
@@ -145,7 +190,12 @@ class ShareStreams:
 
 
 class StreamKernel:
-    """A kernel: all that is to be done to a sender's shares, as known now."""
+    """A kernel: codes a sender's mask, and seals, opens and sums its pending shares.
+
+    Args:
+        sender: The sender.
+        call: Executes `mds.code`.
+    """
 
     __name__ = "coded shares"
 
@@ -158,7 +208,12 @@ class StreamKernel:
 
     def __call__(self, z: A32, seed: Any, secrets: list[list[Any]]) -> None:
         """Code the mask, carry its shares to their receivers, and add them to the receivers' sums.
-        secrets: of each share the keys of the calls that sealed and opened it, None where there was none."""
+
+        Args:
+            z: Mask [1, d].
+            seed: Seed of the code's noise.
+            secrets: Per share, the keys of the calls that sealed and opened it; None if it was not.
+        """
         U, T, q = self.code
         m = mds.share_length(z.shape[1], U, T)
         pipes = []
@@ -172,6 +227,8 @@ class StreamKernel:
                 got = part if pipe is None else pipe.carry(part.view(np.uint8)).view(np.uint32)
                 if total is not None:
                     total.add(start, got, m, q)
+        # The tag is of the whole row, so it is compared after the last block:
+        # `test_a_share_that_was_changed_on_its_way_is_an_error`.
         for pipe in pipes:
             if pipe is not None:
                 pipe.close()

@@ -1,10 +1,12 @@
-"""Operations on terms: each kernel has a twin that takes and gives rows of terms.
+"""Operations on terms: each kernel has a symbolic kernel, its twin, which takes and returns rows of terms.
 
-Invariant: a twin says of its kernel's result all that a party with unbounded time could tell of it, given
-ideal primitives. The linear kernels (masks, sums, the MDS code, Shamir's shares) use the coefficients of the
-real ones. A kernel without a twin raises `NoSymbolicKernel`: nothing is passed over in silence.
+Invariant: a twin's result holds each fact that a party with unbounded time could derive from the kernel's
+result, with ideal primitives. The linear kernels (masks, sums, the MDS code, Shamir's shares) have the
+coefficients of the real ones, so a form evaluated on the real bytes is the real result
+(`tests/dataplane/test_symbolic_faithful.py`). A kernel without a twin raises `NoSymbolicKernel`, so that no
+operation is left out silently.
 
-    TWINS[my_kernel] = my_twin          # for a protocol with a kernel of its own
+    TWINS[my_kernel] = my_twin          # for a user-defined kernel of a protocol
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     keys.agree: (0, KEY_AGREEMENT),
     signatures.sign: (0, "signatures"),
 }
-"""Kernels that use a secret or expand a seed: which argument, and what for."""
+"""Kernels that use a secret or expand a seed -> the index of that argument, and the purpose."""
 
 
 class NoSymbolicKernel(BadInput):
@@ -69,9 +71,10 @@ class NoSymbolicKernel(BadInput):
 
 
 class Named(bytes):
-    """Entropy that knows its own name, as `term`."""
+    """Entropy with its name."""
 
     term: Term
+    """The name, as a term."""
 
 
 class SymbolicOps(EagerOps):
@@ -79,8 +82,14 @@ class SymbolicOps(EagerOps):
 
     Args:
         q: Modulus of the field.
-        longest: Coordinates that a vector has as terms, whatever its handle's length, so that a run of a
-            whole model is examined in a few coordinates; None for all.
+        longest: Maximum of a vector's coordinates as terms, at any length of its handle, so that a run of a
+            large model is examined in a few coordinates; None for all.
+
+    Attributes:
+        purposes: Seed or secret -> the purposes that it was used for.
+        sealed: (key, nonce) -> the row that was sealed under them.
+        misuse: Messages on seeds with two purposes and nonces with two rows, in the order of the run.
+        kernels: Kernels that were executed.
     """
 
     def __init__(self, q: int, longest: int | None = None) -> None:
@@ -88,7 +97,7 @@ class SymbolicOps(EagerOps):
         self.longest = longest
         self.purposes: defaultdict[Term, set[str]] = defaultdict(set)
         self.sealed: dict[tuple[Term, bytes], Row] = {}
-        self.misuse: dict[str, None] = {}  # in the order in which it came
+        self.misuse: dict[str, None] = {}
         self.kernels = set[Kernel]()
         self._trained: Counter[int] = Counter()
 
@@ -102,16 +111,17 @@ class SymbolicOps(EagerOps):
             if kernel is prg.expand:
                 contents[1] = min(contents[1], self.longest)
             elif kernel is quantize.quantise:
-                contents[-1] = False  # the last coordinate stands for the weight
+                # The weight would be one more coordinate than the vectors that it is added to have.
+                contents[-1] = False
         result = twin(*contents)
         if kernel in PURPOSES:
             self._note(kernel, contents)
         return Handle(*shape, result)
 
     def _note(self, kernel: Kernel, contents: list[Any]) -> None:
-        """Keep what seeds are used for, and what was sealed under each nonce."""
-        place, purpose = PURPOSES[kernel]
-        for ((seed, *_),) in zip(contents[place], strict=True):
+        """Record the purpose of each seed, and the row that is sealed under each nonce."""
+        index, purpose = PURPOSES[kernel]
+        for ((seed, *_),) in zip(contents[index], strict=True):
             uses = self.purposes[seed]
             uses.add(purpose)
             if len(uses) > 1:
@@ -121,18 +131,19 @@ class SymbolicOps(EagerOps):
                 if self.sealed.setdefault((key, nonce), row) != row:
                     self.misuse[f"the {key} sealed two rows under nonce {nonce.hex()}"] = None
 
-    # -- the simulator's own, which no kernel's twin can tell
+    # -- the simulator's own operations, whose kernels have no twin
     def train(
         self, trainer: Trainer, weights: Handle, user: int, seed: Handle, index: int, steps: Any = None
     ) -> Handle:
-        """Return an update of unknown coordinates; what they were trained from is left out."""
+        """Return an update of unknown coordinates, which do not depend on the model before the training."""
         self._charge(trainer.work(user, steps if isinstance(steps, int) else None))
         update, length = self._trained[user], trainer.d if self.longest is None else self.longest
         self._trained[user] += 1
         return Handle(1, trainer.d, F32, [tuple(Coordinate(user, update, k) for k in range(length))])
 
     def clip(self, kernel: Kernel, update: Handle) -> Handle:
-        """Return the update as it is: clipped or not, its coordinates are the unknowns of its user."""
+        """Return the update unchanged: with or without a bound, its coordinates are the unknowns of its
+        user."""
         self._charge({"real_mac": 2 * update.columns})
         return update
 
@@ -141,7 +152,7 @@ class SymbolicOps(EagerOps):
         return update
 
     def apply(self, update: Kernel, weights: Handle, *args: Any) -> Handle:
-        """Return the model, which follows from sums that are judged by themselves."""
+        """Return the model unchanged: it follows from the sums, which are examined themselves."""
         self._charge({"apply_element": weights.columns})
         return weights
 
@@ -150,7 +161,8 @@ class SymbolicOps(EagerOps):
         return state
 
     def run_uncharged(self, kernel: Kernel, shape: Shape, *args: Any) -> Handle:
-        """Do what has a twin. Audits and evaluations, which have none, are zeros and tell nobody anything."""
+        """Execute a kernel with a twin. Audits and evaluations have none; their results, zeros, reveal
+        nothing."""
         if kernel in TWINS:
             return self._run(kernel, shape, args)
         return Handle(*shape, np.zeros((shape[0], 1 if shape[1] > 3 else shape[1]), shape[2]))
@@ -190,7 +202,7 @@ def _tamper(rows: Rows, at: int) -> Rows:
     return [(Tampered(row),) if k == at else row for k, row in enumerate(rows)]
 
 
-# --- keys: ideal encryption opens what was sealed under that key, nonce and aad, and nothing else ---
+# --- keys: ideal encryption opens only a row that was sealed under the same key, nonce and aad ----
 def _agree(secret: Terms, publics: Terms, info: bytes) -> Rows:
     mine = only(secret)
     theirs = (p.secret if isinstance(p, Public) else p for (p,) in publics)
@@ -214,15 +226,15 @@ def _open(under: Terms, sealed: Terms, nonces: Sequence[bytes], aads: Sequence[b
 
 
 # --- signatures -------------------------------------------------------------------------------------
-def _sign(secret: Terms, said: bytes, rows: Terms | None) -> Rows:
-    return [(Signed(only(secret), said, tuple(row for (row,) in rows or ())),)]
+def _sign(secret: Terms, message: bytes, rows: Terms | None) -> Rows:
+    return [(Signed(only(secret), message, tuple(row for (row,) in rows or ())),)]
 
 
-def _verify(publics: Terms, signed: Terms, said: Sequence[bytes], rows: Terms | None) -> Rows:
+def _verify(publics: Terms, signed: Terms, messages: Sequence[bytes], rows: Terms | None) -> Rows:
     n = len(publics)
-    for k, ((key,), (signature,), text) in enumerate(zip(publics, signed, said, strict=True)):
+    for k, ((key,), (signature,), message) in enumerate(zip(publics, signed, messages, strict=True)):
         behind = tuple(row for (row,) in (rows or [])[k::n])
-        if not isinstance(key, VerificationKey) or signature is not Signed(key.secret, text, behind):
+        if not isinstance(key, VerificationKey) or signature is not Signed(key.secret, message, behind):
             raise keys.Forged(k, "does not verify")
     return list[Row](publics)
 
@@ -239,16 +251,17 @@ def _share(secrets: Terms, seed: Terms, points: Sequence[int], t: int) -> Rows:
 
 
 def _reconstruct(rows: list[Rows], held: Sequence[tuple[Any, Any]], points: Sequence[int]) -> Rows:
-    found: Rows = []
+    secrets: Rows = []
     for k, (users, which) in enumerate(held):
         weights = _at_zero(tuple(points[j] for j in users))
         shares = (rows[j][i][0] for j, i in zip(users, which, strict=True))
-        back = combined(shamir.P, zip(weights, shares, strict=True)).of
-        value = next(iter(back), None)
-        if len(back) != 1 or not isinstance(value, Value) or back[value] != 1:
+        # All unknown coefficients must cancel, so that one secret remains, with coefficient 1.
+        unknowns = combined(shamir.P, zip(weights, shares, strict=True)).of
+        value = next(iter(unknowns), None)
+        if len(unknowns) != 1 or not isinstance(value, Value) or unknowns[value] != 1:
             raise shamir.Inconsistent("shares do not belong to one secret", k)
-        found.append((value.secret,))
-    return found
+        secrets.append((value.secret,))
+    return secrets
 
 
 @lru_cache(maxsize=1024)
@@ -272,7 +285,7 @@ def _mask(x: Rows, seeds: Terms, signs: Sequence[int], q: int) -> Rows:
 
 
 def _weighted_sum(vectors: Any, weights: Sequence[Any] | None, q: int) -> Rows:
-    """Of one handle's rows, or of handles of one row each."""
+    """Return the weighted sum of one handle's rows, or of handles with one row each."""
     rows = [v[0] if isinstance(v, list) else v for v in vectors]
     factors = [1] * len(rows) if weights is None else weights
     return [tuple(combined(q, zip(factors, column, strict=True)) for column in zip(*rows, strict=True))]
@@ -302,7 +315,7 @@ def _product(matrix: Any, rows: Sequence[Sequence[Item]], q: int) -> Rows:
 def _quantise(
     delta: Rows, weight: int, clip: float, levels: int, seed: Terms, q: int, append_weight: bool
 ) -> Rows:
-    """Return the quantised, weighted update as unknowns, one a coordinate and one for its weight."""
+    """Return the quantised, weighted update as unknowns: one for each coordinate, and one for its weight."""
     first: Coordinate = delta[0][0]  # type: ignore[assignment]
     length = len(delta[0]) + append_weight
     return [tuple(Form(q, {Coordinate(first.user, first.update, k): 1}) for k in range(length))]
@@ -332,9 +345,10 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     mds.encode: _encode,
     mds.decode: _decode,
     quantize.quantise: _quantise,
-    # Of a total, what it stands for is the same unknowns: of the weights' sum nothing is to be told apart.
+    # A total, scaled by public numbers, is a form in the same unknowns; so the sum of weights is not divided
+    # out.
     quantize.dequantise: lambda total, levels, divisor, q: total,
     audit.real_sum: _real_sum,
     np.divide: lambda total, divisor: total,
 }
-"""The meaning of each kernel on rows of terms: a function of the kernel's own arguments."""
+"""Kernel -> its twin, a function of the kernel's arguments on rows of terms."""

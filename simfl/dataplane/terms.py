@@ -1,8 +1,9 @@
-"""Content as terms: bytes by how they were made, field elements as linear forms in unknowns.
+"""Content as terms: bytes by their derivation, field elements as linear forms in unknowns.
 
-Invariant: terms are those of Dolev and Yao (1983), equal if and only if they were made alike. Equal interned
-terms are the same object, so they are compared, and found in a dictionary, by identity. A row is a tuple of
-items: a `Term` for 32 bytes or a sealed row, a `Form` for an element of F_q or for a Shamir share over F_p.
+Invariant: terms follow Dolev and Yao (1983): two are equal if and only if they are derived alike. Equal
+interned terms are one object, so they are compared, and found in a dictionary, by identity
+(`tests/dataplane/test_symbolic.py::test_equal_terms_are_one_object`). A row is a tuple of items: a `Term` for
+32 bytes or a sealed row, a `Form` for an element of F_q or for a Shamir share over F_p.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from functools import cache
 from typing import Any
 
 REALS = 0
-"""In the place of a modulus: coefficients are fractions."""
+"""Stands for a modulus where coefficients are fractions."""
 
 
 class _Interned(type):
-    """Makes each object once, so that equal parts give the same object."""
+    """Creates each object once, so that equal parts give the same object."""
 
-    @cache  # noqa: B019 - classes live as long as the process
+    # The cache keeps the classes alive, which are never freed anyway.
+    @cache  # noqa: B019
     def __call__(cls, *parts: Hashable) -> Any:
         return super().__call__(*parts)
 
@@ -36,11 +38,14 @@ class Term:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Secret(Term, metaclass=_Interned):
-    """32 bytes that a party drew, by name; scope tells a machine's rounds apart."""
+    """32 bytes that a party drew."""
 
     party: int
+    """The user; negative for the server."""
     name: str
+    """Name of the draw."""
     scope: tuple[Any, ...] = ()
+    """Distinguishes the rounds of a machine."""
 
     def __str__(self) -> str:
         again = f" (round {self.scope[0]})" if self.scope not in ((), (0,)) else ""
@@ -49,9 +54,10 @@ class Secret(Term, metaclass=_Interned):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Constant(Term, metaclass=_Interned):
-    """32 bytes that nobody drew: known to everybody who has the code."""
+    """32 fixed bytes, which are known to all who have the code."""
 
     value: bytes
+    """The bytes."""
 
     def __str__(self) -> str:
         return f"the constant {self.value[:4].hex()}..."
@@ -62,6 +68,7 @@ class Public(Term, metaclass=_Interned):
     """The public key of a secret."""
 
     secret: Term
+    """The secret key."""
 
     def __str__(self) -> str:
         return f"public key of {self.secret}"
@@ -72,14 +79,17 @@ class VerificationKey(Term, metaclass=_Interned):
     """The public key under which a secret's signatures verify."""
 
     secret: Term
+    """The signing key."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Agreed(Term, metaclass=_Interned):
-    """The key of two secrets, under a purpose: made from either and the other's public key."""
+    """The key of two secrets for a purpose, derived from one secret and the other's public key."""
 
     between: frozenset[Term]
+    """The two secrets."""
     info: bytes
+    """The purpose."""
 
     def __str__(self) -> str:
         return f"key agreed by {' and '.join(sorted(map(str, self.between)))}"
@@ -90,34 +100,45 @@ class Sealed(Term):
     """A row under authenticated encryption."""
 
     key: Term
+    """The key."""
     row: Row
+    """The plain row."""
     nonce: bytes
+    """12 bytes, used once with the key."""
     aad: bytes
+    """Bytes that are authenticated with the row."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Signed(Term, metaclass=_Interned):
-    """A signature: made with the secret alone, and of nothing but what was said and the rows behind it."""
+    """A signature of a message and of the rows that follow it, which only the secret can give."""
 
     secret: Term
-    said: bytes
+    """The signing key."""
+    message: bytes
+    """The message."""
     rows: tuple[Term, ...] = ()
+    """The rows."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Tampered(Term):
-    """A row of which a bit was flipped."""
+    """A row with a flipped bit."""
 
     row: Row
+    """The row before."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Element(Term, metaclass=_Interned):
-    """The k-th element of a seed's stream over F_q, uniform to who lacks the seed."""
+    """An element of a seed's stream, uniform for a party without the seed."""
 
     seed: Term
+    """The seed."""
     q: int
+    """Modulus of the field."""
     k: int
+    """Index in the stream."""
 
     def __str__(self) -> str:
         return f"PRG({self.seed})[{self.k}]"
@@ -125,9 +146,10 @@ class Element(Term, metaclass=_Interned):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Value(Term, metaclass=_Interned):
-    """A secret as the constant term of its sharing: one for its nine limbs, which are shared alike."""
+    """A secret as the constant term of its sharing: one term for its nine limbs, which are shared alike."""
 
     secret: Term
+    """The secret."""
 
     def __str__(self) -> str:
         return str(self.secret)
@@ -135,18 +157,26 @@ class Value(Term, metaclass=_Interned):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Coordinate(Term, metaclass=_Interned):
-    """The k-th coordinate of a user's update; update tells those of one user apart."""
+    """A coordinate of a user's update."""
 
     user: int
+    """The user."""
     update: Hashable
+    """Distinguishes the updates of one user."""
     k: int
+    """Index of the coordinate."""
 
     def __str__(self) -> str:
         return f"x_{self.user}{'' if self.update in ('', 0) else f'^{self.update}'}[{self.k}]"
 
 
 class Form:
-    """A linear form over F_q: unknown -> coefficient, none of them zero."""
+    """A linear form over F_q.
+
+    Attributes:
+        q: Modulus; `REALS` for fractions.
+        of: Unknown -> coefficient, none of which is zero.
+    """
 
     __slots__ = ("of", "q")
 
@@ -159,19 +189,20 @@ class Form:
     __hash__ = None  # type: ignore[assignment]
 
     def over(self, q: int) -> Form:
-        """Return a form over the reals as one over F_q: fractions have residues."""
+        """Return a form over the reals as one over F_q, in which fractions have residues."""
         if self.q == q:
             return self
         return Form(q, {s: r for s, c in self.of.items() if (r := residue(c, q))})
 
 
 Item = Term | Form
+"""32 bytes or a sealed row, or an element."""
 Row = tuple[Item, ...]
 Rows = list[Row]
 
 
 def residue(c: Any, q: int) -> Any:
-    """Return a number modulo q, a fraction as numerator / denominator; over the reals as it is.
+    """Return a number modulo q, a fraction as numerator / denominator; unchanged over the reals.
 
     >>> residue(Fraction(1, 2), 7), residue(-1, 7)
     (4, 6)
@@ -181,7 +212,12 @@ def residue(c: Any, q: int) -> Any:
 
 
 def combined(q: int, parts: Iterable[tuple[Any, Item]]) -> Form:
-    """Return the weighted sum of items; a coordinate that is no form yet is its own unknown."""
+    """Return the weighted sum of items.
+
+    Args:
+        q: Modulus; `REALS` for fractions.
+        parts: (weight, item) pairs. A term is its own unknown.
+    """
     total: dict[Term, Any] = {}
     for weight, item in parts:
         if isinstance(item, Form):

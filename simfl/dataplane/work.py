@@ -1,4 +1,10 @@
-"""The kinds of work that operations are counted in, and the part of a step that belongs to one phase."""
+"""The kinds of work by which operations are counted, and the work and time of a step by phase.
+
+Invariant: work is counted by shapes alone, so the modelled clock gives the same durations to a run with
+content and without. A device profile has seconds for each kind. Where code takes another way above a size
+(`SHORT`, `SHORT_SUM`), the counts follow the same threshold, so a rate is for one piece of code
+(`tests/dataplane/test_counts.py`).
+"""
 
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +46,7 @@ WORK = {
     "real_mac": "multiply-adds of a weighted sum of floats",
     "apply_element": "coordinates of the global update",
     "train_mac": "multiply-adds of local training by autograd, both directions",
-    "train_step": "minibatches of local training by autograd, or by a law of the model",
+    "train_step": "minibatches of local training by autograd, or by the model's training time",
     "softmax_start": "local trainings of softmax regression in closed form",
     "softmax_step": "their minibatches",
     "softmax_mac": "their multiply-adds, counted as by autograd; small last minibatches are filled up",
@@ -50,28 +56,28 @@ WORK = {
 }
 """The kinds of work; a device profile gives the seconds of each.
 
-Where the profile gives the model's training time (T = a + s S + b E n, S minibatches), training is counted by
-`train_start`, `train_step` and `train_sample`; where it does not, by minibatches and multiply-adds, of
-softmax regression in closed form by kinds of its own. `step`, `call`, `row`, `long_row`, `gathered_row` and
-`vector` are what Python and numpy take, however little there is to compute.
+If the profile has the model's training time (T = a + s S + b E n, S minibatches), training is counted by
+`train_start`, `train_step` and `train_sample`. Otherwise it is counted by minibatches and multiply-adds;
+softmax regression in closed form has separate kinds. `step`, `call`, `row`, `long_row`, `gathered_row` and
+`vector` are the time of Python and numpy, which does not depend on the amount of data.
 """
 
 CODEC = "codec_byte"
-"""Bytes of messages that are encoded or decoded: a kind of work that is counted only where a scenario asks
-for it, and that a profile may lack."""
+"""Bytes of messages that are encoded or decoded: a kind of work that is counted only if a scenario has the
+key for it, and that a profile may lack."""
 
 
 def expanding(seeds: int, elements: int) -> dict[str, int]:
-    """Return the work of an operation that expands seeds to elements of the field, of all together."""
+    """Return the work of an operation that expands seeds to field elements, for all seeds together."""
     return {"expansion": 1, "prg_seed": seeds, "prg_element": elements}
 
 
 def over_vector(length: int, numpy_passes: int) -> dict[str, int]:
-    """Return the work of going over a vector, besides that on each element.
+    """Return the work of going over a vector, besides the work on each element.
 
     Args:
         length: Elements of the vector.
-        numpy_passes: Passes that numpy takes where the vector is short; a compiled loop takes one.
+        numpy_passes: Passes of the numpy code, which is for short vectors; a compiled loop has one.
     """
     if length > SHORT:
         return {"vector": 1}
@@ -84,32 +90,42 @@ def over_rows(rows: int, length: int, apart: bool) -> dict[str, int]:
     Args:
         rows: Their number.
         length: Elements of each.
-        apart: They are no matrix.
+        apart: They are separate arrays, and no matrix.
     """
     work = {"row": rows, "vector": 1, "field_mac": rows * length}
     if apart:
         work["long_row"] = rows
     if rows * length <= SHORT_SUM:
-        work["short_element"] = 2 * rows * length  # numpy widens and multiplies them
+        # Two passes of numpy: one converts the elements to uint64, one multiplies them.
+        work["short_element"] = 2 * rows * length
     return work
 
 
 def amount(work: dict[str, int], length: int) -> int:
-    """Return the size of an operation in one rough figure; length: elements of its result's rows."""
-    # A sample that is trained on passes through every coordinate.
+    """Return the size of an operation as one rough figure.
+
+    Args:
+        work: Its counted work.
+        length: Elements of a row of its result.
+    """
+    # A training sample is multiplied with every coordinate, so it counts as many times.
     return sum(work.values()) + work.get("train_sample", 0) * length
 
 
 @dataclass(slots=True)
 class Segment:
-    """The part of a step that belongs to one phase: its work, counted piece by piece, and its time."""
+    """The part of a step that belongs to one phase."""
 
     phase: str
+    """Name of the phase."""
     counted: list[tuple[str, int]] = field(default_factory=list)
+    """Its work, (kind, amount) for each operation."""
     taken_ns: int = 0
+    """Its measured time."""
 
     @property
     def work(self) -> dict[str, int]:
+        """Its work, summed by kind."""
         total: dict[str, int] = {}
         for kind, amount in self.counted:
             total[kind] = total.get(kind, 0) + amount
@@ -119,18 +135,25 @@ class Segment:
 class Ledger:
     """The work of one step by phase. The driver opens and closes it, the machine names a change of phase."""
 
-    timed = True  # the time of steps is asked for, and not only their counted work
+    timed = True
+    """True if steps are timed, and not only counted."""
 
     def __init__(self) -> None:
         self.where: tuple[Any, ...] = ()
         self._segments: list[Segment] = []
         self._counted: list[tuple[str, int]] | None = None
         self._mark_ns = 0
-        # Of a session with a trainer on a device, it counts the time of the device's kernels too.
+        # A session whose trainer runs on a device replaces it by a timer that counts the device's kernels
+        # too.
         self.now_ns: Callable[[], int] = time.thread_time_ns
 
     def begin_step(self, where: tuple[Any, ...], phase: str) -> None:
-        """Open a step's ledger; `where` names the step if its work fails later."""
+        """Open a step's ledger.
+
+        Args:
+            where: Names the step in an error, if its work fails later.
+            phase: Its first phase.
+        """
         self.where = where
         self._counted = [("step", 1)]
         self._segments = [Segment(phase, self._counted)]
@@ -138,7 +161,7 @@ class Ledger:
             self._mark_ns = self.now_ns()
 
     def phase(self, name: str) -> None:
-        """Book the work that follows to phase `name`; outside a step this does nothing."""
+        """Book the following work to a phase; outside a step this does nothing."""
         if self._segments and self._segments[-1].phase != name:
             self._mark()
             self._counted = []
@@ -161,7 +184,7 @@ class Ledger:
         self._mark_ns = self.now_ns()
 
     def segment_with(self, work: dict[str, int]) -> Segment:
-        """Return the segment in progress as it would be with one more operation, which is not charged."""
+        """Return the present segment as it would be with one more operation, which is not charged."""
         segment = self._segments[-1]
         return Segment(segment.phase, [*segment.counted, ("call", 1), *work.items()])
 

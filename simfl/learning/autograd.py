@@ -1,5 +1,7 @@
-"""Networks trained by torch's autograd: the loop, which the closed form and the cohort are held to, and a
-cohort side by side."""
+"""Networks trained by torch's autograd: in a loop over the clients, or side by side.
+
+The loop is the reference, with which the tests compare the other methods (`tests/learning/test_ways.py`).
+"""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +23,16 @@ from simfl.learning.workspace import Samples, Workspace, images, inputs, to_tens
 
 
 class Autograd:
-    """Any model on a split; safe for several threads at once, of which each has a workspace of its own."""
+    """Any model on a split; safe for several threads at once, each of which has a workspace.
+
+    Args:
+        model: The model.
+        split: Training and test samples.
+        device: "cpu" or "cuda".
+        dtype: Type of the arithmetic.
+        side_by_side: Clients are trained side by side, and not in a loop.
+        loss: The loss.
+    """
 
     def __init__(
         self, model: Model, split: Split, device: str, dtype: Dtype, side_by_side: bool, loss: Loss
@@ -30,32 +41,36 @@ class Autograd:
         self.work = Workspace(model, split.classes, Samples(split, device, dtype))
 
     def saved(self) -> int:
-        """Return the numbers of a sample in a training step: those of `saved_values`, and dropouts' masks."""
+        """Return the numbers that a step holds for a sample: `saved_values`, and the masks of dropouts
+        twice."""
         samples, masks = self.work.samples, self.work.draws.numbers
         return saved_values(self.work.module, samples.shape, samples.tokens) + 2 * masks
 
     def initial(self, seed: bytes) -> F32:
+        """Return x^(0) [d]."""
         return self.work.initial(seed)
 
     def train(self, cohort: Cohort) -> Floats:
         """Return x_i^(E; t) [K, d] of K clients (LightSecAgg eq. 25)."""
         d = cohort.starts.shape[1]
-        whole = replace(cohort, starts=self._with_own(cohort.starts))
-        trained: Floats = self._cohort(self.work, whole, self.loss)[:, :d].cpu().numpy()
+        complete = replace(cohort, starts=self._with_own(cohort.starts))
+        trained: Floats = self._cohort(self.work, complete, self.loss)[:, :d].cpu().numpy()
         return trained
 
     def _with_own(self, weights: Floats) -> Floats:
-        """Return models [K, d] with the parameters behind them that users do not send, at their start."""
-        own = self.work.own_start.astype(weights.dtype)
-        return np.concatenate([weights, np.tile(own, (len(weights), 1))], axis=1) if len(own) else weights
+        """Return models [K, d], followed by the start of the parameters that users do not send."""
+        unsent = self.work.own_start.astype(weights.dtype)
+        return (
+            np.concatenate([weights, np.tile(unsent, (len(weights), 1))], axis=1) if len(unsent) else weights
+        )
 
     def losses(self, logits: Floats, y: I64) -> Floats:
         """Return the loss of each sample [n]."""
-        found: Floats = self.loss(torch.from_numpy(logits), torch.from_numpy(y)).numpy()
-        return found
+        losses: Floats = self.loss(torch.from_numpy(logits), torch.from_numpy(y)).numpy()
+        return losses
 
     def logits(self, weights: Floats, x: Array) -> Floats:
-        """Return the logits [n, classes] of samples under a model [d]; batch statistics are those of x."""
+        """Return the logits [n, classes] of samples under a model [d]; batch statistics are taken over x."""
         work, samples = self.work, self.work.samples
         work.flat.copy_(samples.put(self._with_own(weights[None])[0]))
         with torch.no_grad():
@@ -64,7 +79,7 @@ class Autograd:
 
 
 def loop(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
-    """Train one client after the other."""
+    """Return the trained models [K, d], one client after the other."""
     return torch.stack([_alone(work, cohort, client, loss_of) for client in range(len(cohort.parts))])
 
 
@@ -77,7 +92,7 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
     work.step_within(lr if sgd.plain else None)
     velocity: list[Tensor] = []
     part, B = cohort.parts[client], sgd.batch_size
-    drawn = (samples.numbers(part[some]) for some in orders(seed, len(part), sgd.epochs))
+    drawn = (samples.numbers(part[order]) for order in orders(seed, len(part), sgd.epochs))
     keys = to_tensor(round_keys([seed])[..., 0], samples.device)
     epochs = map(samples.gather, chain.from_iterable(drawn))
     batches = (zip(torch.split(images(x), B), torch.split(y, B), strict=True) for x, y in epochs)
@@ -102,14 +117,15 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
 
 
 Gradients = Callable[[Tensor, Tensor, Tensor, Tensor, list[Tensor]], Tensor]
-"""The gradients [k, d] of k clients at their models [k, d], for x [k, B, ...], y [k, B], the weights of the
-samples [k, B], and what each dropout keeps of them."""
+"""(models [k, d], x [k, B, ...], y [k, B], weights of the samples [k, B], masks of the dropouts) -> gradients
+[k, d] of k clients."""
 
 
 def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
-    """Train side by side: the gradient of one client, mapped over all of them by torch.func.vmap.
+    """Return models trained side by side: the gradient of one client, mapped over all by torch.func.vmap.
 
-    For a GPU, where the loop waits for kernel launches; on a CPU it loses to the loop for convolutions.
+    For a GPU, on which the loop waits for kernel launches; on a CPU the loop is faster for convolutions
+    (docs/performance.md).
     """
 
     def loss(weights: Tensor, x: Tensor, y: Tensor, share: Tensor, masks: list[Tensor]) -> Tensor:
@@ -122,31 +138,40 @@ def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
 
 
 def side_by_side(work: Workspace, cohort: Cohort, gradients: Gradients) -> Tensor:
-    """Train clients together, a step of all of them at a time. All that a `Schedule` needs is on the device
-    before its first step, and nothing comes back before the last: in between the host only launches."""
+    """Return models trained together, a step of all clients at a time, [K, d].
+
+    All data of a `Schedule` is sent to the device before its first step, and no result is fetched before the
+    last: between them the host only launches kernels (`tests/learning/test_transfers.py`).
+
+    Args:
+        work: The thread's workspace.
+        cohort: K clients.
+        gradients: Computes the gradients of a step.
+    """
     sgd, samples = cohort.sgd, work.samples
     put, device = samples.put, samples.device
     x0, lr = put(cohort.starts), put(np.array(cohort.lrs)[:, None])
     flat, keys = x0.clone(), to_tensor(round_keys(cohort.seeds), device)
     velocity = torch.zeros_like(x0) if sgd.momentum else None
+    # Batch statistics must not include the samples that fill up a small minibatch.
     mixed = not any(isinstance(layer, BatchNorm) for layer in work.module.modules())
     for plan in schedules(cohort):
         shares, rows = put(plan.weights), samples.numbers(plan.rows)
         blocks = [
-            [(own, own if isinstance(own, slice) else to_tensor(own, device), width) for own, width in each]
-            for each in plan.blocks(mixed)
+            [(k, k if isinstance(k, slice) else to_tensor(k, device), width) for k, width in together]
+            for together in plan.blocks(mixed)
         ]
         for step, together in enumerate(blocks):
-            for own, some, width in together:
-                # Numbers of images on disk stay on the host, where a device's numbers are no index.
-                x, y = samples.gather(rows[step, some if isinstance(rows, Tensor) else own, :width])
-                masks = work.draws.kept(keys[..., some], plan.first + step, width)
-                g = gradients(flat[some], x, y, shares[step, some, :width], masks)
+            for on_host, clients, width in together:
+                # Numbers of images on disk stay on the host, and a device's tensor is no index there.
+                x, y = samples.gather(rows[step, clients if isinstance(rows, Tensor) else on_host, :width])
+                masks = work.draws.kept(keys[..., clients], plan.first + step, width)
+                g = gradients(flat[clients], x, y, shares[step, clients, :width], masks)
                 if sgd.weight_decay + sgd.mu:
-                    g += (sgd.weight_decay + sgd.mu) * flat[some] - sgd.mu * x0[some]
+                    g += (sgd.weight_decay + sgd.mu) * flat[clients] - sgd.mu * x0[clients]
                 if velocity is not None:
-                    velocity[some] = g = sgd.momentum * velocity[some] + g
-                flat[some] -= lr[some] * g
+                    velocity[clients] = g = sgd.momentum * velocity[clients] + g
+                flat[clients] -= lr[clients] * g
             if cohort.over(plan.first + step + 1):
                 work.keep(None)
                 return flat

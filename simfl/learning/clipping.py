@@ -1,4 +1,4 @@
-"""An update held within a bound before it leaves the user: in its length, or coordinate by coordinate.
+"""Bounds on an update before it leaves the user: on its length, or on each coordinate.
 
 A rule of the training (McMahan et al. 2018, "Learning Differentially Private Recurrent Language Models"),
 not the clipping of `simfl.crypto.quantize`, which keeps the field from wrapping around.
@@ -17,7 +17,7 @@ from simfl.learning.data.dataset import F32
 
 
 class Clip(KindBlock):
-    """A bound on updates; `clipped` is all that one of your own needs.
+    """A bound on updates; a user-defined one needs `clipped` only.
 
     >>> class Sign(Clip):
     ...     def clipped(self, delta):
@@ -28,10 +28,14 @@ class Clip(KindBlock):
 
     @abstractmethod
     def clipped(self, delta: F32) -> F32:
-        """Return an update [1, d] within the bound; `delta` itself where it is within."""
+        """Return an update [1, d] within the bound; `delta` itself if it is within."""
 
     def apply(self, delta: F32) -> F32:
-        """Return what `clipped` does. ValueError if a coordinate is not finite."""
+        """Return the clipped update.
+
+        Raises:
+            ValueError: A coordinate is not finite.
+        """
         finite = np.isfinite(delta)
         if not finite.all():
             bad = int(np.flatnonzero(~finite)[0])
@@ -39,6 +43,7 @@ class Clip(KindBlock):
         return self.clipped(delta)
 
     def changes(self, delta: F32) -> bool:
+        """Return True if the bound changes an update."""
         return self.apply(delta) is not delta
 
 
@@ -57,28 +62,29 @@ class ClipNorm(Clip):
     main_key = "norm"
     kind: Literal["norm"] = "norm"
     norm: Positive
-    """The greatest length (L2)."""
+    """Maximum length (L2)."""
 
     def clipped(self, delta: F32) -> F32:
-        """Return delta min(1, norm / ||delta||_2), in float64, where no square of a float32 is lost."""
+        """Return delta min(1, norm / ||delta||_2), computed in float64, in which no square of a float32
+        overflows."""
         exact = delta.astype(np.float64)
         length = float(np.linalg.norm(exact))
         return delta if length <= self.norm else (exact * (self.norm / length)).astype(np.float32)
 
 
 class ClipValue(Clip):
-    """Each coordinate of an update is held within +-`value`."""
+    """Each coordinate of an update is clipped to +-`value`."""
 
     main_key = "value"
     kind: Literal["value"] = "value"
     value: Positive
-    """The greatest magnitude."""
+    """Maximum magnitude."""
 
     def clipped(self, delta: F32) -> F32:
-        # The largest float32 that is not above the bound.
+        # The largest float32 that is not above the bound: rounding to the nearest may exceed it.
         nearest = np.float32(min(self.value, float(np.finfo(np.float32).max)))
-        most = nearest if float(nearest) <= self.value else np.nextafter(nearest, np.float32(0))
-        return np.clip(delta, -most, most) if (np.abs(delta) > most).any() else delta
+        bound = nearest if float(nearest) <= self.value else np.nextafter(nearest, np.float32(0))
+        return np.clip(delta, -bound, bound) if (np.abs(delta) > bound).any() else delta
 
 
 CLIP = KindRegistry("clip", Clip, (NoClip, ClipNorm, ClipValue), "clip")  # type: ignore[type-abstract]

@@ -1,8 +1,9 @@
-"""Softmax regression without autograd: dL/dz = softmax(z) - onehot(y) for the logits z = W x of mean
-cross-entropy, so a step of K clients is two batched products and what lies between them.
+"""Softmax regression without autograd.
 
-It is trained on numpy's arrays, and torch is not imported; on a GPU torch's tensors take their place, which
-have the same operations. The bias is one more column of W, for an input that is always 1.
+For the logits z = W x and mean cross-entropy, dL/dz = softmax(z) - onehot(y). So a step of K clients is two
+batched products, with elementwise operations between them. On a CPU the arrays are numpy's, and torch is not
+imported. On a GPU they are torch's tensors, which have the same operations. The bias is one more column of W,
+for an input that is always 1. Updates equal the loop's up to rounding (`tests/learning/test_closed_form.py`).
 """
 
 from collections.abc import Iterator
@@ -14,24 +15,30 @@ import numpy as np
 from simfl.learning.data.dataset import F32, I64, Array, Dtype, Floats, Split
 from simfl.learning.minibatches import Cohort, generator, kaiming, schedules
 
-_GATHERED = 2**16  # numbers that are gathered at a time: few calls for small clients, little memory for large
+_GATHERED = 2**16
+"""Numbers that are gathered at a time: few calls for small clients, little memory for large ones."""
 
 
 class HostSamples:
-    """All training samples where they are, in memory or on disk, as `workspace.Samples` has a device's."""
+    """All training samples in the memory of the host or on disk; `workspace.Samples` is for a device."""
 
     arrays: Any = np
+    """Module of the arrays' functions."""
 
     def __init__(self, split: Split, dtype: Dtype) -> None:
         self.dtype, self._x, self._y = dtype, split.x_train, split.y_train
 
     def numbers(self, rows: I64) -> I64:
+        """Return numbers of samples for `gather`, unchanged."""
         return rows
 
     def gather(self, rows: I64) -> tuple[Floats, I64]:
+        """Return samples by their numbers of any shape: x [n, *shape of a sample] and y of the numbers'
+        shape."""
         return floats(self._x[rows.reshape(-1)], self.dtype), self._y[rows]
 
     def put(self, array: Floats) -> Floats:
+        """Return an array in the type of the arithmetic."""
         return array.astype(self.dtype, copy=False)
 
 
@@ -41,7 +48,13 @@ def floats(x: Array, dtype: Dtype) -> Floats:
 
 
 class ClosedForm:
-    """Softmax regression on a split; safe for several threads at once."""
+    """Softmax regression on a split; safe for several threads at once.
+
+    Args:
+        split: Training and test samples.
+        device: "cpu" or "cuda".
+        dtype: Type of the arithmetic.
+    """
 
     def __init__(self, split: Split, device: str, dtype: Dtype) -> None:
         self.split, self.inputs = split, prod(split.shape)
@@ -57,7 +70,7 @@ class ClosedForm:
         return np.concatenate([weights.reshape(-1), np.zeros(self.split.classes, np.float32)])
 
     def saved(self) -> int:
-        """Return the numbers of a sample that a step holds: itself with its 1, logits and targets."""
+        """Return the numbers that a step holds for a sample: its inputs with the 1, logits and targets."""
         return self.inputs + 1 + 2 * self.split.classes
 
     def train(self, cohort: Cohort) -> Floats:
@@ -65,38 +78,49 @@ class ClosedForm:
         samples, sgd, starts = self.samples, cohort.sgd, cohort.starts
         xp, K, C, inputs = samples.arrays, len(starts), self.split.classes, self.inputs
         W = np.concatenate([starts[:, :-C].reshape(K, C, inputs), starts[:, -C:, None]], axis=2)
-        # A client has one step size, so all that is subtracted from W is multiplied by it beforehand.
+        # A client has one step size. So the step size multiplies the small factors of a step in advance,
+        # instead of a gradient of the size of W in each step.
         lrs = np.array(cohort.lrs)[:, None, None]
         anchor = samples.put(lrs * sgd.mu * W)
         pull, velocity = samples.put(lrs * (sgd.weight_decay + sgd.mu)), samples.put(np.zeros_like(W))
         W, onehot = samples.put(W), samples.put(np.eye(C))
-        # Over the first axis; a step of one small client takes as long as a few of numpy's wrappers.
+        # Numpy's reductions without their wrappers, which take as much time as a step of one small client.
         largest, total = (np.maximum.reduce, np.add.reduce) if xp is np else (xp.amax, xp.sum)
         # Classes first: numpy reduces the first axis several times as fast as a short last one.
         width = min(sgd.batch_size, max(map(len, cohort.parts)))
         logits = samples.put(np.empty((C, K, width)))
         for step, (active, inward, shares, targets) in enumerate(self._steps(cohort, lrs, onehot)):
-            own, z = W[:active], logits[:, :active]
-            xp.matmul(own, inward.swapaxes(1, 2), out=z.swapaxes(0, 1))
+            weights, z = W[:active], logits[:, :active]
+            xp.matmul(weights, inward.swapaxes(1, 2), out=z.swapaxes(0, 1))
+            # Without the largest logit no exponential overflows; the quotient below stays the same.
             z -= largest(z, axis=0)
             xp.exp(z, out=z)
             z *= shares / total(z, axis=0)
             z -= targets
             g = z.swapaxes(0, 1) @ inward
             if sgd.weight_decay + sgd.mu:
-                g += pull[:active] * own - anchor[:active]
+                g += pull[:active] * weights - anchor[:active]
             if sgd.momentum:
                 g += sgd.momentum * velocity[:active]
                 velocity[:active] = g
-            own -= g
+            weights -= g
             if cohort.cutoff is not None and cohort.over(step + 1):
                 break
         W = np.asarray(W if xp is np else W.cpu())
         return np.concatenate([W[:, :, :inputs].reshape(K, -1), W[:, :, inputs]], axis=1)
 
     def _steps(self, cohort: Cohort, lrs: Floats, onehot: Any) -> Iterator[tuple[int, Any, Any, Any]]:
-        """Yield, for each step, the number k of its clients, their samples with a 1 behind each
-        [k, B, inputs + 1], and the samples' weights times step size, [k, B] and as targets [C, k, B]."""
+        """Yield for each step its clients, samples and weights.
+
+        Args:
+            cohort: K clients.
+            lrs: Step sizes [K, 1, 1].
+            onehot: The identity [C, C].
+
+        Yields:
+            The number k of clients with a step; samples with a 1 behind each, [k, B, inputs + 1]; weights
+            times step size, [k, B]; the same as targets, [C, k, B].
+        """
         samples, xp = self.samples, self.samples.arrays
         for plan in schedules(cohort):
             shares, rows = samples.put(plan.weights * lrs[:, 0]), samples.numbers(plan.rows)

@@ -1,8 +1,8 @@
 """Time of a learner's work: CPU time of the calling thread, and on a device the time of its kernels.
 
-Invariant: nothing is counted twice. While kernels are at work on a device, the time from their launch to
-their completion counts, and not the CPU time of the thread that launches them and waits; outside of that its
-CPU time counts.
+Invariant: no time is counted twice (`tests/learning/test_device_clock.py`). While kernels run on a device,
+the time from their launch to their completion counts, and not the CPU time of the thread that launches them
+and waits. Otherwise the thread's CPU time counts.
 """
 
 import threading
@@ -13,19 +13,21 @@ from typing import Any, Protocol
 
 
 class Timer:
-    """The time of work on the CPU: that of the calling thread."""
+    """The time of work on the CPU: the CPU time of the calling thread."""
 
     described = "CPU time"
+    """Its definition, for reports."""
 
     def now_ns(self) -> int:
+        """Return the nanoseconds of work so far."""
         return time.thread_time_ns()
 
     def kernels(self) -> AbstractContextManager[None]:
-        """Count what is done within as work of the device, which a CPU is not."""
+        """Return a context whose time counts as the device's; for a CPU it is CPU time as elsewhere."""
         return nullcontext()
 
     def amid_kernels_ns(self) -> int:
-        """Return `now_ns` within `kernels`, once all that was launched so far is done."""
+        """Return `now_ns` within `kernels`, once all launched kernels are completed."""
         return self.now_ns()
 
 
@@ -33,33 +35,42 @@ class Events(Protocol):
     """A device's own clock."""
 
     name: str
+    """Name of the device."""
 
     def start(self) -> None:
-        """Wait until the device has nothing to do, and mark the launch of what follows."""
+        """Wait until the device is idle, and mark the launch of the following kernels."""
 
     def elapsed_ns(self) -> int:
-        """Wait for all that was launched since `start`; return the nanoseconds from launch to completion."""
+        """Wait for the kernels launched since `start`; return the nanoseconds from launch to completion."""
         ...
 
 
 class DeviceTimer(Timer, threading.local):
-    """The time of work of which a part is done on a device; `threading.local` gives each thread its own."""
+    """The time of work on a CPU and a device; `threading.local` gives each thread its own.
+
+    Args:
+        events: Returns the device's clock, for each thread.
+    """
 
     def __init__(self, events: Callable[[], Events]) -> None:
         self._events = events()
-        self._beyond_ns = 0  # what kernels took so far, less the CPU time that passed meanwhile
+        # The time of kernels so far, minus the CPU time that passed while they ran.
+        self._beyond_ns = 0
         self.described = f"time of the kernels on {self._events.name} (events), else {Timer.described}"
 
     def now_ns(self) -> int:
+        """Return the nanoseconds of work so far."""
         return time.thread_time_ns() + self._beyond_ns
 
     @contextmanager
     def kernels(self) -> Iterator[None]:
+        """Count the time within as the device's."""
         self._launch()
         yield
         self._settle()
 
     def amid_kernels_ns(self) -> int:
+        """Return `now_ns` within `kernels`, once all launched kernels are completed."""
         self._settle()
         now_ns = self.now_ns()
         self._launch()
@@ -75,7 +86,7 @@ class DeviceTimer(Timer, threading.local):
 
 
 class CudaEvents:
-    """The events of torch's current GPU."""
+    """The clock of torch's current GPU, by its events."""
 
     def __init__(self) -> None:
         import torch
@@ -100,4 +111,5 @@ class CudaEvents:
 
 
 def timer_of(device: str) -> Timer:
+    """Return the timer of a device, "cpu" or "cuda"."""
     return Timer() if device == "cpu" else DeviceTimer(CudaEvents)

@@ -1,8 +1,9 @@
-"""The draws of dropout, made where training runs: nothing of them crosses the bus to a GPU.
+"""The draws of dropout, computed on the device that trains, so that none is sent to a GPU.
 
-Invariant: a draw depends on its client's seed and its place alone, by integers of 32 bits, so every device
-and every way of training draws the same. The function is Philox4x32-10 (Salmon et al. 2011, "Parallel random
-numbers: as easy as 1, 2, 3"), whose authors publish what it gives (Random123, kat_vectors).
+Invariant: a draw depends on its client's seed and its position only, by integers of 32 bits. So every device
+and every training method has the same draws (`tests/learning/test_dropout_draws.py`). The function is
+Philox4x32-10 (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"); the tests compare it with
+its authors' published values (Random123, kat_vectors).
 """
 
 from __future__ import annotations
@@ -19,28 +20,36 @@ from simfl.learning.models.model import Shape
 from simfl.learning.models.rules import Dropout
 
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
-_WEYL = np.array([0x9E3779B9, 0xBB67AE85])  # what the key grows by from round to round
+_WEYL = np.array([0x9E3779B9, 0xBB67AE85])
+"""Increment of the key from round to round."""
 _ROUNDS, _WORD = 10, 2**32 - 1
 
 
 def round_keys(seeds: Sequence[bytes]) -> I64:
-    """Return the key of every round, two words, for the seeds of K clients, [10, 2, K]: from the second half
-    of a seed, as the first is for the order of samples."""
+    """Return the key of every round, two words, for the seeds of K clients, int64 [10, 2, K].
+
+    It is from the second half of a seed, as the first half is for the order of samples
+    (`minibatches.orders`).
+    """
     words = np.array([np.frombuffer(seed, ">u4")[4:6] for seed in seeds], np.int64)
-    found: I64 = (words.T + np.arange(_ROUNDS)[:, None, None] * _WEYL[:, None]) & _WORD
-    return found
+    keys: I64 = (words.T + np.arange(_ROUNDS)[:, None, None] * _WEYL[:, None]) & _WORD
+    return keys
 
 
 def philox(counter: Iterable[Tensor], keys: Tensor) -> tuple[Tensor, ...]:
-    """Return the four words of each counter of four words under the `round_keys` [10, 2, ...].
+    """Return the four words of each counter under round keys.
 
-    Counters are int64 tensors of words of 32 bits. They and the keys are broadcast, and what only some of
-    them tell apart is computed for those alone.
+    Arguments are broadcast against each other as late as possible, so that a round's product of few counters
+    is computed for these only.
+
+    Args:
+        counter: Four words of 32 bits, int64 tensors of shapes that can be broadcast.
+        keys: `round_keys` [10, 2, ...].
     """
     a, b, c, d = counter
     for first, second in keys:
-        # A product of two words fills int64 with its sign bit, and wraps around to the right 64 bits. The
-        # shift repeats the sign, which the mask takes away; until then b and d are more than their words.
+        # A product of two words wraps around in int64, with the right 64 bits. The shift to the right repeats
+        # the sign bit, which the mask removes. b and d keep their upper bits until then.
         low, high = a * _MULTIPLIERS[0], c * _MULTIPLIERS[1]
         a, c = (high >> 32 ^ b ^ first) & _WORD, (low >> 32 ^ d ^ second) & _WORD
         b, d = high, low
@@ -48,11 +57,17 @@ def philox(counter: Iterable[Tensor], keys: Tensor) -> tuple[Tensor, ...]:
 
 
 class DropoutDraws:
-    """The draws of a module's dropouts, given with the shapes of their inputs for one sample.
+    """The draws of a module's dropouts.
 
-    The numbers of a sample lie one layer after the other, in quarters of as many blocks: that of block b in
-    quarter w is word w of counter (row of the minibatch, b, step, 0). It is dropped if its word is below
-    p 2^32, which is exact for p = 1/2 and 1/4, and else at most 2^-32 away from p.
+    The numbers of a sample are in the order of the layers, divided into four quarters of equally many blocks.
+    The number of block b in quarter w has word w of counter (row of the minibatch, b, step, 0). It is dropped
+    if its word is below p 2^32. That probability is exact for p = 1/2 and 1/4, and otherwise at most 2^-32
+    away from p.
+
+    Args:
+        dropouts: `Dropout` layers, each with the shape of its input for one sample.
+        device: Device of the draws.
+        dtype: Type of the masks.
     """
 
     def __init__(self, dropouts: Sequence[tuple[Dropout, Shape]], device: str, dtype: torch.dtype) -> None:
@@ -68,15 +83,19 @@ class DropoutDraws:
         self._ends = np.cumsum(sizes).tolist()
 
     def kept(self, keys: Tensor, step: int | Tensor, rows: int) -> list[Tensor]:
-        """Return what each dropout keeps of a minibatch, 0 or 1, [..., rows, *shape] for keys [10, 2, ...].
+        """Return the mask of each dropout for a minibatch, 0 or 1, [..., rows, *shape].
 
-        step: its number, from 0. Rows beyond a client's samples may be drawn: they are filling.
+        Args:
+            keys: `round_keys` [10, 2, ...].
+            step: Number of the minibatch, from 0.
+            rows: Its samples; rows beyond a client's samples are filling.
         """
         if not self._shapes:
             return []
         device = self._blocks.device
         row = torch.arange(rows, device=device)[:, None]
-        if isinstance(step, int):  # filled in on the device: sending it would make the host wait
+        # Filled in on the device: to send it would make the host wait.
+        if isinstance(step, int):
             step = torch.full((), step, device=device)
         words = philox((row, self._blocks, step, torch.zeros_like(step)), keys[..., None, None])
         kept = torch.stack([word >= limit for word, limit in zip(words, self._limits, strict=True)], dim=-2)

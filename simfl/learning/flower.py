@@ -1,6 +1,6 @@
-"""A Flower app in place of a data set and a model: what a scenario says of it.
+"""A Flower app instead of a data set and a model: its keys in a scenario.
 
-Its clients train, with their own data and their own code; `flower_trainer` calls them.
+Its clients train, with their data and their code; `flower_trainer` calls them.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Flower(Block):
     initial_file: FileName | None = None
     """`path.py:Name` of a function that returns the first parameters; `get_parameters` unless given."""
     samples: Count | None = None
-    """`num_examples` of each user's fit; found by a fit of each before the run unless given."""
+    """`num_examples` of each user's fit; unless given, each user is fitted once before the run to find it."""
     sample_s: Positive | None = None
     """Seconds of a fit for each of its `num_examples`; `clock: modelled` needs them."""
     config: dict[str, Setting] = {}
-    """Given to `fit` and `evaluate`, and as the context's `run_config`."""
+    """Passed to `fit` and `evaluate`, and as the context's `run_config`."""
     evaluated: Natural | None = None
     """Users, from 0 on, whose clients test the model; all unless given."""
 
@@ -48,4 +48,4 @@ WITHOUT_EFFECT = (
     "dataset", "partition", "model", "loss", "epochs", "batch_size", "lr", "lr_decay", "momentum",
     "weight_decay", "mu", "device", "way", "deterministic", "partial",
 )  # fmt: skip
-"""Keys of `learning` that Flower's clients know nothing of."""
+"""Keys of `learning` that have no effect on Flower's clients."""

@@ -1,8 +1,9 @@
 """Local training and evaluation by the clients of a Flower app.
 
-An update is a function of (weights, user, seed, round), as far as the app's is: each call makes its client
-anew, with an empty state, after the global generators of Python, numpy and torch were seeded for this user
-and round. Calls take turns, as these generators are everybody's, and leave them as they were.
+Invariant: an update is a function of (weights, user, seed, round), if the app's is. For that each call
+creates its client anew, with an empty state, after the global generators of Python, numpy and torch were
+seeded for this user and round. Calls are made one at a time, under a lock, as the process has these
+generators once; each call restores their states (`tests/learning/test_flower.py`).
 """
 
 from __future__ import annotations
@@ -32,32 +33,42 @@ from simfl.learning.trainer import Seed, Trainer, Training, one_thread
 if TYPE_CHECKING:
     from flwr.app import RecordDict
 
-_NODE = 1  # node ids of Flower are above 0
+_NODE = 1
+"""First node id: Flower's are above 0."""
 _ANY = b"simfl asks Flower's clients".ljust(32)
+"""Seed of calls that belong to no user's training."""
 Arrays = list[NDArray[Any]]
 
 
 class FlowerTrainer(Trainer):
-    """Trains users by the `fit` of a Flower app's clients; their parameters as one vector of float32 are x.
+    """Trains users by the `fit` of a Flower app's clients, whose parameters as one vector of float32 are the
+    model.
 
-    ValueError where there is no flwr, no such app, or its clients do not say what is needed before a run.
+    Args:
+        spec: As in the scenario.
+        users: Number of users.
+        notify: Called with each stage of the preparation.
+
+    Raises:
+        ValueError: flwr is not installed, the app does not exist, or its clients lack a method that is
+            needed.
     """
 
-    def __init__(self, spec: Flower, users: int, tell: Callable[[str], None] = lambda stage: None) -> None:
+    def __init__(self, spec: Flower, users: int, notify: Callable[[str], None] = lambda stage: None) -> None:
         try:
             from flwr.clientapp import ClientApp
         except ImportError as error:
-            raise ValueError(f"flwr is not there ({error}): pip install simfl[flower]") from error
+            raise ValueError(f"flwr is not installed ({error}): pip install simfl[flower]") from error
         self.spec, self.users, self._lock = spec, users, threading.Lock()
-        found = python_files.find(spec.module, "a client_fn or a ClientApp")
-        if isinstance(found, ClientApp) and found._call is None:
+        app = python_files.find(spec.module, "a client_fn or a ClientApp")
+        if isinstance(app, ClientApp) and app._call is None:
             raise ValueError(f"{spec.module} is a ClientApp without a client_fn, which is needed here")
-        self._app = found if isinstance(found, ClientApp) else ClientApp(client_fn=found)
+        self._app = app if isinstance(app, ClientApp) else ClientApp(client_fn=app)
         with one_thread(self.by_torch):
-            self._ask(tell)
+            self._prepare(notify)
 
-    def _ask(self, tell: Callable[[str], None]) -> None:
-        """Find out about the app what a run needs to know."""
+    def _prepare(self, notify: Callable[[str], None]) -> None:
+        """Get the facts of the app that a run needs, by calls of its clients."""
         spec, users = self.spec, self.users
         first = self._first(_ANY)
         self._layout = [(array.shape, array.dtype) for array in first]
@@ -65,10 +76,11 @@ class FlowerTrainer(Trainer):
         if not self.d:
             raise ValueError(f"{spec.module}: the first parameters are empty")
         if spec.samples is None:
-            tell(f"fitting each of {users} clients once for its num_examples")
+            notify(f"fitting each of {users} clients once for its num_examples")
         counts = [spec.samples or self._fit(user, first, _ANY, 0)[1] for user in range(users)]
         ends = np.cumsum([0, *counts])
         self.parts = [np.arange(a, b) for a, b in pairwise(ends)]
+        # A split without memory stands for the clients' data: only the numbers of samples are used.
         x, y = np.broadcast_to(np.float32(0), (ends[-1], 1)), np.broadcast_to(np.int64(0), ends[-1])
         self.split = Split(x, y, x[:1], y[:1], classes=1)
         self.model, self.sgd = BySize(d=self.d, macs=1.0), LocalSgd(1, max(counts), 1.0)
@@ -81,18 +93,21 @@ class FlowerTrainer(Trainer):
 
     @property
     def by_torch(self) -> bool:
+        """True if the app has imported torch."""
         return "torch" in sys.modules
 
     @property
     def law_name(self) -> str:
+        """Name of the app among a profile's training-time models."""
         return self.spec.module
 
     @property
     def beyond_attacks(self) -> str:
+        """Reason why attacks exclude its model."""
         return "it is a Flower client's"
 
     def shapes(self) -> list[int]:
-        """Return one user: a fit divides its samples as the app does."""
+        """Return one user: the app, and not simfl, divides samples into minibatches."""
         return [0]
 
     def initial(self, seed: Seed) -> F32:
@@ -110,7 +125,7 @@ class FlowerTrainer(Trainer):
     ) -> Floats:
         """Return downloaded minus fitted parameters of K users, [K, d]; zero for users without samples."""
         return np.concatenate(
-            [self._delta(*each) for each in zip(weights, users, map(bytes, seeds), rounds, strict=True)]
+            [self._delta(*call) for call in zip(weights, users, map(bytes, seeds), rounds, strict=True)]
         )
 
     def _delta(self, weights: F32, user: int, seed: bytes, index: int) -> F32:
@@ -120,25 +135,29 @@ class FlowerTrainer(Trainer):
         after, count = self._fit(user, self._arrays(weights), seed, index)
         if count != self.samples(user):
             was = "learning.flower.samples" if self.spec.samples else "its first fit"
-            found = f"user {user}'s fit gave num_examples={count}, {was} {self.samples(user)}"
-            raise RunFailed(f"{self.spec.module}: {found}")
+            counts = f"user {user}'s fit gave num_examples={count}, {was} {self.samples(user)}"
+            raise RunFailed(f"{self.spec.module}: {counts}")
         return np.asarray(start - self._flat(after, f"user {user}'s fit"), np.float32)
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
-        """Return accuracy and loss of the model, each client's by its num_examples, [1, 2]."""
+        """Return accuracy and loss of the model, means over clients weighted by num_examples, [1, 2]."""
         arrays = self._arrays(weights)
-        found = np.array([self._test(user, arrays) for user in range(self._testers)], np.float64)
-        total = found[:, 2].sum()
+        tested = np.array([self._test(user, arrays) for user in range(self._testers)], np.float64)
+        total = tested[:, 2].sum()
         if not total:
             raise RunFailed(f"{self.spec.module}: evaluate gave num_examples=0 for all users")
-        return np.asarray((found[:, :2] * found[:, 2:]).sum(axis=0)[None] / total)
+        return np.asarray((tested[:, :2] * tested[:, 2:]).sum(axis=0)[None] / total)
 
     @property
     def _testers(self) -> int:
         return self.users if self.spec.evaluated is None else min(self.spec.evaluated, self.users)
 
     def _tests(self, first: Arrays) -> bool:
-        """Return True if clients test. ValueError if it was asked for and they do not."""
+        """Return True if clients can test the model.
+
+        Raises:
+            ValueError: They cannot, and the scenario has `evaluated`.
+        """
         if not self._testers:
             return False
         try:
@@ -153,14 +172,14 @@ class FlowerTrainer(Trainer):
         from flwr.common import Code, EvaluateIns, ndarrays_to_parameters
         from flwr.compat.common import recorddict_compat as compat
 
-        asked = EvaluateIns(ndarrays_to_parameters(arrays), dict(self.spec.config))
-        content = compat.evaluateins_to_recorddict(asked, keep_input=True)
-        found = compat.recorddict_to_evaluateres(self._call("evaluate", content, user, _ANY))
-        if found.status.code != Code.OK:
+        request = EvaluateIns(ndarrays_to_parameters(arrays), dict(self.spec.config))
+        content = compat.evaluateins_to_recorddict(request, keep_input=True)
+        result = compat.recorddict_to_evaluateres(self._call("evaluate", content, user, _ANY))
+        if result.status.code != Code.OK:
             raise _NoTest("its clients have no evaluate")
-        if not isinstance(found.metrics.get("accuracy"), int | float):
+        if not isinstance(result.metrics.get("accuracy"), int | float):
             raise _NoTest("evaluate gives no metric 'accuracy'")
-        return float(found.metrics["accuracy"]), found.loss, found.num_examples
+        return float(result.metrics["accuracy"]), result.loss, result.num_examples
 
     def _fit(self, user: int, arrays: Arrays, seed: bytes, index: int) -> tuple[Arrays, int]:
         from flwr.common import Code, FitIns, ndarrays_to_parameters, parameters_to_ndarrays
@@ -168,10 +187,10 @@ class FlowerTrainer(Trainer):
 
         config: dict[str, Any] = {**self.spec.config, "server_round": index + 1}
         content = compat.fitins_to_recorddict(FitIns(ndarrays_to_parameters(arrays), config), keep_input=True)
-        found = compat.recorddict_to_fitres(self._call("train", content, user, seed), keep_input=False)
-        if found.status.code != Code.OK:
+        result = compat.recorddict_to_fitres(self._call("train", content, user, seed), keep_input=False)
+        if result.status.code != Code.OK:
             raise ValueError(f"{self.spec.module}: its clients have no fit")
-        return parameters_to_ndarrays(found.parameters), found.num_examples
+        return parameters_to_ndarrays(result.parameters), result.num_examples
 
     def _first(self, seed: bytes) -> Arrays:
         if self.spec.initial_file is not None:
@@ -183,14 +202,14 @@ class FlowerTrainer(Trainer):
 
         content = compat.getparametersins_to_recorddict(GetParametersIns(dict(self.spec.config)))
         answer = self._call("get_parameters", content, 0, seed)
-        found = compat.recorddict_to_getparametersres(answer, keep_input=False)
-        if found.status.code != Code.OK:
+        result = compat.recorddict_to_getparametersres(answer, keep_input=False)
+        if result.status.code != Code.OK:
             remedy = "name a function that returns the first ones by learning.flower.initial_file"
             raise ValueError(f"{self.spec.module}: its clients have no get_parameters: {remedy}")
-        return parameters_to_ndarrays(found.parameters)
+        return parameters_to_ndarrays(result.parameters)
 
     def _call(self, kind: str, content: RecordDict, user: int, seed: bytes) -> RecordDict:
-        """Return what a client answers to a message of Flower's."""
+        """Return the content of a client's answer to a message of Flower's."""
         from flwr.app import DEFAULT_TTL, Context, Metadata
         from flwr.app import RecordDict as Empty
         from flwr.app.message import make_message
@@ -207,16 +226,19 @@ class FlowerTrainer(Trainer):
         parts = zip(np.split(weights[0], ends), self._layout, strict=True)
         return [_as(part, dtype).reshape(shape) for part, (shape, dtype) in parts]
 
-    def _flat(self, arrays: Arrays, whose: str) -> F32:
+    def _flat(self, arrays: Arrays, label: str) -> F32:
+        """Return parameters as one vector [1, d]; RunFailed, which names `label`, for other shapes than the
+        first."""
         shapes, expected = [array.shape for array in arrays], [shape for shape, _ in self._layout]
         if shapes != expected:
-            found = f"{whose} has shapes {shapes}, the first parameters {expected}"
-            raise RunFailed(f"{self.spec.module}: {found}")
+            raise RunFailed(
+                f"{self.spec.module}: {label} has shapes {shapes}, the first parameters {expected}"
+            )
         return np.concatenate([np.asarray(array, np.float32).reshape(-1) for array in arrays])[None]
 
 
 class _NoTest(Exception):
-    """No accuracy of clients can be had."""
+    """Clients cannot test the model."""
 
 
 def _as(values: F32, dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -225,8 +247,10 @@ def _as(values: F32, dtype: np.dtype[Any]) -> NDArray[Any]:
 
 @contextmanager
 def _seeded(seed: bytes) -> Iterator[None]:
-    """Seed the global generators, and put back their states: an embedding program goes on drawing from them.
-    simfl itself never uses them; Python's own is one that others import."""
+    """Seed the global generators within a context, and restore their states after it.
+
+    A program that embeds simfl continues to draw from them. simfl itself never does.
+    """
     numbers = np.frombuffer(seed, np.uint32)
     python, torch = sys.modules["random"], sys.modules.get("torch")
     states = python.getstate(), np.random.get_state()

@@ -1,7 +1,7 @@
-"""Inputs found by descent through a known model: those that explain an update, and those of a class.
+"""Inputs found by descent through a known model: inputs that explain an update, and inputs of a class.
 
-Invariant: nothing is drawn here, so the same arguments give the same images; a search starts from the inputs
-that it is given. Only `simfl.privacy.attacks` searches: no training needs it.
+Invariant: no number is drawn here, so the same arguments give the same images; a search starts from given
+inputs. Only `simfl.privacy.attacks` uses it, and no training.
 """
 
 import numpy as np
@@ -15,13 +15,20 @@ from simfl.learning.models.model import Model, Shape
 from simfl.learning.models.rules import blank
 from simfl.learning.workspace import slots
 
-_TINY = 1e-30  # in place of a norm of zero
+_TINY = 1e-30
+"""Divisor instead of a norm of zero."""
 _FALLS = (3 / 8, 5 / 8, 7 / 8)
 """Parts of a search after which its step falls to a tenth (Geiping et al. 2020, their reference code)."""
 
 
 class InputSearch:
-    """Searches of inputs in [0, 1] of a model under weights [d] that the searcher knows."""
+    """Searches of inputs in [0, 1] of a model under known weights [d].
+
+    Args:
+        model: The model.
+        shape: Shape of a sample.
+        classes: Number of classes.
+    """
 
     def __init__(self, model: Model, shape: Shape, classes: int) -> None:
         self.shape, self.module = shape, blank(model, shape, classes, tried=True)
@@ -36,60 +43,77 @@ class InputSearch:
     def explaining(
         self, weights: F32, updates: F32, labels: I64, starts: F32, steps: int, lr: float, variation: float
     ) -> tuple[F32, F32]:
-        """Return inputs whose gradients point as updates do, [K, n, *shape], and what each search cost, [K].
+        """Return inputs whose gradients have the directions of updates, and the cost of each.
 
-        The cost is 1 - cos(gradient, update) + variation TV(x) (Geiping et al. 2020, eq. 4), descended by
-        the signs of its gradient under Adam. updates [K, d]: downloaded minus updated, as gradients point.
-        labels [K, n]: known to the searcher. starts: [K, n, *shape].
+        The cost is 1 - cos(gradient, update) + variation TV(x) (Geiping et al. 2020, eq. 4), descended by the
+        signs of its gradient under Adam.
+
+        Args:
+            weights: Model [d].
+            updates: [K, d], the downloaded model minus the trained one, which has the direction of gradients.
+            labels: Known labels [K, n].
+            starts: First inputs [K, n, *shape].
+            steps: Steps of the descent.
+            lr: Step size.
+            variation: Factor on the total variation TV(x).
+
+        Returns:
+            The best inputs [K, n, *shape], and their costs [K].
         """
-        known = torch.from_numpy(weights)
+        model = torch.from_numpy(weights)
         units = torch.from_numpy(updates / np.maximum(np.linalg.norm(updates, axis=1), _TINY)[:, None])
         y, x = torch.from_numpy(labels), torch.from_numpy(starts.copy())
 
-        def loss(flat: Tensor, inputs: Tensor, own: Tensor) -> Tensor:
-            return cross_entropy(self._logits(flat, inputs), own)
+        def loss(flat: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+            return cross_entropy(self._logits(flat, inputs), targets)
 
-        def cost(inputs: Tensor, unit: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-            g = grad(loss)(known, inputs, own)
+        def cost(inputs: Tensor, unit: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+            g = grad(loss)(model, inputs, targets)
             total = 1 - (g @ unit) / g.norm().clamp_min(_TINY) + variation * _variation(inputs)
             return total, total
 
         slope = vmap(grad(cost, has_aux=True))
         first, second = torch.zeros_like(x), torch.zeros_like(x)
-        best, least = x.clone(), torch.full((len(x),), torch.inf)
+        best, lowest = x.clone(), torch.full((len(x),), torch.inf)
         for step in range(1, steps + 1):
             g, now = slope(x, units, y)
-            better = now < least
-            best[better], least[better] = x[better], now[better]
+            better = now < lowest
+            best[better], lowest[better] = x[better], now[better]
             g = g.sign()
             first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
             size = lr * 0.1 ** sum(step > part * steps for part in _FALLS)
             moved = (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
             x = (x - size * moved).clamp(0, 1)
-        return best.numpy(), least.numpy()
+        return best.numpy(), lowest.numpy()
 
     def of_class(self, weights: F32, label: int, steps: int, lr: float) -> F32:
-        """Return the input [*shape] that a model takes most surely for a class (Fredrikson et al. 2015,
-        Algorithm 1), from an input of zeros.
+        """Return the input [*shape] with the highest probability of a class, from an input of zeros.
 
-        The cost is -log p(label) and not 1 - p(label), which has no slope where a model is sure, as one of
-        random weights is of everything. Steps are as long whatever the weights' size.
+        It is Algorithm 1 of Fredrikson et al. 2015 with two changes. The cost is -log p(label) and not 1 -
+        p(label): the slope of the latter vanishes for p near 0 or 1, as it is for most inputs of a model with
+        random weights. Steps have the same length for weights of any size.
+
+        Args:
+            weights: Model [d].
+            label: The class.
+            steps: Steps of the descent.
+            lr: Largest change of an input's number in a step.
         """
-        known, x = torch.from_numpy(weights), torch.zeros(1, *self.shape)
+        model, x = torch.from_numpy(weights), torch.zeros(1, *self.shape)
         y = torch.tensor([label])
 
         def cost(inputs: Tensor) -> tuple[Tensor, Tensor]:
-            total = cross_entropy(self._logits(known, inputs), y)
+            total = cross_entropy(self._logits(model, inputs), y)
             return total, total
 
-        slope, best, least = grad(cost, has_aux=True), x, torch.tensor(torch.inf)
+        slope, best, lowest = grad(cost, has_aux=True), x, torch.tensor(torch.inf)
         for _ in range(steps):
             g, now = slope(x)
-            if now < least:
-                best, least = x, now
+            if now < lowest:
+                best, lowest = x, now
             x = (x - lr * g / g.abs().max().clamp_min(_TINY)).clamp(0, 1)
-        found: F32 = best[0].numpy()
-        return found
+        image: F32 = best[0].numpy()
+        return image
 
     def _logits(self, flat: Tensor, x: Tensor) -> Tensor:
         z: Tensor = functional_call(self.module, {slot.name: slot.view(flat) for slot in self.slots}, (x,))

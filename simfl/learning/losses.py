@@ -1,7 +1,7 @@
 """The loss that local training descends and the test reports.
 
-Training takes the mean of a minibatch. Side by side, filled-up minibatches need the loss of each sample, so
-that is what a loss gives.
+A loss returns a number for each sample: training side by side fills up minibatches, whose filling must have
+weight zero. Otherwise training takes the mean of a minibatch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Loss(KindBlock):
-    """A loss; a call is all that one of your own needs.
+    """A loss; a user-defined one needs `__call__` only.
 
     >>> import torch
     >>> class Hinge(Loss):
@@ -30,10 +30,18 @@ class Loss(KindBlock):
 
     @abstractmethod
     def __call__(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Return the loss of each sample [n], by logits [n, classes] and labels [n]. It draws nothing, keeps
-        nothing, and is made of torch's functions, through which gradients flow and which `vmap` can map."""
+        """Return the loss of each sample [n].
+
+        It must be a pure function made of torch's functions, through which gradients flow and which `vmap`
+        can map.
+
+        Args:
+            logits: [n, classes].
+            y: Labels [n].
+        """
 
     def mean(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss of a minibatch."""
         return self(logits, y).mean()
 
 
@@ -48,6 +56,7 @@ class CrossEntropy(Loss):
         return cross_entropy(logits, y, reduction="none")
 
     def mean(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss of a minibatch, by one operation of torch's."""
         from torch.nn.functional import cross_entropy
 
         return cross_entropy(logits, y)

@@ -1,6 +1,7 @@
 """The minibatches of a cohort: the samples that each client takes at each step, drawn from its own seed.
 
-Invariant: the draws depend on the client's seed and its number of samples only, whichever way it is trained.
+Invariant: the draws depend on the client's seed and its number of samples only, under each training method
+(`tests/learning/test_minibatches.py`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from simfl.learning.sgd import LocalSgd
 
 
 def generator(key: bytes) -> np.random.Generator:
-    """Return Philox4x64 (Salmon et al. 2011) under a key of 16 bytes, which are uniform already."""
+    """Return Philox4x64 (Salmon et al. 2011) under a key of 16 bytes, which must be uniform."""
     return np.random.Generator(np.random.Philox(key=int.from_bytes(key, "big")))
 
 
@@ -27,15 +28,24 @@ def kaiming(draws: np.random.Generator, shape: tuple[int, ...]) -> F32:
 
 
 DRAWN = 2**20
-"""Sample numbers that are drawn at a time, but at least an epoch or a step: 8 MB, and as much of weights.
-So the memory of training does not grow with the epochs."""
+"""Sample numbers that are drawn at a time, but at least an epoch or a step: 8 MB, and as much for weights. So
+the memory of training does not grow with the number of epochs."""
 
 
 def orders(seed: bytes, n: int, epochs: int, drawn: int = DRAWN) -> Iterator[I64]:
-    """Return the samples 0 .. n - 1 in a new order for each epoch, [epochs, n] in all, in blocks of about
-    `drawn` numbers. No epoch without samples.
+    """Return the samples 0 .. n - 1 in a new order for each epoch, in blocks [epochs of the block, n].
 
-    They have the first half of a client's seed, and dropout has the other, so neither shifts the other.
+    The orders use the first half of a client's seed and dropout the second, so that neither shifts the
+    other's draws.
+
+    Args:
+        seed: 32 bytes.
+        n: Number of samples; without samples there are no epochs.
+        epochs: Number of epochs.
+        drawn: Numbers of a block, about.
+
+    Raises:
+        ValueError: The seed has another length.
     """
     if len(seed) != 32:
         raise ValueError(f"a seed has {len(seed)} bytes, it must have 32")
@@ -58,6 +68,7 @@ class Cutoff:
         self.spent_ns: Callable[[], int] = lambda: 0
 
     def reached(self, steps: int) -> bool:
+        """Return True if the training ends after this number of minibatches."""
         self.steps = steps
         return self.spent_ns() > self.limit_ns
 
@@ -71,30 +82,32 @@ class Cohort:
     parts: Sequence[I64]
     """Numbers of each client's samples."""
     seeds: Sequence[bytes]
+    """Seed of each client's draws, 32 bytes."""
     sgd: LocalSgd
+    """Parameters of local training."""
     lrs: Sequence[float]
     """Step size of each client."""
     steps: Sequence[int]
     """Minibatches of each client."""
     cutoff: Cutoff | None = None
-    """Of a single client that may end earlier."""
+    """Ends the training of a single client by its time; otherwise None."""
 
     def part(self, first: int, end: int) -> Cohort:
         """Return its clients first .. end - 1."""
-        some = slice(first, end)
-        each = self.starts[some], self.parts[some], self.seeds[some], self.sgd, self.lrs[some]
-        return Cohort(*each, self.steps[some], self.cutoff)
+        clients = slice(first, end)
+        fields = self.starts[clients], self.parts[clients], self.seeds[clients], self.sgd, self.lrs[clients]
+        return Cohort(*fields, self.steps[clients], self.cutoff)
 
     def over(self, steps: int) -> bool:
-        """Return True if training ends after so many steps, whatever is left."""
+        """Return True if training ends after this number of steps."""
         return self.cutoff is not None and self.cutoff.reached(steps)
 
 
 class Schedule:
     """The minibatches of K clients in S successive steps.
 
-    Those with a minibatch at step s are a prefix of the cohort, so none is padded to the longest; within a
-    step shorter minibatches are filled up with samples of weight zero.
+    Clients with a minibatch at step s are a prefix of the cohort, so no client is padded to the longest.
+    Within a step shorter minibatches are filled up with samples of weight zero.
 
     Attributes:
         first: The number of its first step.
@@ -110,28 +123,31 @@ class Schedule:
         self.rows, self.weights, self.sizes = rows.swapaxes(0, 1), weights.swapaxes(0, 1), sizes.T
 
     def blocks(self, mixed: bool) -> Iterator[list[tuple[slice | I64, int]]]:
-        """Yield, for each step, the clients and the width of what can be computed together: all that are
-        active, if minibatches may be of mixed sizes; where batch statistics would see the filling, those of
-        one size."""
+        """Yield for each step the clients that are computed together, and the width of their minibatches.
+
+        Args:
+            mixed: Minibatches of different sizes may be computed together: then all active clients are. False
+                if batch statistics would include the filling: then clients with minibatches of one size are.
+        """
         for active, sizes in zip(self.active, self.sizes, strict=True):
             if mixed:
                 yield [(slice(0, active), self.rows.shape[2])]
             else:
-                own = sizes[:active]
-                yield [(np.flatnonzero(own == size), int(size)) for size in np.unique(own)]
+                present = sizes[:active]
+                yield [(np.flatnonzero(present == size), int(size)) for size in np.unique(present)]
 
 
 def schedules(cohort: Cohort, drawn: int = DRAWN) -> Iterator[Schedule]:
     """Yield the minibatches of a cohort at all of its steps, about `drawn` sample numbers at a time."""
     counts, steps = np.array([len(part) for part in cohort.parts]), np.array(cohort.steps)
-    batch, K, most = cohort.sgd.batch_size, len(counts), int(steps[0])
+    batch, K, total_steps = cohort.sgd.batch_size, len(counts), int(steps[0])
     width, per_epoch = min(batch, int(counts.max())), np.maximum(-(-counts // batch), 1)[:, None]
     last_size = counts[:, None] - (per_epoch - 1) * width
     clients = zip(cohort.seeds, cohort.parts, strict=True)
     queues = [_Minibatches(seed, part, cohort.sgd.epochs, width, drawn // K) for seed, part in clients]
     at_once = max(1, drawn // (K * max(1, width)))
-    for first in range(0, most, at_once):
-        numbers = np.arange(first, min(first + at_once, most))
+    for first in range(0, total_steps, at_once):
+        numbers = np.arange(first, min(first + at_once, total_steps))
         rows = np.zeros((K, len(numbers), width), np.int64)
         for k in range(K):
             count = min(len(numbers), int(steps[k]) - first)
@@ -139,6 +155,8 @@ def schedules(cohort: Cohort, drawn: int = DRAWN) -> Iterator[Schedule]:
                 rows[k, :count] = queues[k].take(count)
         sizes = np.where(numbers % per_epoch == per_epoch - 1, last_size, width)
         sizes[numbers >= steps[:, None]] = 0
+        # Steps fall along the cohort: the clients with more than s steps are a prefix, whose length this
+        # finds.
         active = np.searchsorted(-steps, -numbers, side="left")
         yield Schedule(first, rows, sizes, active.tolist())
 

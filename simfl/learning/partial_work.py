@@ -1,16 +1,16 @@
-"""Training that ends at a deadline: a user uploads the minibatch steps that it had the time for.
+"""Training that ends at a deadline: a user uploads the minibatch steps that it had time for.
 
-Slow users do less instead of being late, as in FedProx (Li et al. 2020: variable amounts of local work) and
-in TimelyFL (Zhang et al. 2023, of which the choice of layers is not here). The rest of the minibatches is not
-computed: the training itself is cut, and not only its duration.
+Slow users train less instead of missing the deadline, as in FedProx (Li et al. 2020: variable amounts of
+local work) and in TimelyFL (Zhang et al. 2023, without its choice of layers). The remaining minibatches are
+not computed: the training itself ends, and not only its duration.
 
-Of weights: under secure aggregation the server learns sum_u n_u Delta_u and sum_u n_u, and nothing of one
-user. So what depends on a user's own steps tau_u has to be done by the user before it masks, and it can be:
-n_u (`steps`) and the length of Delta_u (`normalised`) are its own to choose. FedNova divides Delta_u by tau_u
-and multiplies the sum by tau_eff (Wang et al. 2020, section 4); its tau_eff, the weighted mean of all tau_u,
-is known to nobody beforehand. But it acts as a server's step size, which is free. So here it is a constant of
-the scenario that is announced to all. Too low a constant makes training slow; too high a one pushes updates
-of few steps beyond the quantiser's clip, where they are held back, and counted as clipped.
+Weights: under secure aggregation the server gets sum_u n_u Delta_u and sum_u n_u, and no figure of one user.
+So a factor that depends on a user's steps tau_u must be applied by the user before it masks: to n_u
+(`steps`), or to the length of Delta_u (`normalised`). FedNova divides Delta_u by tau_u and multiplies the sum
+by tau_eff (Wang et al. 2020, section 4). Its tau_eff, the weighted mean of all tau_u, is not known in
+advance. But it acts as a server's step size, which is free. So here it is a constant of the scenario that all
+users know. A low constant makes training slow. A high one moves updates of few steps beyond the quantiser's
+clip, where they are clipped, and counted as such.
 """
 
 from typing import Literal, Self
@@ -30,9 +30,11 @@ class PartialWork(Block):
     """
 
     within_s: Seconds
-    """Seconds that a user has for training; it does the minibatches that fit into them, and at least one."""
+    """Seconds that a user has for training; it computes the minibatches that fit into them, and at least
+    one."""
     weight: Literal["samples", "steps", "normalised"] = "samples"
-    """By n_u (`samples`), the share of it that was done (`steps`), or n_u of the update x tau / steps."""
+    """Weight of an update: n_u (`samples`); its share that was done (`steps`); or n_u, with the update x tau
+    / steps."""
     tau: Count | None = None
     """FedNova's tau_eff: the steps that each update stands for once it is `normalised`."""
 
@@ -43,9 +45,15 @@ class PartialWork(Block):
         return self
 
     def samples(self, n: int, steps: int, whole: int) -> int:
-        """Return the weight of an update of so many steps of the `whole`, of n samples; never above n."""
+        """Return the weight of an update, at most n.
+
+        Args:
+            n: The user's samples.
+            steps: Minibatches that were done.
+            whole: Minibatches of a full training.
+        """
         return -(-n * steps // whole) if self.weight == "steps" and whole else n
 
     def factor(self, steps: int) -> float | None:
-        """Return the factor on an update of so many steps; None if it stays as it is."""
+        """Return the factor on an update of `steps` minibatches; None if it stays unchanged."""
         return None if self.tau is None or not steps else self.tau / steps

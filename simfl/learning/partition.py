@@ -1,5 +1,11 @@
-"""Training samples dealt to users: each exactly once, but `natural` leaves out those of users that are not
-drawn, `few` those beyond so many of each user, and `shared` deals some to everyone."""
+"""Training samples dealt to users.
+
+Each sample is dealt exactly once, with three exceptions:
+
+- `natural` leaves out the samples of users that are not drawn;
+- `few` leaves out the samples beyond a number for each user;
+- `shared` deals some samples to all users.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +21,13 @@ from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.learning.data.dataset import I64, Split
 
 HAND_BYTES = 900
-"""Of a user whose samples are not one piece of an array, besides their numbers."""
+"""Bytes of a user whose samples are not one piece of an array, besides their numbers."""
 USERS_CHECKED_AT_ONCE = 4096
+"""Users whose samples are checked together."""
 
 
 class Partition(KindBlock):
-    """A rule by which users share the training samples; `deal` is all that one of your own needs.
+    """A rule by which users share the training samples; a user-defined one needs `deal` only.
 
     >>> class InTurn(Partition):
     ...     def deal(self, split, users, rng):
@@ -31,43 +38,59 @@ class Partition(KindBlock):
     """
 
     one_piece: ClassVar[bool] = False
-    """Each user's samples are one piece of a single array, so that they take little to deal out."""
+    """True if each user's samples are a piece of one array, so that dealing needs little memory."""
 
     @abstractmethod
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> Sequence[ArrayLike]:
-        """Return the numbers of each user's samples, in any order; a ValueError tells why there are none.
+        """Return the numbers of each user's samples, in any order.
 
-        Labels are `split.y_train` [n], natural users `split.owner` [n] or None; `rng` is the partition's own.
+        Args:
+            split: Labels are `y_train` [n], natural users `owner` [n] or None.
+            users: Their number.
+            rng: The partition's random stream.
+
+        Raises:
+            ValueError: The samples cannot be dealt so.
         """
 
     def hand_bytes(self, classes: int) -> int:
-        """Return a user's memory besides the numbers of its samples."""
+        """Return the bytes of a user besides the numbers of its samples."""
         return 0 if self.one_piece else HAND_BYTES
 
     def dealt(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
-        """Return `deal`'s hands, ascending. ValueError: too few, too many, no such sample, one held twice."""
-        whose, n = f"partition {type(self).__name__}", len(split.y_train)
+        """Return the numbers of each user's samples, ascending, int64.
+
+        Args:
+            split: As for `deal`.
+            users: As for `deal`.
+            rng: As for `deal`.
+
+        Raises:
+            ValueError: `deal` deals to another number of users, a sample that does not exist, or one twice to
+                a user.
+        """
+        name, n = f"partition {type(self).__name__}", len(split.y_train)
         parts = [np.sort(np.asarray(part, np.int64)) for part in self.deal(split, users, rng)]
         if len(parts) != users:
-            raise ValueError(f"{whose} deals to {len(parts)} users instead of {users}")
-        # Many users at once: a check of each alone takes longer than dealing to a million of them.
+            raise ValueError(f"{name} deals to {len(parts)} users instead of {users}")
+        # Many users at once: to check each separately takes longer than to deal to a million of them.
         for first in range(0, users, USERS_CHECKED_AT_ONCE):
             hands = parts[first : first + USERS_CHECKED_AT_ONCE]
             user = np.repeat(np.arange(len(hands)), [len(hand) for hand in hands])
             numbers = np.concatenate(hands)
             if numbers.size and not 0 <= numbers.min() <= numbers.max() < n:
-                raise ValueError(f"{whose} deals samples {numbers.min()} .. {numbers.max()} of 0 .. {n - 1}")
+                raise ValueError(f"{name} deals samples {numbers.min()} .. {numbers.max()} of 0 .. {n - 1}")
             twice = np.flatnonzero((np.diff(numbers) == 0) & (np.diff(user) == 0))
             if twice.size:
-                at = twice[0]
-                raise ValueError(f"{whose} deals sample {numbers[at]} twice to user {first + user[at]}")
+                index = twice[0]
+                raise ValueError(f"{name} deals sample {numbers[index]} twice to user {first + user[index]}")
         return parts
 
 
 class Iid(Partition):
     """Samples dealt at random, equally: sizes differ by one at most (McMahan 2017, section 3).
 
-    With more users than samples some users hold nothing, and their updates are zero.
+    With more users than samples some users have no samples, and their updates are zero.
     """
 
     one_piece = True
@@ -78,8 +101,11 @@ class Iid(Partition):
 
 
 class Few(Partition):
-    """So many samples to each user, drawn at random; nobody has the others, of which an attacker may have
-    some (CCESA G.2.2 trains on 5,000 to 50,000 of CIFAR-10's)."""
+    """A number of samples for each user, drawn at random; no user has the others, of which an attacker may
+    have some.
+
+    CCESA G.2.2 trains on 5,000 to 50,000 of CIFAR-10's samples.
+    """
 
     one_piece = True
     main_key = "samples"
@@ -90,7 +116,9 @@ class Few(Partition):
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
         n = len(split.y_train)
         if users * self.samples > n:
-            raise ValueError(f"users={users} times samples={self.samples} is above the {n} samples")
+            raise ValueError(
+                f"users={users} times samples={self.samples} is above the {n} samples: lower one"
+            )
         return np.split(rng.permutation(n)[: users * self.samples], users)
 
 
@@ -98,20 +126,23 @@ class _Skewed(Partition):
     """Users hold different amounts, drawn from a Dirichlet distribution, of each label or of all samples."""
 
     by_label: ClassVar[bool]
+    """True if the samples of each label are drawn separately."""
     main_key = "beta"
     beta: Positive
-    """The smaller, the more uneven."""
+    """Parameter of the distribution: the smaller, the more uneven."""
     min_samples: Count = 1
-    """The least number of samples of a user."""
+    """Minimum samples of a user."""
 
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[list[int]]:
         y, n = split.y_train, len(split.y_train)
         if users * self.min_samples > n:
-            raise ValueError(f"users={users} times min_samples={self.min_samples} is above the {n} samples")
+            raise ValueError(
+                f"users={users} times min_samples={self.min_samples} is above the {n} samples: lower one"
+            )
         groups = [np.flatnonzero(y == label) for label in np.unique(y)] if self.by_label else [np.arange(n)]
-        cut = [self._in_proportion(rng.permutation(group), users, rng) for group in groups]
-        # Shuffled, so that what a user gives away is of no particular class.
-        hands = [rng.permutation(np.concatenate(parts)).tolist() for parts in zip(*cut, strict=True)]
+        pieces = [self._in_proportion(rng.permutation(group), users, rng) for group in groups]
+        # Shuffled, so that the samples that a user gives away are of no particular class.
+        hands = [rng.permutation(np.concatenate(parts)).tolist() for parts in zip(*pieces, strict=True)]
         sizes = np.array([len(hand) for hand in hands])
         for user in np.flatnonzero(sizes < self.min_samples):
             while sizes[user] < self.min_samples:
@@ -122,7 +153,7 @@ class _Skewed(Partition):
         return hands
 
     def _in_proportion(self, samples: I64, users: int, rng: np.random.Generator) -> list[I64]:
-        """Return samples cut, in their order, in proportions p ~ Dir(beta, ..., beta)."""
+        """Return samples, in their order, divided in proportions p ~ Dir(beta, ..., beta)."""
         shares = rng.dirichlet(np.full(users, self.beta)).cumsum()[:-1]
         return np.split(samples, np.minimum(shares * len(samples), len(samples)).astype(np.int64))
 
@@ -130,8 +161,8 @@ class _Skewed(Partition):
 class Dirichlet(_Skewed):
     """Label shares per user drawn from a Dirichlet distribution with parameter beta (Yurochkin et al. 2019).
 
-    Small beta: few classes a user; large beta: nearly IID. Users with fewer than `min_samples` are filled
-    up, one sample at a time, from whoever then holds the most.
+    Small beta: few classes a user; large beta: nearly IID. Users with fewer than `min_samples` are filled up,
+    one sample at a time, from the user with the most samples at that moment.
     """
 
     kind: Literal["dirichlet"] = "dirichlet"
@@ -142,11 +173,11 @@ class Dirichlet(_Skewed):
 
 
 class QuantitySkew(_Skewed):
-    """Samples dealt at random, in sizes drawn from a Dirichlet distribution with parameter beta: users differ
-    in how much they hold, not in the law of their labels (Li et al. 2022, NIID-Bench, "Quantity Skew").
+    """Samples dealt at random, in sizes drawn from a Dirichlet distribution with parameter beta.
 
-    Small beta: few users hold nearly everything; large beta: equal sizes. Users are filled up as by
-    `dirichlet`.
+    Users differ in the number of their samples, and not in the distribution of labels (Li et al. 2022,
+    NIID-Bench, "Quantity Skew"). Small beta: few users have nearly all samples; large beta: equal sizes.
+    Users are filled up as by `dirichlet`.
     """
 
     kind: Literal["quantity_skew"] = "quantity_skew"
@@ -154,11 +185,11 @@ class QuantitySkew(_Skewed):
 
 
 class Shards(Partition):
-    """Samples sorted by label and cut into shards, which are dealt at random, `per_user` to each (two in
-    McMahan 2017, section 3; one in Multi-RoundSecAgg, App. E, MNIST).
+    """Samples sorted by label and divided into shards, which are dealt at random, `per_user` to each user.
 
-    Sizes of shards differ by one at most. A shard holds one label unless it lies across the border of two, so
-    all do if the classes' sizes are multiples of a shard's.
+    There are two in McMahan 2017, section 3; one in Multi-RoundSecAgg, App. E, MNIST. Sizes of shards differ
+    by one at most. A shard holds one label unless it lies across the border of two, so all do if the classes'
+    sizes are multiples of a shard's.
     """
 
     main_key = "per_user"
@@ -171,10 +202,10 @@ class Shards(Partition):
 
 
 class Natural(Partition):
-    """The data set's own users, such as the writers of FEMNIST (LEAF; Caldas et al. 2018).
+    """The data set's natural users, such as the writers of FEMNIST (LEAF; Caldas et al. 2018).
 
-    If there are more of them than users, those who take part are drawn at random, and the samples of the
-    others are not used; ours keep their order.
+    If the data set has more of them than the run, the run's users are drawn at random and keep the data set's
+    order. The samples of the others are not used.
     """
 
     one_piece = True
@@ -193,10 +224,11 @@ class Natural(Partition):
 
 
 class Shared(Partition):
-    """`samples` that every user has, and a one-label shard of the rest each (Zhao et al. 2018, section 4;
-    Multi-RoundSecAgg, App. E, CIFAR-10: 200 shared, 120 shards of 415).
+    """`samples` that every user has, and for each user a one-label shard of the others.
 
-    The shared ones are drawn at random with as many of each class (to within one, as long as a class lasts).
+    From Zhao et al. 2018, section 4; Multi-RoundSecAgg, App. E, CIFAR-10: 200 shared, 120 shards of 415. The
+    shared ones are drawn at random with equally many of each class (to within one, until a class has no
+    more).
     """
 
     main_key = "samples"
@@ -206,32 +238,33 @@ class Shared(Partition):
 
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
         y = split.y_train
-        left = len(y) - self.samples
-        if left < users:
-            raise ValueError(f"shared samples={self.samples} of {len(y)} leave {max(0, left)} for {users=}")
-        # A random order that takes one of each class in turn: sorted by its place in its class.
+        remaining = len(y) - self.samples
+        if remaining < users:
+            leave = f"leave {max(0, remaining)} for {users=}"
+            raise ValueError(f"shared samples={self.samples} of {len(y)} {leave}")
+        # A random order that takes one of each class in turn: sorted by the sample's index in its class.
         mixed = rng.permutation(len(y))
         by_label = np.argsort(y[mixed], kind="stable")
         _, starts, sizes = np.unique(y[mixed][by_label], return_index=True, return_counts=True)
         turn = np.empty(len(y), np.int64)
         turn[by_label] = np.arange(len(y)) - np.repeat(starts, sizes)
         dealt = mixed[np.argsort(turn, kind="stable")]
-        everyone, rest = dealt[: self.samples], np.sort(dealt[self.samples :])
-        return [np.append(everyone, rest[part]) for part in _shards(y[rest], users, 1, rng)]
+        shared, others = dealt[: self.samples], np.sort(dealt[self.samples :])
+        return [np.append(shared, others[part]) for part in _shards(y[others], users, 1, rng)]
 
     def hand_bytes(self, classes: int) -> int:
         return HAND_BYTES + 16 * self.samples
 
 
 def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list[I64]:
-    """Return samples sorted by label, ties at random, cut into shards, which are dealt at random."""
+    """Return samples sorted by label, ties at random, divided into shards, which are dealt at random."""
     count = users * per_user
     if count > len(y):
-        raise ValueError(f"users={users} times per_user={per_user} is above the {len(y)} samples")
+        raise ValueError(f"users={users} times per_user={per_user} is above the {len(y)} samples: lower one")
     mixed = rng.permutation(len(y))
-    cut = np.array_split(mixed[np.argsort(y[mixed], kind="stable")], count)
+    shards = np.array_split(mixed[np.argsort(y[mixed], kind="stable")], count)
     hands = rng.permutation(count).reshape(users, per_user)
-    return [np.concatenate([cut[shard] for shard in hand]) for hand in hands]
+    return [np.concatenate([shards[shard] for shard in hand]) for hand in hands]
 
 
 _OURS = (Iid, Few, Dirichlet, Shards, Natural, Shared, QuantitySkew)
@@ -244,7 +277,7 @@ else:
 
 
 def label_counts(y: I64, parts: Sequence[I64], classes: int) -> I64:
-    """Return how many samples of each label 0 .. classes - 1 each user holds, [users, classes].
+    """Return the number of samples of each label 0 .. classes - 1 that each user has, [users, classes].
 
     >>> label_counts(np.array([0, 2, 2]), [np.array([0, 1]), np.array([2])], classes=3).tolist()
     [[1, 0, 1], [0, 0, 1]]

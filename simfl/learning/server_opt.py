@@ -1,8 +1,8 @@
 """The server's rules: from the mean update to the next global model (LightSecAgg App. F).
 
 The adaptive rules are FedAdam and FedYogi (Reddi et al. 2021, "Adaptive Federated Optimization", Algorithm
-2). There Delta_t is updated minus downloaded; here g is downloaded minus updated, g = -Delta_t, so m_t is
-minus the paper's and is subtracted. Squares are the same. There is no bias correction.
+2). There Delta_t is the trained model minus the downloaded one; here g = -Delta_t. So m_t is minus the
+paper's and is subtracted. Squares are the same. As in the paper, biases of the moments are not corrected.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ F64 = NDArray[np.float64]
 
 
 class ServerRule(KindBlock):
-    """A rule of the server; `step` is all that one without memory needs.
+    """A rule of the server; a user-defined one without memory needs `step` only.
 
-    With memory, `rows` vectors are kept from one aggregation to the next: `first` makes them, `remember`
-    takes in a mean update, and `step` is given them in its place.
+    With memory, `rows` vectors are kept from one aggregation to the next. `first` returns the initial ones,
+    `remember` updates them by a mean update, and `step` receives them instead of the update.
 
     >>> class Momentum(ServerRule):
     ...     rows = 1
@@ -40,11 +40,12 @@ class ServerRule(KindBlock):
     """
 
     rows: ClassVar[int] = 0
-    """Vectors that are kept."""
+    """Number of vectors that are kept."""
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:
-        if cls.rows and cls.remember is ServerRule.remember:  # told where the class stands, not amid a run
+        # Checked when the class is defined, and not during a run.
+        if cls.rows and cls.remember is ServerRule.remember:
             raise TypeError(f"server rule {cls.__name__} has rows={cls.rows}: give `remember`")
 
     def first(self, d: int) -> F64:
@@ -52,22 +53,29 @@ class ServerRule(KindBlock):
         return np.zeros((self.rows, d))
 
     def remember(self, state: F64, g: F64) -> F64:
-        """Return the new state [rows, d] after a mean update g [1, d]; the old one is not written to."""
+        """Return the new state [rows, d] after a mean update g [1, d], without changing the old one."""
         return state
 
     @abstractmethod
     def step(self, state: F64, lr: float) -> F64:
-        """Return what is subtracted from the model, [1, d], with the step size lr = eta_g.
+        """Return the difference that is subtracted from the model, [1, d].
 
-        state: the new state [rows, d], or for a rule without memory the mean update g [1, d].
+        Args:
+            state: The new state [rows, d]; for a rule without memory the mean update g [1, d].
+            lr: Step size eta_g.
         """
 
     def apply(self, weights: F32, state: F64, lr: float) -> F32:
-        """Return x^(t+1) [1, d], computed in float64 and rounded once. ValueError if the shapes differ."""
+        """Return x^(t+1) [1, d], computed in float64 and rounded once.
+
+        Raises:
+            ValueError: The step's shape differs from the weights'.
+        """
         step = self.step(state, lr)
         if weights.shape != step.shape:
             raise ValueError(f"shapes differ: weights {weights.shape} and the step {step.shape}")
-        with np.errstate(over="ignore"):  # a model that leaves float32 fails the run when it is trained on
+        # A model beyond float32 becomes infinite, and fails the run at its next training.
+        with np.errstate(over="ignore"):
             return (weights.astype(np.float64) - step).astype(np.float32)
 
 
@@ -84,7 +92,8 @@ class FedAdam(ServerRule):
     """FedAdam (Reddi et al. 2021, Algorithm 2): v_t = beta2 v_{t-1} + (1 - beta2) g^2."""
 
     kind: Literal["fedadam"] = "fedadam"
-    rows = 2  # m_t and v_t
+    # m_t and v_t.
+    rows = 2
     beta1: Annotated[Fraction, Field(lt=1)] = 0.9
     """Decay of the first moment."""
     beta2: Annotated[Fraction, Field(lt=1)] = 0.99
@@ -93,7 +102,7 @@ class FedAdam(ServerRule):
     """The degree of adaptivity."""
 
     def first(self, d: int) -> F64:
-        """Return m_{-1} = 0 and v_{-1} = tau^2, the least that Algorithm 2 allows."""
+        """Return m_{-1} = 0 and v_{-1} = tau^2, the minimum by Algorithm 2."""
         return np.array([[0.0], [self.tau**2]]).repeat(d, axis=1)
 
     def remember(self, state: F64, g: F64) -> F64:
@@ -101,7 +110,7 @@ class FedAdam(ServerRule):
         return np.stack([self.beta1 * m + (1 - self.beta1) * g[0], self.second(v, g[0] ** 2)])
 
     def second(self, v: F64, square: F64) -> F64:
-        """Return v_t of v_{t-1} and g^2, in which the rules differ."""
+        """Return v_t by v_{t-1} and g^2, in which the rules differ."""
         return self.beta2 * v + (1 - self.beta2) * square
 
     def step(self, state: F64, lr: float) -> F64:

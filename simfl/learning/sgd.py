@@ -12,8 +12,8 @@ import numpy as np
 WayName = Literal["loop", "vectorised", "closed_form"]
 
 CHUNK = {"cpu": 64, "cuda": 2048}
-"""Clients that are trained side by side at most. On a CPU, what more of them gain is little, what they take
-is memory; on a GPU `Trainer.chunk` takes fewer where the memory is predicted to be too small."""
+"""Most clients that are trained side by side. On a CPU more of them gain little and need memory. On a GPU
+`Trainer.chunk` takes fewer if the memory is predicted to be too small."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,27 +29,38 @@ class LocalSgd:
     """
 
     epochs: int
+    """E, passes over a user's samples."""
     batch_size: int
+    """Samples of a full minibatch."""
     lr: float
+    """Step size of round 0."""
     momentum: float = 0.0
+    """Factor on the velocity."""
     weight_decay: float = 0.0
+    """Factor on the weights that is added to the gradient."""
     mu: float = 0.0
+    """FedProx's mu."""
     decay: float = 1.0
+    """Factor on the step size at each round of `decay_at`."""
     decay_at: tuple[int, ...] = ()
+    """Rounds."""
 
     def lr_at(self, index: int) -> float:
+        """Return the step size of a round."""
         return self.lr * self.decay ** sum(at <= index for at in self.decay_at)
 
     @property
     def plain(self) -> bool:
+        """True if a step subtracts the gradient times lr and nothing else."""
         return not (self.momentum or self.weight_decay or self.mu)
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingMethod:
-    """A way to train a cohort."""
+    """A method to train a cohort."""
 
     name: WayName
+    """The scenario's word for it."""
     chunk: int
     """Clients trained side by side at most."""
 
@@ -61,11 +72,17 @@ class TrainingMethod:
 def choose_method(
     asked: WayName | Literal["auto"], softmax: bool, device: str, recurrent: bool = False
 ) -> TrainingMethod:
-    """Return the method asked for, or the fastest for a model (softmax regression or not) on a device.
+    """Return the requested method, or the fastest one for a model on a device.
+
+    Args:
+        asked: Requested method, or `auto`.
+        softmax: The model is softmax regression.
+        device: "cpu" or "cuda".
+        recurrent: The model has recurrent layers.
 
     On a CPU several networks side by side are slower than one after the other: grouped convolutions have no
-    fast kernel there. On a GPU small networks leave most of it idle, so they are trained side by side, but
-    recurrent ones, whose kernels are of one network.
+    fast kernel there. On a GPU a small network leaves most of it idle, so networks are trained side by side;
+    except recurrent ones, whose kernels are for one network.
     """
     if asked == "auto":
         together = device == "cuda" and not recurrent
@@ -74,42 +91,45 @@ def choose_method(
 
 
 SIZES = (0.2, 1, 1.2, 2, 4.2, 5, 9.2, 10)
-"""Samples of the calibrated clients, in minibatches: as many minibatches once whole and once with a small
-last one, so that what a minibatch takes stands apart from what its samples take."""
+"""Samples of the calibrated clients, in minibatches. Each number of minibatches occurs with a full and with a
+small last one, so that the time of a minibatch can be separated from the time of its samples."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingTime:
     """Training-time model: a client trained alone takes T = start + step S + sample E n seconds.
 
-    The three factors are of a model, batch size and device.
-
-    S minibatches, the last of an epoch as small as it may be, pass over E n samples.
+    S minibatches, the last of an epoch of any size, pass over E n samples. The three factors are for one
+    model, batch size and device.
     """
 
     start: float
-    """Seconds of a training, however short."""
+    """Seconds of a training, in addition to the time of its minibatches and samples."""
     sample: float
     """Seconds of a sample that is passed over."""
     step: float = 0.0
-    """Seconds of a minibatch, besides those of its samples."""
+    """Seconds of a minibatch, in addition to the time of its samples."""
 
 
 def fit(points: Sequence[tuple[int, int, float]]) -> TrainingTime:
-    """Return the training time with the least squared relative errors and no negative part.
+    """Return the training time with least squared relative errors and no negative factor.
 
     Args:
-        points: Of each client, S, E n and its seconds.
+        points: Per client, S, E n and its seconds.
 
-    >>> law = fit([(1, 2, 0.9), (1, 10, 1.7), (2, 12, 2.1), (4, 40, 5.3)])
-    >>> round(law.start, 9), round(law.step, 9), round(law.sample, 9)
+    Raises:
+        ValueError: There are fewer than two sizes, or a time is not positive.
+
+    >>> fitted = fit([(1, 2, 0.9), (1, 10, 1.7), (2, 12, 2.1), (4, 40, 5.3)])
+    >>> round(fitted.start, 9), round(fitted.step, 9), round(fitted.sample, 9)
     (0.5, 0.2, 0.1)
     """
-    from scipy.optimize import nnls  # a fifth of a second, which a run does not need
+    # Imported here, as it takes a fifth of a second, which a run does not need.
+    from scipy.optimize import nnls
 
     steps, passes, seconds = np.array(points, np.float64).reshape(-1, 3).T
     if len(set(passes)) < 2 or not (seconds > 0).all():
-        raise ValueError("a law needs the positive times of at least two sizes")
+        raise ValueError("a training time needs positive times of at least two numbers of samples")
     terms = np.stack([np.ones(len(seconds)), steps, passes], axis=1) / seconds[:, None]
     (start, step, sample), _ = nnls(terms, np.ones(len(seconds)))
     return TrainingTime(float(start), float(sample), float(step))

@@ -1,9 +1,12 @@
 """Local training and evaluation: real SGD on users' samples, as a pure function of numpy arrays.
 
-An update is a function of (weights, user, seed, round). In the loop it is so bit for bit, whatever
-is trained before or beside it (on a GPU as far as its kernels are deterministic); the other ways differ
-from it by rounding only. Torch is imported with the first training by autograd, and never for softmax
-regression on a CPU: d, samples and work are known without.
+Invariant: an update is a function of (weights, user, seed, round). In the loop it is so bit for bit, for any
+trainings before or beside it (`test_an_update_does_not_depend_on_trainings_beside_it`; on a GPU if its
+kernels are deterministic). The other methods differ from the loop by rounding only
+(`tests/learning/test_ways.py`).
+
+Torch is imported with the first training by autograd, and never for softmax regression on a CPU: d, samples
+and work are known without it.
 """
 
 from __future__ import annotations
@@ -35,8 +38,10 @@ if TYPE_CHECKING:
 Seed = bytes | U8
 """32 bytes, also as an array [1, 32]."""
 
-_COPIES = 3  # passes over the weights before and after the minibatches: W, the update and the check of it
-_PASSES = 3  # the forward product, and backward one for the input's gradient and one for the weights'
+_COPIES = 3
+"""Passes over the weights before and after the minibatches: for W, the update and the check of it."""
+_PASSES = 3
+"""Products of a layer: one forward, and backward one for the input's gradient and one for the weights'."""
 
 
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
@@ -44,9 +49,14 @@ _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 def pick_device(requested: str) -> str:
-    """Return the device for "cpu", "cuda" or "auto", a GPU if there is one. ValueError if "cuda" is none."""
+    """Return the device for "cpu", "cuda" or "auto", which is a GPU if torch sees one.
+
+    Raises:
+        ValueError: "cuda" was requested, and torch sees no GPU.
+    """
+    # Without a driver torch, which takes a second to import, would see no GPU.
     if requested == "auto" and sys.platform == "linux" and not any(map(os.path.exists, _GPU_FILES)):
-        requested = "cpu"  # torch, which takes a second to import, could see no GPU without a driver
+        requested = "cpu"
     if requested == "cpu":
         return "cpu"
     import torch
@@ -58,9 +68,13 @@ def pick_device(requested: str) -> str:
 
 @contextmanager
 def one_thread(training: bool = True) -> Iterator[None]:
-    """Hold every library to one thread: two pools on the same cores, or tiny batches, are slower with more.
+    """Limit every library to one thread within a context.
 
-    training: torch is going to be used; it is imported first, as limits reach only what is there.
+    A pool of simfl's threads has the cores already, and products of small batches are slower with more
+    threads.
+
+    Args:
+        training: Torch will be used. It is imported first, as limits affect loaded libraries only.
     """
     if training:
         import torch
@@ -77,8 +91,13 @@ def one_thread(training: bool = True) -> Iterator[None]:
 
 @lru_cache(maxsize=1)
 def _pools(modules: int) -> ThreadpoolController:
-    """Return the thread pools of the libraries that are there. To look for them takes milliseconds, and only
-    an import brings others: `modules` is how many are imported."""
+    """Return the thread pools of the loaded libraries.
+
+    To look for them takes milliseconds, so they are looked for again only after an import.
+
+    Args:
+        modules: Number of imported modules, the key of the cache.
+    """
     return ThreadpoolController()
 
 
@@ -128,41 +147,51 @@ class Trainer:
         self.loss = loss
         self._softmax = self._facts.softmax and isinstance(loss, CrossEntropy)
         if way == "closed_form" and not self._softmax:
-            under = "" if isinstance(loss, CrossEntropy) else " under a loss of your own"
+            under = "" if isinstance(loss, CrossEntropy) else " with a loss other than cross_entropy"
             raise ValueError(f"closed_form is for softmax regression, not for model {model.name}{under}")
         self._device, self._way, self._dtype, self._by_law = device, way, dtype, by_law
         self._deterministic = deterministic
         self.training = Training(self)
 
     def samples(self, user: int) -> int:
+        """Return the number of a user's training samples."""
         return len(self.parts[user])
 
     def shapes(self) -> list[int]:
-        """Return users whose trainings have, together, each shape of a minibatch that any user's has: of each
-        size of the last one the user with the fewest samples, and the user with the most samples."""
+        """Return users whose trainings together have every shape of minibatch of all users.
+
+        They are, for each size of the last minibatch, the user with the fewest samples, and the user with the
+        most samples. A rehearsal trains them, so that no shape is new in a timed step.
+        """
         falling = sorted(range(len(self.parts)), key=self.samples, reverse=True)
-        by_size = {self.samples(user) % self.sgd.batch_size: user for user in falling}  # the last one stays
+        # If several users have one size, the dictionary keeps the last, which has the fewest samples.
+        by_size = {self.samples(user) % self.sgd.batch_size: user for user in falling}
         return sorted({*falling[:1], *by_size.values()})
 
     def steps(self, user: int) -> int:
-        """Return the minibatches of a whole local training."""
+        """Return the number of minibatches of a full local training."""
         return self.sgd.epochs * -(-self.samples(user) // self.sgd.batch_size)
 
     def work(self, user: int, steps: int | None = None) -> dict[str, int]:
-        """Return the work of one local training, or of its first `steps` minibatches: its start and samples
-        passed over (E n of the whole) by a law of the model, or multiply-adds, forward and backward; and
-        minibatches. ValueError if those are not known."""
-        n, whole = self.samples(user), self.steps(user)
-        steps = whole if steps is None else steps
-        epochs, more = divmod(steps, max(1, whole // self.sgd.epochs))
-        samples = epochs * n + min(more * self.sgd.batch_size, n)
+        """Return the work of a local training by kind (`dataplane.work.WORK`).
+
+        By the model's training time: a start, the minibatches, and the samples passed over, E n in all.
+        Otherwise: the minibatches, and multiply-adds forward and backward.
+
+        Args:
+            user: Its number.
+            steps: Minibatches that are done; None for all.
+        """
+        n, total_steps = self.samples(user), self.steps(user)
+        steps = total_steps if steps is None else steps
+        epochs, remaining_steps = divmod(steps, max(1, total_steps // self.sgd.epochs))
+        samples = epochs * n + min(remaining_steps * self.sgd.batch_size, n)
         if self._by_law:
             return {"train_start": 1, "train_step": steps, "train_sample": samples}
-        if self._facts.macs is None:
-            raise ValueError(self._facts.why)
         macs = self._facts.macs * _PASSES
-        if self._softmax and self._way in ("auto", "closed_form"):  # whatever the device is
-            # A minibatch that is not whole is filled up, and W is read and written in each.
+        # Not by the device: a run on another machine must count the same work.
+        if self._softmax and self._way in ("auto", "closed_form"):
+            # A small minibatch is filled up to the full size, and W is read and written in each.
             width = min(self.sgd.batch_size, n)
             counts = {"softmax_mac": macs * width * steps, "softmax_weight": self.d * (steps + _COPIES)}
             return {"softmax_start": 1, "softmax_step": steps, **counts}
@@ -170,26 +199,28 @@ class Trainer:
 
     @cached_property
     def device(self) -> str:
+        """Device on which it trains, "cpu" or "cuda"."""
         return pick_device(self._device)
 
     @cached_property
     def timer(self) -> Timer:
-        """The clock of what training takes on the device."""
+        """Clock of the time of training on the device."""
         return timer_of(self.device)
 
     @cached_property
     def way(self) -> TrainingMethod:
-        """The way in which cohorts are trained here."""
+        """Method by which cohorts are trained here."""
         return choose_method(self._way, self._softmax, self.device, self._facts.recurrent)
 
     @property
     def law_name(self) -> str:
-        """The name of its model in a profile's laws."""
+        """Name of its model among a profile's training-time models."""
         return law_name(self.model, self._facts)
 
     @property
     def beyond_attacks(self) -> str:
-        """The reason why attacks, which know models of numbers that are sent whole, do not know this one."""
+        """Reason why attacks, which are for models of numbers with all parameters sent, exclude it; empty if
+        none."""
         if self.split.tokens:
             return "its samples are tokens"
         if self._facts.partly:
@@ -198,11 +229,12 @@ class Trainer:
 
     @property
     def by_torch(self) -> bool:
+        """True if training uses torch."""
         return self.way.name != "closed_form" or self.device != "cpu"
 
     @cached_property
     def chunk(self) -> int:
-        """The clients that are trained at a time: on a GPU, as many as its memory is predicted to hold."""
+        """Clients that are trained at a time: on a GPU, as many as its memory is predicted to hold."""
         if self.device == "cpu" or self.way.chunk == 1:
             return self.way.chunk
         from simfl.learning.on_device import fitting, free_bytes
@@ -211,12 +243,16 @@ class Trainer:
 
     @cached_property
     def client_bytes(self) -> int:
-        """The memory that the largest client is predicted to take, see `on_device.client_bytes`."""
+        """Predicted bytes of the client with the most samples; see `on_device.client_bytes`."""
         from simfl.learning.on_device import client_bytes
 
-        most, itemsize = max(map(len, self.parts), default=0), np.dtype(self._dtype).itemsize
-        width, saved = min(self.sgd.batch_size, most), self._learner.saved()
-        return client_bytes(self.d, saved, width, self.sgd.epochs * most, itemsize, bool(self.sgd.momentum))
+        largest, itemsize = max(map(len, self.parts), default=0), np.dtype(self._dtype).itemsize
+        width, saved, passes = (
+            min(self.sgd.batch_size, largest),
+            self._learner.saved(),
+            self.sgd.epochs * largest,
+        )
+        return client_bytes(self.d, saved, width, passes, itemsize, bool(self.sgd.momentum))
 
     @cached_property
     def _learner(self) -> ClosedForm | Autograd:
@@ -244,24 +280,36 @@ class Trainer:
         steps: Sequence[int | None] | None = None,
         cutoff: Cutoff | None = None,
     ) -> Floats:
-        """Return Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d]: downloaded minus updated (LightSecAgg
-        eqs. 24-25); zero for a user without samples.
+        """Return Delta_i = x^(t_i) - x_i^(E; t_i) of K clients, [K, d] (LightSecAgg eqs. 24-25).
 
-        weights: x^(t_i) [1, d] a client. seeds: all that a client draws comes from its own. rounds: whose
-        step sizes they take. steps: the minibatches after which a client stops, None for all. cutoff: of one
-        client, whose time decides. ValueError for weights or a seed of another shape.
+        It is the downloaded model minus the trained one; zero for a user without samples.
+
+        Args:
+            weights: Per client, its model x^(t_i) [1, d].
+            users: K users.
+            seeds: Per client, the seed of all its draws.
+            rounds: Per client, the round that decides its step size.
+            steps: Per client, the minibatches after which it stops; None for all.
+            cutoff: Ends the training of a single client by its time.
+
+        Raises:
+            ValueError: Weights or a seed have another shape or type.
         """
         limits = [None] * len(users) if steps is None else steps
-        whole = [self.steps(user) for user in users]
-        todo = [all_ if most is None else min(most, all_) for most, all_ in zip(limits, whole, strict=True)]
-        # Of equal steps the larger first: without limits, the order is that of the samples.
-        order = sorted(range(len(users)), key=lambda k: (-todo[k], -self.samples(users[k])))
+        full = [self.steps(user) for user in users]
+        counts = [
+            all_ if limit is None else min(limit, all_) for limit, all_ in zip(limits, full, strict=True)
+        ]
+        # A cohort is ordered by falling number of steps. Ties are ordered by falling number of samples, so
+        # that without limits the order is that of the samples.
+        order = sorted(range(len(users)), key=lambda k: (-counts[k], -self.samples(users[k])))
         starts = np.stack([self._start(weights[k]) for k in order])
         update = np.empty_like(starts)
         parts, keys = [self.parts[users[k]] for k in order], [bytes(seeds[k]) for k in order]
         lrs = [self.sgd.lr_at(rounds[k]) for k in order]
-        cohort = Cohort(starts, parts, keys, self.sgd, lrs, [todo[k] for k in order], cutoff)
-        with np.errstate(over="ignore", invalid="ignore"):  # of a training that diverges
+        cohort = Cohort(starts, parts, keys, self.sgd, lrs, [counts[k] for k in order], cutoff)
+        # A training that diverges overflows; `Training` finds it by its update.
+        with np.errstate(over="ignore", invalid="ignore"):
             if cutoff is not None:
                 began_ns = self.timer.now_ns()
                 cutoff.spent_ns = lambda: self.timer.amid_kernels_ns() - began_ns
@@ -271,8 +319,14 @@ class Trainer:
         return update
 
     def _trained(self, cohort: Cohort) -> Floats:
-        """Train a cohort; where the device's memory is too small for it, in halves, and no more at a time
-        from then on. RunFailed if it is too small for one client."""
+        """Return the trained models of a cohort [K, d], trained in halves if the device's memory is too
+        small.
+
+        After that, cohorts are at most as large as the halves.
+
+        Raises:
+            RunFailed: The memory is too small for one client.
+        """
         if not self.by_torch:
             return self._learner.train(cohort)
         from simfl.learning.on_device import free_bytes, out_of_memory
@@ -295,17 +349,19 @@ class Trainer:
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
         """Return (accuracy, mean loss) on the test samples, [1, 2], for weights [1, d].
 
-        Batch statistics, where a model has them, are those of `EVALUATED` samples.
+        Batch statistics, if a model has them, are taken over `EVALUATED` samples.
         """
-        start, made, count, total = self._start(weights), self._learner, len(self.split.y_test), np.zeros(2)
+        start, learner = self._start(weights), self._learner
+        count, total = len(self.split.y_test), np.zeros(2)
         with np.errstate(over="ignore", invalid="ignore"):
             for rows in np.split(np.arange(count), range(EVALUATED, count, EVALUATED)):
-                z, y = made.logits(start, self.split.x_test[rows]).astype(np.float64), self.split.y_test[rows]
-                if isinstance(made, ClosedForm) or isinstance(self.loss, CrossEntropy):
+                z, y = learner.logits(start, self.split.x_test[rows]), self.split.y_test[rows]
+                z = z.astype(np.float64)
+                if isinstance(learner, ClosedForm) or isinstance(self.loss, CrossEntropy):
                     z -= z.max(axis=1, keepdims=True)
                     losses = np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]
                 else:
-                    losses = made.losses(z, y)
+                    losses = learner.losses(z, y)
                 total += (z.argmax(axis=1) == y).sum(), losses.sum()
         return total[None] / count
 
@@ -317,7 +373,12 @@ class Trainer:
 
 
 class Training:
-    """`Trainer.train` as a kernel of one client or many, in which an update that diverged is found."""
+    """`Trainer.train` as a kernel of the data plane, for one client or many, which finds updates that
+    diverged.
+
+    Args:
+        trainer: The trainer.
+    """
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
@@ -325,26 +386,28 @@ class Training:
 
     @property
     def chunk(self) -> int:
+        """Most calls that are executed together."""
         return self.trainer.chunk
 
     def __call__(
         self, weights: F32, user: int, seed: Seed, index: int, steps: int | Cutoff | None = None
     ) -> F32:
-        cutoff, most = (steps, None) if isinstance(steps, Cutoff) else (None, steps)
-        delta = self.trainer.train([weights], [user], [seed], [index], [most], cutoff)
+        cutoff, limit = (steps, None) if isinstance(steps, Cutoff) else (None, steps)
+        delta = self.trainer.train([weights], [user], [seed], [index], [limit], cutoff)
         if not np.isfinite(delta).all():
             raise Diverged(user, index)
         return delta
 
     def many(self, calls: Sequence[tuple[F32, int, Seed, int, int | None]]) -> list[F32 | Diverged]:
-        """Return each call's update [1, d], or that it is not finite, which is no fault of the others."""
+        """Return each call's update [1, d], or `Diverged` if it is not finite, which does not affect the
+        others."""
         weights, users, seeds, rounds, steps = zip(*calls, strict=True)
         return self.each(self.trainer.train(weights, users, seeds, rounds, steps), users, rounds)
 
     def each(self, updates: Floats, users: Sequence[int], rounds: Sequence[int]) -> list[F32 | Diverged]:
-        """Return the rows of `Trainer.train` one by one, as `many` does."""
+        """Return the rows of `Trainer.train` as `many` does."""
         rows = zip(updates, users, rounds, strict=True)
-        # Copies: what is still needed of a cohort must not keep all of it in memory.
+        # Copies: a row that is still needed must not keep the whole cohort in memory.
         return [
             row[None].copy() if np.isfinite(row).all() else Diverged(user, index) for row, user, index in rows
         ]

@@ -1,7 +1,7 @@
 """Tensors that trainings share: samples, parameters as views of one vector, and layers that step them early.
 
-The vector is what the field sees: an update, a mask and an aggregate are d numbers in this order. Weights
-of 2-D convolutions lie in it channels last, as the fast kernels want them; everything else in torch's order.
+The vector is the form of a model outside: an update, a mask and an aggregate are d numbers in this order.
+Weights of 2-D convolutions lie in it channels last, as fast kernels need them; all others in torch's order.
 """
 
 import hashlib
@@ -22,20 +22,27 @@ from simfl.learning.models.model import Model, Shape
 from simfl.learning.models.rules import blank, dropouts, dry_pass, shared
 
 MIN_STEPPING_WEIGHTS = 2**16
-"""Weights of a layer for which stepping pays: below, the call of Python in the backward pass costs more."""
+"""Minimum weights of a `Stepping` layer: for fewer, the call of Python in the backward pass costs more than
+it gains."""
 
 
 Rows = Tensor | I64
-"""Numbers of samples: on the device, if the samples are."""
+"""Numbers of samples: on the device if it has the samples."""
 
 
 class Samples:
-    """All training samples, resident on the device once.
+    """All training samples, stored on the device once.
 
     Pixels stay bytes until they are in a minibatch; images that a data set reads lazily stay on disk.
+
+    Args:
+        split: Training and test samples.
+        device: "cpu" or "cuda".
+        dtype: Type of the arithmetic.
     """
 
     arrays = torch
+    """Module of the arrays' functions; `closed_form.HostSamples` has numpy."""
 
     def __init__(self, split: Split, device: str, dtype: Dtype) -> None:
         self.device, self.shape, x = device, split.shape, split.x_train
@@ -45,9 +52,10 @@ class Samples:
         self._y = torch.as_tensor(split.y_train, device=device)
 
     def numbers(self, rows: I64) -> Rows:
-        """Return numbers of samples for `gather`, sent to the device at once; of images on disk, as they are.
+        """Return numbers of samples for `gather`: on the device, or unchanged for images on disk.
 
-        Later transfers would each make the host wait for the device."""
+        They are sent together, as each later transfer would make the host wait for the device.
+        """
         return to_tensor(rows, self.device) if isinstance(self._x, Tensor) else rows
 
     def gather(self, numbers: Rows) -> tuple[Tensor, Tensor]:
@@ -61,6 +69,7 @@ class Samples:
         return inputs(x, self.dtype), self._y[rows]
 
     def put(self, array: Floats) -> Tensor:
+        """Return an array on the device, in the type of the arithmetic."""
         return to_tensor(array, self.device).to(self.dtype)
 
 
@@ -78,20 +87,25 @@ def inputs(x: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def images(x: Tensor) -> Tensor:
-    """Return samples as the convolutions want them: channels last where there are channels."""
+    """Return samples as convolutions need them: images [n, c, h, w] with channels last, others unchanged."""
     return x.contiguous(memory_format=torch.channels_last) if x.dim() == 4 else x
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A parameter's place: elements start .. end of the vector, and its shape there and in the module."""
+    """The place of a parameter in the vector."""
 
     name: str
+    """Name of the parameter in the module."""
     start: int
+    """Index of its first element."""
     end: int
+    """Index after its last element."""
     shape: tuple[int, ...]
+    """Shape in the module."""
 
     def view(self, flat: Tensor) -> Tensor:
+        """Return the parameter as a view of a vector, in its shape."""
         part = flat[self.start : self.end]
         if len(self.shape) != 4:
             return part.view(self.shape)
@@ -100,20 +114,40 @@ class Slot:
 
 
 def slots(module: nn.Module, own: tuple[str, ...] = ()) -> list[Slot]:
-    """Return the places of all trained parameters; those that begin with `own` are behind the others."""
-    found, start = [], 0
+    """Return the places of all trained parameters.
+
+    Args:
+        module: The module.
+        own: Beginnings of the names of parameters that are not sent, which follow the others.
+    """
+    places, start = [], 0
     trained = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+    # The sort is stable, so within both groups the module's order stays.
     for name, parameter in sorted(trained, key=lambda named: named[0].startswith(own) if own else False):
-        found.append(Slot(name, start, start + parameter.numel(), tuple(parameter.shape)))
+        places.append(Slot(name, start, start + parameter.numel(), tuple(parameter.shape)))
         start += parameter.numel()
-    return found
+    return places
 
 
 class Workspace(threading.local):
-    """One module a thread, its parameters views of `flat` [d]: threading.local runs __init__ in each.
+    """A module for each thread, whose parameters are views of one vector: threading.local runs __init__ in
+    each.
 
-    `others` are the parameters that are no `Stepping` layer's weights. The model is one that was tried
-    (`facts`): nothing here is run on torch's meta device, whose compiler takes over a second to import.
+    The model was tried before (`facts`), so that no operation runs on torch's meta device here. For such
+    operations torch imports its compiler, which takes over a second.
+
+    Attributes:
+        samples: Training samples on the device.
+        module: The module.
+        slots: Places of the trained parameters in the vector.
+        d: Number of parameters that are sent, which come first.
+        flat: The vector, [d + parameters that are not sent].
+        parameters: Trained parameters, in the order of `slots`.
+        own_start: Starting values of the parameters that are not sent.
+        stepping: Layers that step their weights in the backward pass.
+        others: Trained parameters that are not weights of such layers.
+        dropouts: `Dropout` layers, each with the shape of its input for a sample.
+        draws: Draws of the dropouts.
     """
 
     def __init__(self, model: Model, classes: int, samples: Samples) -> None:
@@ -128,15 +162,17 @@ class Workspace(threading.local):
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)
-        given = model.frozen()
+        frozen = model.frozen()
         for name, p in list(self.module.named_parameters()):
             if not p.requires_grad:
                 owner, _, leaf = name.rpartition(".")
                 layer, key = self.module.get_submodule(owner), hashlib.sha256(name.encode()).digest()
-                drawn = (
-                    given[name] if name in given else _start(layer, leaf, tuple(p.shape), generator(key[:16]))
+                start = (
+                    frozen[name]
+                    if name in frozen
+                    else _start(layer, leaf, tuple(p.shape), generator(key[:16]))
                 )
-                content = samples.put(np.array(drawn, np.float32)).to(samples.dtype)
+                content = samples.put(np.array(start, np.float32)).to(samples.dtype)
                 setattr(layer, leaf, nn.Parameter(content, requires_grad=False))
         self.own_start = self._all(bytes(16))[self.d :]
         self.stepping = _install(self.module, samples.shape, samples.tokens)
@@ -159,18 +195,22 @@ class Workspace(threading.local):
         return weights
 
     def keep(self, masks: list[Tensor] | None) -> None:
-        """Set what each dropout keeps of the next minibatch; None: everything."""
+        """Set the mask of each dropout for the next minibatch; None for no dropout."""
         for k, (layer, _) in enumerate(self.dropouts):
             layer.keep = None if masks is None else masks[k]
 
     def step_within(self, lr: float | None) -> None:
+        """Set the step size of `Stepping` layers; None to give them gradients."""
         for layer in self.stepping:
             layer.lr = lr
 
 
 def _start(layer: nn.Module, leaf: str, shape: Shape, draws: np.random.Generator) -> F32:
-    """Return a parameter's start, spread as torch's: weights of `kaiming`, recurrent ones uniform on
-    +-1 / sqrt(hidden), embeddings standard normal; scales of normalisation layers one, biases zero."""
+    """Return the starting values of a parameter, distributed as torch's.
+
+    Weights are drawn by `kaiming`, recurrent ones uniform on +-1 / sqrt(hidden), embeddings standard normal.
+    Scales of normalisation layers are one, biases zero.
+    """
     if isinstance(layer, nn.Embedding):
         return draws.standard_normal(shape, np.float32)
     if len(shape) < 2:
@@ -184,17 +224,19 @@ def _start(layer: nn.Module, leaf: str, shape: Shape, draws: np.random.Generator
 
 
 class Stepping(nn.Linear):
-    """`nn.Linear`; while `lr` is set, a backward pass steps the weights and gives them no gradient.
+    """`nn.Linear`; while `lr` is set, a backward pass steps the weights, which get no gradient.
 
-    A fully connected layer holds most of a small CNN's parameters, and a minibatch is few rows: writing the
-    gradient of its weights and reading it again costs about as much as computing it. x <- x - lr g^T a adds
+    A fully connected layer holds most of a small CNN's parameters, and a minibatch is few rows. So to write
+    the gradient of its weights and read it again costs about as much as to compute it. x <- x - lr g^T a adds
     the product to the weights in place instead. The gradient of the layer's input is taken before, from the
     old weights, so the step is that of SGD.
     """
 
     lr: float | None = None
+    """Step size; None for a layer as torch's."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """Return W x + b of a batch of vectors."""
         if self.lr is None or not torch.is_grad_enabled():
             return super().forward(x)
         # Through .data, which autograd's check for changed tensors does not watch.
@@ -217,8 +259,11 @@ class _Step(torch.autograd.Function):
 
 
 def _install(module: nn.Module, shape: Shape, tokens: bool) -> list[Stepping]:
-    """Turn large linear layers of a module into `Stepping` ones, and return them: those that a forward
-    pass calls once, on a batch of vectors. (With a bias: for its gradient autograd visits a first layer.)"""
+    """Turn large linear layers of a module into `Stepping` layers, and return them.
+
+    A layer must be called once in a forward pass, on a batch of vectors: a second call would see stepped
+    weights. It must have a bias, whose gradient makes autograd visit it even if it is the first layer.
+    """
     linears = {name: layer for name, layer in module.named_modules() if type(layer) is nn.Linear}
     large = {
         name: layer

@@ -10,7 +10,7 @@ from simfl.learning.models.facts import facts, law_name
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer, pick_device
 from simfl.random_streams import Streams
-from simfl.scenario.messages import error, with_location
+from simfl.scenario.messages import with_location
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured, Modelled
 from simfl.world.profiles import Profile
@@ -47,12 +47,9 @@ def make_trainers(
     # torch takes long to import, so it looks for a GPU only if the scenario requests one.
     if spec.device == "cuda":
         with_location(s, "learning.device", partial(pick_device, spec.device))
-    by_law = profile.law(law_name(spec.model, model), split.shape, spec.batch_size) is not None
-    if not isinstance(s.clock, Modelled):
-        # No profile charges counted work under this clock.
-        by_law = model.macs is None
-    elif not by_law and model.macs is None:
-        raise error(s, "learning.model", model.why)
+    law = profile.law(law_name(spec.model, model), split.shape, spec.batch_size)
+    # No profile charges counted work under another clock.
+    by_law = isinstance(s.clock, Modelled) and law is not None
     softmax = model.softmax and isinstance(spec.loss, CrossEntropy)
     # Under the measured clock each client is trained alone, as on its own device: a batch of clients has no
     # time per client.

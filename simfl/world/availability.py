@@ -1,8 +1,8 @@
 """Availability: the times at which users are online. The same for every protocol.
 
-Invariant: a user's states are a function of the seed, its number and the time, not of the number of users, of
-its past or of the reader. So a million users at whom nobody looks cost nothing. A state that never changes
-again lasts `FOR_EVER`, so that a run in which nothing is left to happen can be told from one that waits.
+Invariant: a user's states are a function of the seed, its number and the time, not of the number of users or
+of earlier queries. So a million users without queries cost nothing. A state that never changes again lasts
+`FOR_EVER`, so that a run without further events is distinguished from one that waits for users.
 """
 
 from __future__ import annotations
@@ -32,17 +32,20 @@ from simfl.config.texts import FileName
 from simfl.errors import RunFailed, refusal
 from simfl.random_streams import Streams
 from simfl.virtual_time import lasting
-from simfl.world.holdings import Share, shares
 from simfl.world.intervals import read_intervals
 from simfl.world.numbers import Assign, entries_of
 from simfl.world.state_generators import StateGenerator
 from simfl.world.timelines import FOR_EVER as FOR_EVER
 from simfl.world.timelines import alternating, check_day, daily, timeline_from
 
-State = tuple[bool, int]  # whether a user is online, and until when (nanoseconds) it surely stays so
+State = tuple[bool, int]
+"""True if a user is online, and the nanosecond up to which that is guaranteed to stay."""
 OnlineSchedule = Callable[[int, int], State]
 """(user, now in nanoseconds) -> its state."""
-Holdings = Callable[[], NDArray[np.int64]]  # samples of each label that each user holds, [users, labels]
+Holdings = Callable[[], NDArray[np.int64]]
+"""Returns the number of samples of each label that each user holds, [users, labels]."""
+DataShare = Literal["more_data", "less_data", "least_label", "labels"]
+"""A figure from 0 to 1 of a user's samples, after FLGo's modes of availability; see `shares`."""
 
 
 @dataclass(frozen=True)
@@ -54,27 +57,38 @@ class OnlineTimes:
     by_round: Callable[[int], NDArray[np.bool_]] | None = None
     """Users online in a synchronous round, boolean [N], where each round draws them; else None."""
     ever_online: NDArray[np.bool_] | None = None
-    """Users online sooner or later, boolean [N]; None: all."""
+    """Users that are online at some time, boolean [N]; None: all."""
 
 
 class Availability(KindBlock):
-    """A model of when users are online. One of your own is most simply a `UserStates`."""
+    """A model of when users are online. A user-defined one is most simply a `UserStates`."""
 
     @abstractmethod
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        """Return when so many users are online. A user's draws must not depend on how many there are."""
+        """Return the times at which users are online. A user's draws must not depend on the number of users.
+
+        Args:
+            users: Their number.
+            streams: Random streams of the run.
+        """
 
     def times_of(self, users: int, streams: Streams, holdings: Holdings) -> OnlineTimes:
-        """As `times`, of a model that asks what users hold, which is counted only then: override both."""
+        """Return the same as `times`, for a model that depends on the samples of users: override both.
+
+        Args:
+            users: Their number.
+            streams: Random streams of the run.
+            holdings: Counts the samples, when it is called.
+        """
         return self.times(users, streams)
 
     @property
     def changes(self) -> Literal["never", "by round", "with time"]:
-        """The times at which a user may come or go."""
+        """The times at which a user's state may change."""
         return "with time"
 
     def problems(self, asynchronous: bool) -> Iterator[tuple[str, str]]:
-        """Yield what does not fit a run in rounds, or an asynchronous one, as (key, message)."""
+        """Yield each key that does not fit a run in rounds, or an asynchronous one, as (key, message)."""
         yield from ()
 
 
@@ -96,7 +110,7 @@ class UserStates(Availability, StateGenerator):
 
     @abstractmethod
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, bool]]:
-        """Yield (seconds that a state lasts, whether the user is online then), one after the other.
+        """Yield (seconds that a state lasts, True if the user is online), one after the other.
 
         Args:
             user: Its number.
@@ -114,10 +128,7 @@ class UserStates(Availability, StateGenerator):
         return "True or False"
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        def states(user: int) -> Iterator[tuple[float, bool]]:
-            return self.read(user, streams.rng("availability", "states", user))
-
-        return OnlineTimes(timeline_from(states, False))
+        return OnlineTimes(self.timeline(streams, "availability", False))
 
 
 class Always(Availability):
@@ -134,7 +145,7 @@ class Always(Availability):
 
 
 class _Coins(Availability):
-    """A coin of each user's own probability in each round, or in each slot of so many seconds."""
+    """A coin for each user in each round, or in each slot, with a probability by user."""
 
     if TYPE_CHECKING:
         slot_s: float | None
@@ -148,7 +159,7 @@ class _Coins(Availability):
             yield "slot_s", "missing; an asynchronous run has no rounds to draw p in"
 
     def thrown(self, p: Draws, streams: Streams) -> OnlineTimes:
-        """Return when users are online whose probabilities are p [N]."""
+        """Return the times at which users are online with probabilities p [N]."""
         ever_online = p > 0
         if self.slot_s is not None:
             at = _slots(streams, self.slot_s, lambda user, at_s: float(p[user]), steady=True)
@@ -166,9 +177,9 @@ class Bernoulli(_Coins):
     main_key = "p"
     kind: Literal["bernoulli"] = "bernoulli"
     p: Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
-    """The probability of being online, or a list from which each user draws its own."""
+    """The probability of being online, or a list from which each user draws one."""
     slot_s: Seconds | None = None
-    """Drawn anew in each slot of so many seconds, instead of in each round."""
+    """Seconds of a slot: the state is drawn anew in each slot, instead of in each round."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         choices = self.p if isinstance(self.p, tuple) else (self.p,)
@@ -183,7 +194,7 @@ class Sessions(Availability):
     on_s: SecondsDrawn
     """The time for which a user stays online."""
     off_s: SecondsDrawn
-    """The time for which it stays away."""
+    """The time for which it stays offline."""
 
     @field_validator("on_s", "off_s")
     @classmethod
@@ -193,13 +204,15 @@ class Sessions(Availability):
         return drawn
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        draws = streams.uniforms("availability", "user")  # cheaper than a generator for each user
+        # One source of draws by user and number: a generator object for each user costs more.
+        draws = streams.uniforms("availability", "user")
         at = timeline_from(lambda user: alternating(draws.since(user, 0), self.on_s, self.off_s), False)
         return OnlineTimes(at)
 
 
 class Diurnal(Availability):
-    """The probability of being online follows the time of day, and is drawn upon anew in each slot (seconds).
+    """The probability of being online follows the time of day; the state is drawn anew in each slot
+    (seconds).
 
     It is `high` at `peak_s` and falls along a cosine to `low` half a `period_s` later. Each user's day is
     moved by one draw from Normal(0, spread_s): its time zone.
@@ -207,17 +220,17 @@ class Diurnal(Availability):
 
     kind: Literal["diurnal"] = "diurnal"
     low: Fraction
-    """The least probability of being online."""
+    """Minimum probability of being online."""
     high: Fraction
-    """The most; not below `low`."""
+    """Maximum probability; not below `low`."""
     peak_s: SecondsOrZero
     """The time of day of `high`."""
     spread_s: SecondsOrZero
     """Standard deviation of the users' time zones."""
     slot_s: Seconds
-    """Drawn anew in each slot; at most half a `period_s`."""
+    """Seconds of a slot, in which the state is drawn anew; at most half a `period_s`."""
     period_s: Seconds = 86400.0
-    """The length of a day."""
+    """Seconds of a day."""
 
     @model_validator(mode="after")
     def is_a_curve(self) -> Diurnal:
@@ -225,7 +238,8 @@ class Diurnal(Availability):
         return self
 
     def probability(self, at_s: float) -> float:
-        """Return low + (high - low) (1 + cos(2 pi (t - peak) / period)) / 2 at a user's own time of day t."""
+        """Return low + (high - low) (1 + cos(2 pi (t - peak) / period)) / 2 at a user's time of day t, in
+        seconds."""
         return daily(self.low, self.high, at_s - self.peak_s, self.period_s)
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
@@ -241,10 +255,9 @@ class Diurnal(Availability):
 class Trace(Availability):
     """Intervals online from a CSV file with the header `user,from_s,to_s`: one a line, in seconds.
 
-    Users that are not in the file are never online, and after its last interval a user is offline for ever,
-    unless it wraps: a column `period_s`, or the key, says after how many seconds a user's intervals begin
-    again. A relative path is of the scenario file's folder; where there is no such file, of the working
-    directory.
+    Users that are not in the file are never online. After its last interval a user is offline for ever,
+    unless its intervals repeat: a column `period_s`, or the key, gives their period in seconds. A relative
+    path is of the scenario file's folder, or of the working directory for a scenario without a file.
     """
 
     main_key = "file"
@@ -252,41 +265,43 @@ class Trace(Availability):
     file: FileName
     """The CSV file's path."""
     period_s: Seconds | None = None
-    """The period of all users, where the file has no column of it."""
+    """Seconds of the period of all users, for a file without a column `period_s`."""
     assign: Assign | None = None
-    """Takes what `user` names for entries that users have: `modulo` in turn, `draw` one drawn for each."""
+    """Makes the column `user` name entries instead of users: `modulo` gives them to users in turn, `draw`
+    draws one for each user."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         intervals = read_intervals(self.file, None if self.assign else users, self.period_s)
         if self.assign is None:
-            places = intervals.places(users)
+            indices = intervals.indices_of(users)
         elif intervals:
-            places = entries_of(self.assign, len(intervals), users, streams)
+            indices = entries_of(self.assign, len(intervals), users, streams)
         else:
             raise refusal(self.file, None, "no entries below the header: a user has none to take")
 
         def at(user: int, now: int) -> State:
-            place = places[user]
-            online, until = intervals.at(place, now) if place >= 0 else (False, None)
+            index = indices[user]
+            online, until = intervals.at(index, now) if index >= 0 else (False, None)
             return online, FOR_EVER if until is None else until
 
-        ever_online = np.append(intervals.any(), False)[places]  # the last is of those without an entry
+        # A user without an entry has index -1, which picks the appended False.
+        ever_online = np.append(intervals.are_ever_online(), False)[indices]
         return OnlineTimes(at, ever_online=ever_online)
 
 
 class ByData(_Coins):
-    """Each user is online with a probability that depends on what it holds, anew in each round or slot.
+    """Each user is online with a probability that depends on its samples, drawn anew in each round or slot.
 
-    It is low + (high - low) x share^power. With low = 0 and high = 1, `more_data` is FLGo's MDF and
-    `less_data` its LDF, where beta is `power`. With low = 1 - beta and high = 1, `least_label` is its YMF,
-    that of "Fast Federated Learning in the Presence of Arbitrary Device Unavailability" (2021), and `labels`
-    is its YFF. A user that holds nothing has share 0.
+    The probability is low + (high - low) x share^power. With low = 0 and high = 1, `more_data` is FLGo's MDF
+    and `less_data` its LDF, in which beta is `power`. With low = 1 - beta and high = 1, `least_label` is its
+    YMF, that of "Fast Federated Learning in the Presence of Arbitrary Device Unavailability" (2021), and
+    `labels` is its YFF. A user without samples has share 0.
     """
 
     main_key = "by"
     kind: Literal["by_data"] = "by_data"
-    by: Share
-    """The share: n / the most n; the least n above 0 / n; the least label / the greatest; labels / all."""
+    by: DataShare
+    """The share: n / largest n; smallest n above 0 / n; smallest label / largest; labels / all labels."""
     low: Fraction
     """The probability of share 0."""
     high: Fraction
@@ -294,7 +309,7 @@ class ByData(_Coins):
     power: Exponent = 1.0
     """The exponent of the share."""
     slot_s: Seconds | None = None
-    """Drawn anew in each slot of so many seconds, instead of in each round."""
+    """Seconds of a slot: the state is drawn anew in each slot, instead of in each round."""
 
     @model_validator(mode="after")
     def ascends(self) -> ByData:
@@ -303,11 +318,33 @@ class ByData(_Coins):
         return self
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        raise RunFailed("availability by_data: what users hold is not known here")
+        raise RunFailed("availability by_data: the samples of users are not known here: call times_of")
 
     def times_of(self, users: int, streams: Streams, holdings: Holdings) -> OnlineTimes:
         p = self.low + (self.high - self.low) * shares(self.by, holdings()) ** self.power
         return self.thrown(p, streams)
+
+
+def shares(by: DataShare, held: NDArray[np.int64]) -> Draws:
+    """Return each user's share, 0 to 1, float64 [users].
+
+    Args:
+        by: The figure.
+        held: Samples of each label that each user holds, [users, labels].
+
+    >>> shares("labels", np.array([[3, 0], [1, 1], [0, 0]])).tolist()
+    [0.5, 1.0, 0.0]
+    """
+    amount, labels = held.sum(axis=1), held.shape[1]
+    # No division by zero; users without samples get 0 in the end.
+    divisor = np.maximum(amount, 1)
+    figures: dict[DataShare, Draws] = {
+        "more_data": amount / divisor.max(initial=1),
+        "less_data": divisor[amount > 0].min(initial=divisor.max(initial=1)) / divisor,
+        "least_label": (held > 0).argmax(axis=1) / max(1, labels - 1),
+        "labels": (held > 0).sum(axis=1) / labels,
+    }
+    return np.where(amount > 0, figures[by], 0.0)
 
 
 _KINDS = (Always, Bernoulli, Sessions, Diurnal, Trace, ByData)
@@ -322,7 +359,14 @@ else:
 def _slots(
     streams: Streams, slot_s: float, p_at: Callable[[int, float], float], steady: bool
 ) -> OnlineSchedule:
-    """Return a coin in each slot. steady: p does not change with time, so 0 and 1 are for ever."""
+    """Return the schedule of a coin in each slot.
+
+    Args:
+        streams: Random streams of the run.
+        slot_s: Seconds of a slot.
+        p_at: Returns the probability of a user in a slot that begins at a second.
+        steady: True if p does not change with time, so that states by p = 0 and p = 1 last for ever.
+    """
     draws, slot_ns = streams.uniforms("availability", "user"), lasting(slot_s)
 
     def at(user: int, now: int) -> State:

@@ -28,7 +28,7 @@ class Classes:
 
     @classmethod
     def drawn(cls, shares: Mapping[str, float], users: int, streams: Streams) -> Classes:
-        """Draw each user's class by its share of all; nobody's depends on how many users there are.
+        """Draw each user's class by the classes' shares; a user's does not depend on the number of users.
 
         >>> Classes.drawn({"4g": 0.5, "5g": 0.5}, 6, Streams(1)).member.tolist()
         [1, 0, 1, 1, 1, 0]
@@ -44,23 +44,29 @@ class Classes:
         return self.names[int(self.member[user])]
 
     def sizes(self) -> dict[str, int]:
+        """Return the number of users of each class, by name."""
         counts = np.bincount(self.member, minlength=len(self.names))
         return {name: int(count) for name, count in zip(self.names, counts, strict=True)}
 
     def combined(self, values: Sequence[NDArray[Any]]) -> NDArray[Any]:
-        """Return each user's value [N] out of those of its own class, each [N]."""
-        found = values[0]
-        for number, of_class in enumerate(values[1:], 1):  # numpy's `choose` takes 32 arrays at most
-            found = np.where(self.member == number, of_class, found)
-        return found
+        """Return each user's value [N].
+
+        Args:
+            values: Per class, each user's value if it were of that class, [N].
+        """
+        chosen = values[0]
+        # Not numpy's `choose`, which takes at most 32 arrays.
+        for number, of_class in enumerate(values[1:], 1):
+            chosen = np.where(self.member == number, of_class, chosen)
+        return chosen
 
 
 @dataclass(frozen=True)
 class LossesByClass:
     """The losses of all N users, each by the model of its class.
 
-    A model draws for all selected users, whatever their class. So a fraction is one of all of these, and a
-    class's losses depend on no other class.
+    A model draws for all selected users of any class. So a fraction is one of all of them, and a class's
+    losses depend on no other class.
     """
 
     each: tuple[Losses, ...]
@@ -69,6 +75,7 @@ class LossesByClass:
     """Index of each user's class, [N]."""
 
     def in_round(self, index: int, selected: Sequence[int]) -> Planned:
+        """Return the planned loss of each user that is lost in a round."""
         planned: Planned = {}
         for number, losses in enumerate(self.each):
             lost = losses.in_round(index, selected)
@@ -76,29 +83,34 @@ class LossesByClass:
         return planned
 
     def in_cycle(self, user: int, cycle: int) -> PlannedLoss | None:
+        """Return the planned loss of a user in one of its cycles, if it is lost there."""
         return self.each[int(self.member[user])].in_cycle(user, cycle)
 
     def rate_in(self, index: int) -> None:
-        """Return no drop-out rate of a round: classes have their own."""
+        """Return None: each class has its drop-out rate, and the round has no common one."""
 
 
 def online_times(classes: Classes, times: Sequence[OnlineTimes], with_time: Sequence[bool]) -> OnlineTimes:
     """Return the times at which users are online, each by the model of its class.
 
-    with_time: of each class, True where its users come and go with time."""
+    Args:
+        classes: Class of each of N users.
+        times: Per class, the times of all N users by its model.
+        with_time: Per class, True if its users' states change with time.
+    """
     if len(times) == 1:
         return times[0]
     member = classes.member
-    everybody = np.ones(len(member), bool)
-    ever = classes.combined([everybody if t.ever_online is None else t.ever_online for t in times])
+    all_users = np.ones(len(member), bool)
+    ever = classes.combined([all_users if t.ever_online is None else t.ever_online for t in times])
     by_round = [t.by_round for t in times]
 
     def at(user: int, now: int) -> State:
-        own = member[user]
-        return times[own].at(user, now) if with_time[own] else (True, FOR_EVER)
+        number = member[user]
+        return times[number].at(user, now) if with_time[number] else (True, FOR_EVER)
 
     def in_round(index: int) -> NDArray[np.bool_]:
-        return classes.combined([everybody if drawn is None else drawn(index) for drawn in by_round])
+        return classes.combined([all_users if drawn is None else drawn(index) for drawn in by_round])
 
     drawn_anew: Callable[[int], NDArray[np.bool_]] | None = in_round if any(by_round) else None
     return OnlineTimes(at, drawn_anew, ever)

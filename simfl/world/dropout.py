@@ -1,7 +1,7 @@
-"""Dropout (drop-out): users lost within a round, and at which point. The same for every protocol.
+"""Drop-out: the users that are lost within a round, and the point at which. The same for every protocol.
 
-Every draw comes from a stream named by its purpose, user and round, so that two protocols meet the same
-losses. A loss planned at a point that a protocol does not have happens at its next point.
+Invariant: every draw comes from a stream named by its purpose, user and round, so that two protocols meet the
+same losses. A loss planned at a point that a protocol does not have happens at its next point.
 """
 
 from __future__ import annotations
@@ -26,15 +26,17 @@ Point = Literal["advertise", "shares", "training", "upload", "consistency", "rec
 When = Literal["before_send", "mid_send", "after_send"]
 WhenAtOne = When | Literal["not_counted"]
 WhenPlanned = WhenAtOne | Literal["delay"]
-"""Of a loss at one given point: an upload may also be lost although all of it arrives."""
+"""Moments of a loss. At one given point an upload may also be lost although all of it arrives
+(`not_counted`); a planned loss may also be a delay."""
 
 POINTS: tuple[Point, ...] = get_args(Point)
 """Points at which a user can be lost, in the order of a round; every message a user sends belongs to one."""
 
-STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")  # 0 to 3 of CCESA
+STEPS: tuple[Point, ...] = ("advertise", "shares", "upload", "recovery")
+"""Points of CCESA's steps 0 to 3."""
 
 Fractions = Fraction | Annotated[tuple[Fraction, ...], Field(min_length=1)]
-"""One for every round, or a list that is walked through round by round."""
+"""One for every round, or a list whose entries are taken round by round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,36 +44,39 @@ class PlannedLoss:
     """A user's loss, or late message, in one round."""
 
     point: str
-    """One of `POINTS`, at whose first action it happens."""
+    """One of `POINTS`; the loss happens at the first action there."""
     when: WhenPlanned
-    """A `WhenAtOne` of that point's message; or `delay`: the message is late, and the user is not lost."""
+    """Moment of that point's message; or `delay`: the message is late, and the user is not lost."""
     delay_ns: int = 0
     """Nanoseconds by which it is late."""
 
 
-Planned = dict[int, PlannedLoss]  # by user
+Planned = dict[int, PlannedLoss]
+"""Planned losses by user."""
 
 
 class Chance(NamedTuple):
     """The probability that a user is lost in a round."""
 
     before: float
-    """Probability of a loss before the server has its upload."""
+    """Probability of a loss before the server has the user's upload."""
     after: float = 0.0
     """Probability of a loss after that."""
     groups: int = 0
-    """Groups whose users are lost together, each with that probability; 0: each user alone."""
+    """Number of groups whose users are lost together, each with that probability; 0 if users are lost
+    alone."""
     sure: bool = False
-    """The lost users are exactly that fraction of a round's."""
+    """True if the lost users are exactly that fraction of a round's users."""
 
     @classmethod
-    def of(cls, probability: float, loss: PlannedLoss, **how: Any) -> Chance:
-        """Return the chance of one and the same loss."""
+    def of(cls, probability: float, loss: PlannedLoss, **fields: Any) -> Chance:
+        """Return the chance of one loss, before or after the upload; `fields` are the other fields."""
         counts = loss.point in ("consistency", "recovery") or (loss.point, loss.when) == COUNTED
-        return cls(0.0, probability, **how) if counts else cls(probability, **how)
+        return cls(0.0, probability, **fields) if counts else cls(probability, **fields)
 
 
-COUNTED = ("upload", "after_send")  # the loss of a user whose upload is there
+COUNTED = ("upload", "after_send")
+"""Point and moment of the loss of a user whose upload the server has."""
 
 
 def _when_fits(loss: Any) -> Any:
@@ -81,7 +86,7 @@ def _when_fits(loss: Any) -> Any:
 
 
 class Dropout(KindBlock):
-    """A model of who is lost; `planned` is all that one of your own needs.
+    """A model of the users that are lost; a user-defined one needs `planned` only.
 
     >>> class Tunnel(Dropout):
     ...     p: float
@@ -94,32 +99,45 @@ class Dropout(KindBlock):
 
     @abstractmethod
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
-        """Return how a user is lost in a round, or in its own cycle of an asynchronous run, if it is.
-        index: the round or cycle. streams: a user's own is `streams.rng("losses", user, index)`."""
+        """Return a user's loss in a round, or in its own cycle of an asynchronous run; None if it is not
+        lost.
+
+        Args:
+            user: Its number.
+            index: The round or cycle.
+            streams: Random streams of the run; a user's own is `streams.rng("losses", user, index)`.
+        """
 
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
-        """Return who of the selected is lost in a round, and how. Less general: `planned` for each."""
+        """Return the losses of a round: by default `planned` of each selected user.
+
+        Args:
+            index: The round.
+            selected: Its users.
+            users: N, the number of all users.
+            streams: Random streams of the run.
+        """
         return {user: plan for user in selected if (plan := self.planned(user, index, streams))}
 
     def rate_in(self, index: int) -> float | None:
-        """Return the drop-out rate of a round, where the scenario states one."""
+        """Return the drop-out rate of a round; None if the scenario states none."""
         return None
 
     def chance(self) -> Chance | None:
-        """Return the probability of a user's loss in a round, the greatest of all rounds; None if unknown."""
+        """Return the probability of a user's loss in a round, the maximum of all rounds; None if unknown."""
         return None
 
     def until(self, last: Point) -> Self:
-        """Return the model without what can happen only after the point `last` of a round."""
+        """Return the model without losses that happen only after the point `last` of a round."""
         return self
 
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
-        """Yield what does not fit so many users, in rounds or in an asynchronous run, as (key, message)."""
+        """Yield each key that does not fit the number of users or the kind of run, as (key, message)."""
         yield from ()
 
 
 class NoLosses(Dropout):
-    """Nobody is lost within a round."""
+    """No user is lost within a round."""
 
     kind: Literal["none"] = "none"
 
@@ -131,8 +149,11 @@ class NoLosses(Dropout):
 
 
 class _Share(Dropout):
-    """A fraction (the value of `main_key`) of the selected: the first in an order drawn for the round, or by
-    coins in an asynchronous run."""
+    """A fraction (the value of `main_key`) of the selected users.
+
+    In a round the first users in a drawn order of all N are lost. So protocols that select different users
+    lose the same ones of their common users. In an asynchronous run each user has a coin.
+    """
 
     @property
     def _loss(self) -> PlannedLoss:
@@ -165,18 +186,18 @@ class _Share(Dropout):
 class Rate(_Share):
     """A fraction of the selected users is lost at one point.
 
-    An upload that is `not_counted` arrives in full, and the user is lost there: the server goes on without it
-    and asks it nothing more. So LightSecAgg's testbed loses users (section 7).
+    An upload that is `not_counted` arrives in full, and the user is lost then: the server continues without
+    it and sends it nothing else. LightSecAgg's testbed loses users in this way (section 7).
     """
 
     main_key = "rate"
     kind: Literal["rate"] = "rate"
     rate: Fractions
-    """The fraction, or a list that is walked through round by round."""
+    """The fraction, or a list whose entries are taken round by round."""
     at: Point = "upload"
     """The point of the round."""
     when: WhenAtOne = "before_send"
-    """Before, amid or after the sending of that point's message, or an upload that is `not_counted`."""
+    """Before, during or after the sending of that point's message, or an upload that is `not_counted`."""
 
     _fits = model_validator(mode="after")(_when_fits)
 
@@ -186,25 +207,30 @@ class Rate(_Share):
 
 
 class WorstCase(_Share):
-    """The papers' worst case: a fraction of the selected users is lost after sharing and before the server
-    has the upload, so that their masks must be recovered."""
+    """The papers' worst case: a fraction of the selected users is lost between sharing and upload.
+
+    Their masks must be recovered.
+    """
 
     main_key = "fraction"
     kind: Literal["worst_case"] = "worst_case"
     fraction: Fractions
-    """One, or a list that is walked through round by round."""
+    """The fraction, or a list whose entries are taken round by round."""
 
 
 class PerStep(Dropout):
-    """Each selected user is lost at each of four steps (`advertise`, `shares`, `upload` and `recovery`) with
-    probability q (CCESA section 4.3): 1 - (1 - q)^4 of them in all, where the protocol has all four."""
+    """Each selected user is lost at each of CCESA's four steps with probability q (section 4.3).
+
+    The steps are `advertise`, `shares`, `upload` and `recovery`: 1 - (1 - q)^4 of the users are lost in all,
+    if the protocol has all four.
+    """
 
     main_key = "q"
     kind: Literal["per_step"] = "per_step"
     q: Fraction
     """The probability at each step."""
     when: When = "before_send"
-    """Before, amid or after the sending of that step's message."""
+    """Before, during or after the sending of that step's message."""
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
         return self._at_a_step(streams.rng("losses", "steps", user, index).random(len(STEPS)))
@@ -215,7 +241,8 @@ class PerStep(Dropout):
 
     def chance(self) -> Chance:
         stays = 1 - self.q
-        until = STEPS.index("upload") + (self.when != "after_send")  # steps that keep the upload back
+        # The number of steps at which a loss keeps the upload from the server.
+        until = STEPS.index("upload") + (self.when != "after_send")
         return Chance(1 - stays**until, stays**until - stays ** len(STEPS))
 
     def _at_a_step(self, coins: NDArray[np.float64]) -> PlannedLoss | None:
@@ -224,10 +251,11 @@ class PerStep(Dropout):
 
 
 class Groups(Dropout):
-    """Users lost together, such as those of one cell: in each round a whole group is lost with probability p.
+    """Users lost together, such as the users of one cell: in each round each group is lost with probability
+    p.
 
-    A user's group is drawn once. Only for rounds: cycles of an asynchronous run begin at different times, and
-    the losses of those with the same number would not be losses at the same time.
+    A user's group is drawn once. Only for rounds: cycles of an asynchronous run begin at different times, so
+    losses in cycles of one number would not happen together.
     """
 
     kind: Literal["groups"] = "groups"
@@ -238,7 +266,7 @@ class Groups(Dropout):
     at: Point = "upload"
     """The point of the round."""
     when: WhenAtOne = "before_send"
-    """As for a rate."""
+    """Before, during or after the sending of that point's message, or an upload that is `not_counted`."""
 
     _fits = model_validator(mode="after")(_when_fits)
 
@@ -246,8 +274,8 @@ class Groups(Dropout):
         return self.in_round(index, (user,), 0, streams).get(user)
 
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
-        place, coin = streams.uniforms("loss groups"), streams.uniforms("losses", "groups")
-        groups = {user: int(self.groups * place(user, 0)) for user in selected}
+        group_of, coin = streams.uniforms("loss groups"), streams.uniforms("losses", "groups")
+        groups = {user: int(self.groups * group_of(user, 0)) for user in selected}
         lost = {group for group in set(groups.values()) if coin(group, index) < self.p}
         plan = PlannedLoss(self.at, self.when)
         return {user: plan for user, group in groups.items() if group in lost}
@@ -257,7 +285,7 @@ class Groups(Dropout):
 
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
         if asynchronous:
-            yield "", "groups is for rounds: users who go at one time are for population.availability"
+            yield "", "groups is for rounds: for users that go offline together use population.availability"
 
 
 class ScriptedLoss(Block):
@@ -270,9 +298,9 @@ class ScriptedLoss(Block):
     at: Point
     """The point of the round."""
     when: WhenAtOne | Literal["delay"]
-    """As for a rate; `delay` sends later."""
+    """As for `rate`; `delay` sends the message later."""
     delay_s: Seconds | None = None
-    """The delay; only with `when: delay`."""
+    """Seconds of the delay; only with `when: delay`."""
 
     _fits = model_validator(mode="after")(_when_fits)
 
@@ -289,7 +317,7 @@ class Script(Dropout):
     main_key = "losses"
     kind: Literal["script"] = "script"
     losses: tuple[ScriptedLoss, ...]
-    """One entry a loss."""
+    """The losses, an entry each."""
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
         losses = (loss for loss in self.losses if (loss.user, loss.round) == (user, index))
@@ -303,7 +331,7 @@ class Script(Dropout):
         seen: dict[tuple[int, int], int] = {}
         for i, loss in enumerate(self.losses):
             if loss.user >= users:
-                yield f"losses.{i}.user", f"user={loss.user} is not there: {numbered(users)}"
+                yield f"losses.{i}.user", f"user={loss.user} does not exist: {numbered(users)}"
             first = seen.setdefault((loss.user, loss.round), i)
             if first != i:
                 message = f"user {loss.user} is lost in round {loss.round} already, by entry {first}"
@@ -321,29 +349,36 @@ else:
 
 @dataclass(frozen=True)
 class Losses:
-    """The losses that a scenario asks for, at the points that a protocol has."""
+    """The losses of a scenario's model, at the points that a protocol has."""
 
     spec: Dropout
+    """The model."""
     users: int
+    """N, the number of all users."""
     streams: Streams
+    """Random streams of the run."""
     points: Sequence[str]
+    """Points of the protocol, of `POINTS`."""
 
     def in_round(self, index: int, selected: Sequence[int]) -> Planned:
+        """Return the planned loss of each user that is lost in a round."""
         planned = self.spec.in_round(index, selected, self.users, self.streams)
         return {user: moved for user, plan in planned.items() if (moved := self._moved(plan))}
 
     def in_cycle(self, user: int, cycle: int) -> PlannedLoss | None:
+        """Return the planned loss of a user in one of its cycles, if it is lost there."""
         plan = self.spec.planned(user, cycle, self.streams)
         return None if plan is None else self._moved(plan)
 
     def rate_in(self, index: int) -> float | None:
-        """Return the drop-out rate of a round, where the scenario states one for all."""
+        """Return the drop-out rate of a round; None if the scenario states none for all users."""
         return self.spec.rate_in(index)
 
     def _moved(self, plan: PlannedLoss) -> PlannedLoss | None:
         """Return a loss at the next point that the protocol has, if there is one."""
-        known = (*get_args(When), "delay", *(["not_counted"] if plan.point == "upload" else []))
-        if plan.point not in POINTS or plan.when not in known or plan.delay_ns < 0:
-            raise RunFailed(f"drop-out {type(self.spec).__name__}: {plan} is no loss")
+        moments = (*get_args(When), "delay", *(["not_counted"] if plan.point == "upload" else []))
+        if plan.point not in POINTS or plan.when not in moments or plan.delay_ns < 0:
+            bounds = f"point one of {', '.join(POINTS)}, when one of {', '.join(moments)}, delay_ns 0 or more"
+            raise RunFailed(f"drop-out {type(self.spec).__name__}: {plan} is no loss: {bounds}")
         point = next((p for p in POINTS[POINTS.index(plan.point) :] if p in self.points), None)
         return replace(plan, point=point) if point else None

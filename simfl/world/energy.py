@@ -1,8 +1,8 @@
 """Energy and batteries of devices: the power that each part of a device draws, and the charge it draws on.
 
 Powers become whole microwatts and times are whole nanoseconds, so energy is counted in whole femtojoules
-(1 J = 10^15 fJ) and adds up exactly. The meaning of each figure is told in `engine.energy`. There are no
-defaults: devices differ by more than ten times, so every figure is the scenario's own.
+(1 J = 10^15 fJ) and adds up exactly (`tests/world/test_energy.py`). `engine.energy` defines each figure.
+There are no defaults: devices differ by more than ten times, so a scenario states every figure.
 """
 
 from __future__ import annotations
@@ -22,12 +22,17 @@ from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
 from simfl.world.availability import AnyAvailability, ByData
 from simfl.world.state_generators import StateGenerator, is_number
-from simfl.world.timelines import FOR_EVER, Timeline, timeline_from
+from simfl.world.timelines import FOR_EVER, Timeline
 
 MICRO, FEMTO = 10**6, 10**15
+"""Microwatts of a watt, femtojoules of a joule."""
 PER_BYTE = FEMTO // 10**6
-MOST_W = 1e6
-STANDBY_S = 1  # the least time for which a device that comes back must last, or it would come and go for ever
+"""Femtojoules for a byte of one joule for a megabyte."""
+MAX_W = 1e6
+"""Maximum of any power."""
+STANDBY_S = 1
+"""Minimum seconds for which a device that comes back must last, or it would go offline and return for
+ever."""
 
 
 def _is_counted(value: float) -> float:
@@ -42,14 +47,12 @@ def _is_within(level: Distribution) -> Distribution:
     return level
 
 
-Watts = Annotated[
-    float, Field(strict=True, ge=0, le=MOST_W, allow_inf_nan=False), AfterValidator(_is_counted)
-]
+Watts = Annotated[float, Field(strict=True, ge=0, le=MAX_W, allow_inf_nan=False), AfterValidator(_is_counted)]
 JoulesPerMB = Watts
 
 
 Flow = Timeline[tuple[int, int]]
-"""The power of a user's charger and the standby power of its device at a time, in microwatts."""
+"""Powers of a user's charger, and of its device in standby, over time, in microwatts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,10 @@ class Store:
     Attributes:
         capacity: Femtojoules of a full battery.
         back: Femtojoules at which a device that ran empty comes back.
-        base: Microwatts that the standby power never exceeds.
-        charger: Microwatts that the charger's power never exceeds.
-        start: A user's first level, in femtojoules.
-        flow: The charger's power and the standby power.
+        base: Maximum of the standby power, in microwatts.
+        charger: Maximum of the charger's power, in microwatts.
+        start: Returns a user's first level, in femtojoules.
+        flow: The charger's power and the standby power over time.
     """
 
     capacity: int
@@ -75,24 +78,32 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Powers:
-    """The power of a device in integers: microwatts, and for each byte up and down femtojoules."""
+    """The powers of a device, in integers."""
 
     cpu: int
+    """Microwatts of a busy core."""
     up: int = 0
+    """Femtojoules for each byte sent."""
     down: int = 0
+    """Femtojoules for each byte received."""
     active: int = 0
+    """Microwatts of the radio while bytes move."""
     idle: int = 0
+    """Microwatts of the radio otherwise, during the user's part in a round."""
     tail: int = 0
+    """Microwatts of the radio for `tail_ns` after its last transfer."""
     tail_ns: int = 0
+    """Nanoseconds of the tail."""
     store: Store | None = None
+    """The battery; None for a device without one."""
 
 
 EnergyOf = Callable[[int], Powers | None]
-"""The powers of a user's device, None where its energy is not counted."""
+"""A user -> the powers of its device; None if its energy is not counted."""
 
 
 class Radio(Block):
-    """The radio of a device, such as a phone's modem. Zero is a figure too, and must be written.
+    """The radio of a device, such as a phone's modem. A figure of zero must be written too.
 
     Its form is that of Huang et al. (MobiSys 2012): while it is active, a base power and a slope for the rate
     in each direction; then a tail. A slope in mW per Mbit/s is 0.008 times as many joules for a megabyte.
@@ -113,9 +124,9 @@ class Radio(Block):
 
 
 class BatteryModel(KindBlock):
-    """A model of the battery of a device. A device that runs empty is lost there and then.
+    """A model of the battery of a device. A device that runs empty is lost at that moment.
 
-    The level of a device that does nothing is computed when it is asked for. One of your own is most simply a
+    The level of an idle device is computed when it is needed. A user-defined model is most simply a
     `BatteryStates`.
     """
 
@@ -128,23 +139,33 @@ class BatteryModel(KindBlock):
 
     @abstractmethod
     def flow(self, users: int, streams: Streams) -> Flow:
-        """Return the powers of these users' chargers and of their devices besides their parts in rounds."""
+        """Return the powers of users' chargers, and of their devices besides their parts in rounds.
+
+        Args:
+            users: Their number.
+            streams: Random streams of the run.
+        """
 
     def bounds_w(self) -> tuple[float, float]:
-        """Return the watts that the charger's power and the standby power never exceed."""
-        return MOST_W, MOST_W
+        """Return the maximum watts of the charger and of the standby power."""
+        return MAX_W, MAX_W
 
     @property
     def changes_with_time(self) -> bool:
-        """True if a user's powers change."""
+        """True if a user's powers change with time."""
         return True
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield what does not fit together, as (key, message)."""
+        """Yield each contradiction between keys, as (key, message)."""
         yield from ()
 
     def store(self, users: int, streams: Streams) -> Store:
-        """Return the battery in integers, for this number of users."""
+        """Return the battery in integers.
+
+        Args:
+            users: Number of users.
+            streams: Random streams of the run.
+        """
         capacity = round(self.capacity_j * FEMTO)
         draws = streams.uniforms("battery", "level")
         charger_w, base_w = self.bounds_w()
@@ -176,8 +197,9 @@ class BatteryStates(BatteryModel, StateGenerator):
 
     @abstractmethod
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
-        """Yield (seconds that a state lasts, watts of the charger, watts that the device draws besides its
-        part in rounds, as by its owner's use), one after the other.
+        """Yield (seconds, charger's watts, device's watts besides its part in rounds), one after the other.
+
+        The device's watts are such as its owner's use draws.
 
         Args:
             user: Its number.
@@ -188,43 +210,37 @@ class BatteryStates(BatteryModel, StateGenerator):
         """
 
     @property
-    def _most_base_w(self) -> float:
-        return min(MOST_W, self.capacity_j * self.comes_back_at / STANDBY_S)
+    def _max_base_w(self) -> float:
+        return min(MAX_W, self.capacity_j * self.comes_back_at / STANDBY_S)
 
     def value_of(self, *values: Any) -> Any:
         charger_w, base_w = values
-        for watts, most in ((charger_w, MOST_W), (base_w, self._most_base_w)):
-            if not is_number(watts, 0, most) or 0 < watts < 1 / MICRO:
+        for watts, max_w in ((charger_w, MAX_W), (base_w, self._max_base_w)):
+            if not is_number(watts, 0, max_w) or 0 < watts < 1 / MICRO:
                 return None
         return round(float(charger_w) * MICRO), round(float(base_w) * MICRO)
 
     def bounds(self) -> str:
-        most = (
-            f"at most {MOST_W:g} and {self._most_base_w:g} (capacity_j x comes_back_at lasts {STANDBY_S} s)"
-        )
-        return f"the watts of the charger and of the device, each 0 or at least 1e-06, {most}"
+        maxima = f"{MAX_W:g} and {self._max_base_w:g} (capacity_j x comes_back_at lasts {STANDBY_S} s)"
+        return f"the watts of the charger and of the device, each 0 or at least 1e-06, at most {maxima}"
 
     def flow(self, users: int, streams: Streams) -> Flow:
-        def states(user: int) -> Iterator[tuple[float, tuple[int, int]]]:
-            return self.read(user, streams.rng("battery", "states", user))
-
-        return timeline_from(states, (0, 0))
+        return self.timeline(streams, "battery", (0, 0))
 
 
 class Plugged(BatteryModel):
     """A battery that is charged while it is plugged in, at the times of a model of availability.
 
-    A device that runs empty is lost there and then. The level of a device that does nothing is computed when
-    it is asked for. This is the kind of a battery that states none.
+    A device that runs empty is lost at that moment. This is the kind of a battery without the key `kind`.
     """
 
     kind: Literal["plugged"] = "plugged"
     base_w: Watts
-    """Watts that the device draws at all times until it is empty, whatever else it does."""
+    """Watts that the device draws at all times until it is empty, in addition to its work."""
     charger_w: Watts
     """Watts that the charger gives while the device is plugged in and not full."""
     charging: AnyAvailability
-    """The times at which the device is plugged in, by a model of availability with draws of its own."""
+    """The times at which the device is plugged in, by a model of availability with separate draws."""
 
     def bounds_w(self) -> tuple[float, float]:
         return self.charger_w, self.base_w
@@ -237,20 +253,20 @@ class Plugged(BatteryModel):
         if self.charging.changes == "by round":
             yield "charging.slot_s", "missing; a battery has no rounds to draw p in"
         elif isinstance(self.charging, ByData):
-            yield "charging", "by_data is for availability: a charger has nothing to do with what users hold"
+            yield "charging", "by_data is for availability: a charger does not depend on the samples of users"
         needed_j, charge_j = self.base_w * STANDBY_S, self.capacity_j * self.comes_back_at
         if charge_j < needed_j:
             lasting = f"{charge_j:g} J, less than base_w={self.base_w:g} draws in {STANDBY_S} s"
             yield "comes_back_at", f"{self.comes_back_at:g} of capacity_j={self.capacity_j:g} is {lasting}"
 
     def flow(self, users: int, streams: Streams) -> Flow:
-        # The model's draws are named by availability: from a seed of its own they are others than those of
-        # the users' coming and going.
-        own = Streams(int.from_bytes(streams.bytes("battery", "charging"), "big"))
+        # The model's draws are named by availability, like the users' own draws of availability. A separate
+        # seed keeps the two independent.
+        charging_streams = Streams(int.from_bytes(streams.bytes("battery", "charging"), "big"))
         charger, base = round(self.charger_w * MICRO), round(self.base_w * MICRO)
         if not charger:
             return lambda user, now: ((0, base), FOR_EVER)
-        plugged_in = self.charging.times(users, own).at
+        plugged_in = self.charging.times(users, charging_streams).at
 
         def at(user: int, now: int) -> tuple[tuple[int, int], int]:
             plugged, until = plugged_in(user, now)
@@ -260,7 +276,7 @@ class Plugged(BatteryModel):
 
 
 def _by_default(value: Any) -> Any:
-    """Write out the kind of a battery that states none but has keys of `Plugged`."""
+    """Add the kind `plugged` to a battery without `kind` that has keys of `Plugged`."""
     plugged = isinstance(value, dict) and set(Plugged.model_fields) & set(value)
     return {"kind": "plugged", **value} if plugged and not {"kind", "module"} & set(value) else value
 
@@ -274,7 +290,7 @@ else:
 
 
 class Energy(Block):
-    """The energy that a device draws for its part; what is left out is not counted."""
+    """The energy that a device draws for its part; keys that are left out are not counted."""
 
     cpu_w: Watts
     """Watts of a busy core, on top of `base_w`."""
@@ -284,12 +300,17 @@ class Energy(Block):
     """The battery; a device without one never runs empty."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Yield what does not fit together, as (key, message)."""
+        """Yield each contradiction between keys, as (key, message)."""
         for key, message in self.battery.problems() if self.battery else ():
             yield f"battery.{key}", message
 
     def powers(self, users: int, streams: Streams) -> Powers:
-        """Return the powers in integers, for so many users."""
+        """Return the powers in integers.
+
+        Args:
+            users: Number of users.
+            streams: Random streams of the run.
+        """
         radio, store = self.radio, self.battery.store(users, streams) if self.battery else None
         cpu = round(self.cpu_w * MICRO)
         if radio is None:

@@ -1,7 +1,7 @@
 """Link models: rates of links that change with time. The same for every protocol.
 
 Invariant: a user's link is a function of the seed, its number and the time, not of the number of users or of
-who asks. Changes are read lazily, so that links that carry nothing cost nothing.
+earlier queries. Changes are read lazily, so that links without transfers cost nothing.
 """
 
 from __future__ import annotations
@@ -36,33 +36,41 @@ from simfl.world.mahimahi import PACKET_BITS, deliveries, packets
 from simfl.world.numbers import Assign, entries_of
 from simfl.world.rate_steps import read_steps
 from simfl.world.state_generators import StateGenerator, is_number
-from simfl.world.timelines import FOR_EVER, check_day, daily, timeline_from
+from simfl.world.timelines import FOR_EVER, check_day, daily
 
-MAX_WINDOWS = 10_000_000  # of a recorded link
+MAX_WINDOWS = 10_000_000
+"""Windows of a recorded link: 160 MB in memory."""
 
 
 class LinkParams(NamedTuple):
     """Rates and latency of a link at a time."""
 
     up_mbps: float
-    """Rate to the server."""
+    """Rate to the server, Mbit/s."""
     down_mbps: float
-    """Rate from the server."""
+    """Rate from the server, Mbit/s."""
     latency_s: float
     """Seconds from the last bit sent to its arrival, one way."""
 
 
 Changes = Callable[[int, int, LinkParams], tuple[LinkParams, int]]
-"""(user, now, its own link) -> its link now, and until when (both nanoseconds) that surely stays."""
+"""(user, now in nanoseconds, its link unchanged) -> its link now, and the nanosecond up to which that
+stays."""
 
 
 class LinkModel(KindBlock):
-    """A model of how links change with time. One of your own is most simply a `LinkStates`."""
+    """A model of how links change with time. A user-defined one is most simply a `LinkStates`."""
 
     @abstractmethod
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
-        """Return the links of so many users; a rate of 0 stands still. purpose: the first name of every
-        stream. key: the scenario's, in messages."""
+        """Return the links of users over time; a rate of 0 stands still.
+
+        Args:
+            users: Their number.
+            streams: Random streams of the run.
+            purpose: First name of every stream.
+            key: Scenario key of the model, for messages.
+        """
 
 
 class LinkStates(LinkModel, StateGenerator):
@@ -84,11 +92,10 @@ class LinkStates(LinkModel, StateGenerator):
 
     @abstractmethod
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
-        """Yield (seconds that a state lasts, the factor on the user's own uplink rate, the one on its
-        downlink rate), one after the other.
+        """Yield (seconds that a state lasts, factor on the uplink's rate, factor on the downlink's), in turn.
 
         Args:
-            user: Its number; 0 where the model is of the server's link.
+            user: Its number; 0 if the model is of the server's link.
             rng: Its own stream of random numbers, the same under every protocol.
 
         Yields:
@@ -104,14 +111,11 @@ class LinkStates(LinkModel, StateGenerator):
         return f"two factors from 0 to {GREATEST:g}"
 
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
-        def states(user: int) -> Iterator[tuple[float, tuple[float, float]]]:
-            return self.read(user, streams.rng(purpose, "states", user))
+        at = self.timeline(streams, purpose, (1.0, 1.0))
 
-        at = timeline_from(states, (1.0, 1.0))
-
-        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
+        def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
             (up, down), until = at(user, now)
-            return LinkParams(own.up_mbps * up, own.down_mbps * down, own.latency_s), until
+            return LinkParams(link.up_mbps * up, link.down_mbps * down, link.latency_s), until
 
         return change
 
@@ -122,16 +126,17 @@ class Steady(LinkModel):
     kind: Literal["steady"] = "steady"
 
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
-        return lambda user, now, own: (own, FOR_EVER)
+        return lambda user, now, link: (link, FOR_EVER)
 
 
 class Steps(LinkModel):
-    """Rates from a CSV file with the header `user,from_s,up_mbps,down_mbps`: from that second on, these.
+    """Rates from a CSV file with the header `user,from_s,up_mbps,down_mbps`: those of a line hold from
+    `from_s`.
 
-    The users of the file are its entries, in the order of their numbers; a file without `user` has one entry,
-    for everybody. Before an entry's first line a link has its own rates, and after the last one it stays.
-    Columns that may be there too: `latency_s`, and `period_s`, after which an entry begins again, if not 0.
-    A relative path is of the scenario file's folder.
+    The users of the file are its entries, in the order of their numbers. A file without `user` has one entry
+    for all users. Before an entry's first line a link has its own rates, and after the last one it stays.
+    Optional columns: `latency_s`, and `period_s`, after which an entry begins again unless it is 0. A
+    relative path is of the scenario file's folder.
     """
 
     main_key = "file"
@@ -139,18 +144,18 @@ class Steps(LinkModel):
     file: FileName
     """The CSV file's path."""
     assign: Assign = "modulo"
-    """`modulo`: user u has entry u mod the number of entries; `draw`: one drawn for it."""
+    """`modulo`: user u has entry u mod the number of entries; `draw`: an entry is drawn for each user."""
 
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
         steps = read_steps(self.file, f"{key}.file".lstrip("."))
         entries = entries_of(self.assign, len(steps), users, streams)
 
-        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
+        def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
             step, until = steps.at(int(entries[user]), now)
             if step is None:
-                return own, until
+                return link, until
             up_mbps, down_mbps, latency_s = step
-            return LinkParams(up_mbps, down_mbps, own.latency_s if latency_s is None else latency_s), until
+            return LinkParams(up_mbps, down_mbps, link.latency_s if latency_s is None else latency_s), until
 
         return change
 
@@ -170,7 +175,7 @@ class Mahimahi(LinkModel):
     window_s: Annotated[float, Field(strict=True, ge=1e-3, le=1e6, allow_inf_nan=False), unit("s")] = 1.0
     """The length of a window, in whole milliseconds; the last one of a recording may be shorter."""
     offset: Literal["none", "drawn"] = "none"
-    """`drawn`: each user begins at a time of its own in the recordings."""
+    """`drawn`: each user begins at a drawn time of the recordings."""
 
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
         window_ms = round(1000 * self.window_s)
@@ -178,11 +183,11 @@ class Mahimahi(LinkModel):
         down = _Recording(self.down_file, window_ms, f"{key}.down_file".lstrip("."))
         draws = streams.uniforms(purpose, "offset")
 
-        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
-            # One offset for both directions, which were recorded together.
+        def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
+            # One offset for both directions, since they were recorded together.
             ahead = now + (int(draws(user, 0) * up.period_ns) if self.offset == "drawn" else 0)
             (up_mbps, up_ns), (down_mbps, down_ns) = up.at(ahead), down.at(ahead)
-            return LinkParams(up_mbps, down_mbps, own.latency_s), now + min(up_ns, down_ns)
+            return LinkParams(up_mbps, down_mbps, link.latency_s), now + min(up_ns, down_ns)
 
         return change
 
@@ -203,25 +208,25 @@ class _Recording:
         self.period_ns = self._ends[-1]
 
     def at(self, now: int) -> tuple[float, int]:
-        """Return the rate, and the nanoseconds for which it stays."""
+        """Return the rate in Mbit/s at a nanosecond, and the nanoseconds for which it stays."""
         now %= self.period_ns
         window = bisect_right(self._ends, now)
         return self._mbps[window], self._ends[window] - now
 
 
 class Level(Block):
-    """A level of a link's rates, and the way on."""
+    """A level of a link's rates, and the levels that may follow."""
 
     factor: NonNegative
     """The factor on a link's own rates; 0 stands still."""
     dwell_s: SecondsDrawn
     """The time for which a link stays at this level."""
     to: tuple[NonNegative, ...] | None = None
-    """The weight of each level to be the next; all others alike, unless given."""
+    """Weight of each level to be the next; equal weights of all others unless given."""
 
 
 class Markov(LinkStates):
-    """A walk between levels of the rates, at random; a link starts in the stationary state."""
+    """A random walk between levels of the rates; a link starts in the stationary state."""
 
     main_key = "levels"
     kind: Literal["markov"] = "markov"
@@ -243,17 +248,17 @@ class Markov(LinkStates):
         return self
 
     def transitions(self) -> Draws:
-        """Return the probability of each level to be the next, for each level."""
-        count = len(self.levels)
-        others = 1 - np.eye(count)
+        """Return the probabilities P[i, j] that level j follows level i, [levels, levels]."""
+        others = 1 - np.eye(len(self.levels))
         weights = np.array([others[i] if x.to is None else x.to for i, x in enumerate(self.levels)])
         chances: Draws = weights / weights.sum(axis=1, keepdims=True)
         return chances
 
     def shares(self) -> Draws:
-        """Return the share of time that a link is at each level."""
+        """Return the share of time that a link is at each level, [levels]."""
         count = len(self.levels)
-        # pi P = pi and sum pi = 1; where several pi do, the least squares mix them, with no weight below 0.
+        # pi P = pi and sum pi = 1. If several pi solve this, least squares give a mixture of them, in which
+        # rounding may leave weights just below 0.
         equations = np.vstack([self.transitions().T - np.eye(count), np.ones(count)])
         pi = np.linalg.lstsq(equations, np.append(np.zeros(count), 1.0), rcond=None)[0]
         time = np.maximum(pi, 0) * [level.dwell_s.average() for level in self.levels]
@@ -262,14 +267,15 @@ class Markov(LinkStates):
 
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
         first, after = _cumulated(self)
-        place = _picked(first, rng)
+        index = _picked(first, rng)
         while True:
-            level = self.levels[place]
+            level = self.levels[index]
             yield float(level.dwell_s.draw(rng, 1)[0]), level.factor, level.factor
-            place = _picked(after[place], rng)
+            index = _picked(after[index], rng)
 
 
-@lru_cache(maxsize=16)  # as many models as a scenario may have classes; their users share it
+# All users of a model share the sums. As many models are kept as a scenario may have classes.
+@lru_cache(maxsize=16)
 def _cumulated(model: Markov) -> tuple[Draws, Draws]:
     return np.cumsum(model.shares()), np.cumsum(model.transitions(), axis=1)
 
@@ -279,22 +285,25 @@ def _picked(cumulated: Draws, rng: np.random.Generator) -> int:
 
 
 class Daily(LinkModel):
-    """The rates follow the time of day: along a cosine from `high` at `peak_s` to `low` half a `period_s`
-    later, in slots. Each user's day is moved by one draw from Normal(0, spread_s): its time zone."""
+    """The rates follow the time of day in slots, along a cosine from `high` at `peak_s` to `low` half a day
+    later.
+
+    A day is `period_s`. Each user's day is moved by one draw from Normal(0, spread_s): its time zone.
+    """
 
     kind: Literal["daily"] = "daily"
     low: NonNegative
-    """The least factor on a link's own rates."""
+    """Minimum factor on a link's rates."""
     high: NonNegative = 1.0
-    """The greatest; not below `low`."""
+    """Maximum factor; not below `low`."""
     peak_s: SecondsOrZero
     """The time of day of `high`."""
     spread_s: SecondsOrZero = 0.0
     """Standard deviation of the users' time zones."""
     slot_s: Seconds
-    """The time for which a factor stays; at most half a `period_s`."""
+    """Seconds for which a factor stays; at most half a `period_s`."""
     period_s: Seconds = 86400.0
-    """The length of a day."""
+    """Seconds of a day."""
 
     @model_validator(mode="after")
     def is_a_curve(self) -> Daily:
@@ -304,14 +313,14 @@ class Daily(LinkModel):
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
         zones, slot_ns = streams.uniforms(purpose, "time zone"), lasting(self.slot_s)
 
-        def change(user: int, now: int, own: LinkParams) -> tuple[LinkParams, int]:
+        def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
             slot = now // slot_ns
             at_s = slot * self.slot_s - self.peak_s
             if self.spread_s:
                 at_s -= self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0))
             factor = daily(self.low, self.high, at_s, self.period_s)
             until = FOR_EVER if self.low == self.high else (slot + 1) * slot_ns
-            return LinkParams(own.up_mbps * factor, own.down_mbps * factor, own.latency_s), until
+            return LinkParams(link.up_mbps * factor, link.down_mbps * factor, link.latency_s), until
 
         return change
 

@@ -12,7 +12,7 @@ from simfl.world.link_models import LinkModel, LinkParams
 from simfl.world.outages import ClassOf, Outages
 
 MAX_BPS = 10**14
-"""The rate beyond which none goes: with it 2^31 users together stay below the engine's unbounded link."""
+"""Maximum rate of a link: with it 2^31 users together stay below the engine's unbounded link."""
 
 
 class LinkState(NamedTuple):
@@ -33,11 +33,12 @@ Links = Callable[[int, int], LinkState]
 
 
 ServerLink = Callable[[int], tuple[int, int, int]]
-"""The server's own link at a time (nanoseconds): bit/s to the users, from them, and until when it stays."""
+"""Time in nanoseconds -> the server's bit/s to the users and from them, and the nanosecond up to which they
+stay."""
 
 
 def user_links(
-    own: Callable[[int], LinkParams],
+    params: Callable[[int], LinkParams],
     models: Mapping[str, tuple[LinkModel, str]],
     outages: Outages,
     streams: Streams,
@@ -45,32 +46,42 @@ def user_links(
     class_of: ClassOf = lambda user: DEFAULT_CLASS,
     purpose: str = "link",
 ) -> Links:
-    """Return the links of so many users: each one's own, as its model changes it, times its outages' factors.
+    """Return the links of users: each one's rates, changed by its model, times its outages' factors.
 
-    models: by the name of a class, each with the scenario's key that it is from. purpose: the first name of
-    the models' streams. ScenarioError if a file of a model cannot be read, or is wrong.
+    Args:
+        params: Returns a user's rates and latency.
+        models: Link model by the name of a class, with the scenario key that it is from.
+        outages: Outages of the run.
+        streams: Random streams of the run.
+        users: Their number.
+        class_of: Returns a user's class.
+        purpose: First name of the models' streams.
+
+    Raises:
+        ScenarioError: A file of a model cannot be read, or is wrong.
     """
     changes = {name: model.changes(users, streams, purpose, key) for name, (model, key) in models.items()}
 
     def state(user: int, now: int) -> LinkState:
         name = class_of(user)
-        (up_mbps, down_mbps, latency_s), until = changes[name](user, now, own(user))
+        (up_mbps, down_mbps, latency_s), until = changes[name](user, now, params(user))
         if outages:
             factor, end = outages.factor(user, now)
             up_mbps, down_mbps, until = up_mbps * factor, down_mbps * factor, min(until, end)
+        # A user-defined model may return anything; a comparison with NaN is false, so NaN is refused too.
         if not (up_mbps >= 0 and down_mbps >= 0 and latency_s >= 0 and isfinite(latency_s) and until > now):
             link = f"a link of {up_mbps} and {down_mbps} Mbit/s, {latency_s} s away, until {until} ns"
-            who = f"link model {type(models[name][0]).__name__}, user {user}"
-            raise RunFailed(f"{who}: {link} at {now} ns: none may be below 0, and it must last")
+            label = f"link model {type(models[name][0]).__name__}, user {user}"
+            raise RunFailed(f"{label}: {link} at {now} ns: none may be below 0, and it must last")
         return _state(up_mbps, down_mbps, latency_s, until)
 
     return state
 
 
-def server_link(own: LinkParams, model: LinkModel, streams: Streams) -> ServerLink:
-    """Return the server's own link, as its model changes it."""
+def server_link(params: LinkParams, model: LinkModel, streams: Streams) -> ServerLink:
+    """Return the server's own link, changed by its model."""
     models = {DEFAULT_CLASS: (model, "network.server.varies")}
-    links = user_links(lambda user: own, models, Outages((), streams), streams, 1, purpose="server link")
+    links = user_links(lambda user: params, models, Outages((), streams), streams, 1, purpose="server link")
 
     def at(now: int) -> tuple[int, int, int]:
         up_bps, down_bps, _, until = links(0, now)
@@ -79,13 +90,14 @@ def server_link(own: LinkParams, model: LinkModel, streams: Streams) -> ServerLi
     return at
 
 
-@lru_cache(maxsize=1024)  # links that stay as they are share their states
+# Links that stay as they are share one state, instead of an object for each user.
+@lru_cache(maxsize=1024)
 def _state(up_mbps: float, down_mbps: float, latency_s: float, until: int) -> LinkState:
     return LinkState(_bps(up_mbps), _bps(down_mbps), latency_s, until)
 
 
 def _bps(mbps: float) -> int:
-    """Return bit/s, rounded once; only a rate of 0 stands still.
+    """Return bit/s, rounded once and at least 1, as only a rate of 0 stands still.
 
     >>> _bps(98.0), _bps(4e-7), _bps(0.0)
     (98000000, 1, 0)

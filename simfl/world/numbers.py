@@ -1,6 +1,6 @@
-"""Numbers that each user has of its own: a number, a distribution, or a column of a CSV file.
+"""Numbers by user: one number for all, a distribution, or a column of a CSV file.
 
-Invariant: a user's number does not depend on how many users there are.
+Invariant: a user's number does not depend on the number of users.
 """
 
 from typing import Annotated, Literal
@@ -33,8 +33,8 @@ Assign = Literal["modulo", "draw"]
 class FileColumn(Block):
     """A column of a CSV file with a header, in which each line is an entry: `{file: PATH, column: NAME}`.
 
-    A user has the same entry in all columns of a file, so that what was measured together stays together.
-    A relative path is of the scenario file's folder.
+    A user has the same entry in all columns of a file, so that figures of one device stay together. A
+    relative path is of the scenario file's folder.
     """
 
     kind: Literal["file"] = "file"
@@ -43,7 +43,7 @@ class FileColumn(Block):
     column: Label
     """The column's name in the header."""
     assign: Assign = "modulo"
-    """`modulo`: user u has entry u mod the number of entries; `draw`: one drawn for it."""
+    """`modulo`: user u has entry u mod the number of entries; `draw`: an entry is drawn for each user."""
     scale: Positive = 1.0
     """The factor of all values, such as 0.001 where the file has kbit/s."""
 
@@ -73,9 +73,17 @@ def for_users(
 ) -> Draws:
     """Return each user's number, float64 [users].
 
-    purpose: the stream that draws of a distribution come from; they are held within the bounds.
-    key: of the scenario, where the number is given. ScenarioError if a file is missing, malformed, or has a
-    value beyond the bounds.
+    Args:
+        spec: As in the scenario.
+        users: Their number.
+        streams: Random streams of the run.
+        purpose: Name of the stream for draws of a distribution.
+        key: Scenario key of the number, for messages.
+        least: Minimum; draws below it become it.
+        greatest: Maximum; draws above it become it.
+
+    Raises:
+        ScenarioError: A file is missing or malformed, or has a value beyond the bounds.
     """
     if isinstance(spec, float | int):
         return np.full(users, float(spec))
@@ -86,9 +94,16 @@ def for_users(
 
 
 def entries_of(assign: Assign, entries: int, users: int, streams: Streams) -> NDArray[np.int64]:
-    """Return the entry of a file of so many that each user has, int64 [users]."""
+    """Return each user's entry of a file, int64 [users].
+
+    Args:
+        assign: As in the scenario.
+        entries: Number of entries of the file.
+        users: Number of users.
+        streams: Random streams of the run.
+    """
     if assign == "modulo":
         return np.arange(users) % entries
-    # Named by no file, whose name, unlike its content, is no part of a run's identity.
+    # The stream is not named by the file: the file's content is part of a run's identity, its name is not.
     drawn = streams.rng("entry", entries).random(users)
     return (drawn * entries).astype(np.int64)

@@ -1,7 +1,7 @@
 """Outages: times at which the links of many users are slow, or cut, together.
 
-Invariant: a user's outages are a function of the seed, its number and the time. Its place among the groups of
-an outage does not depend on the number of users, and an outage with a name shifts no other's draws.
+Invariant: a user's outages are a function of the seed, its number and the time. Its group in an outage does
+not depend on the number of users, and an outage with a name shifts no other's draws.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from simfl.world.timelines import FOR_EVER, Timeline, alternating, timeline_from
 ClassOf = Callable[[int], str]
 """The name of a user's class."""
 
-MEMBERS_KEPT = 2**16  # users whose groups are remembered, rather than drawn again
+MEMBERS_KEPT = 2**16
+"""Users whose groups are kept in memory; other users' groups are drawn again, which gives the same."""
 
 
 class Everybody(Block):
@@ -33,11 +34,12 @@ class Everybody(Block):
     kind: Literal["all"] = "all"
 
     def group(self, u: float, name: str) -> int | None:
+        """Return the number of a user's group by its uniform draw and its class; None if it is not hit."""
         return 0
 
 
 class OfClass(Block):
-    """The users of a class of the population, at once."""
+    """The users of one class of the population, at once."""
 
     kind: Literal["class"] = "class"
     name: Name
@@ -59,7 +61,7 @@ class Share(Block):
 
 
 class Cells(Block):
-    """Users live in cells, each with outages of its own: a user's cell is drawn once."""
+    """Users live in cells with separate outages: a user's cell is drawn once."""
 
     kind: Literal["cells"] = "cells"
     cells: Count
@@ -74,9 +76,11 @@ Group = Annotated[Everybody | OfClass | Share | Cells, Field(discriminator="kind
 
 
 class Outage(Block):
-    """An outage that slows or cuts users together: once, `from_s` to `to_s`, or again and again, with times
-    from each end to the next begin (`every_s`) and lengths (`lasts_s`) that are drawn; then a group may
-    start in the midst of one."""
+    """An outage that slows or cuts users together, once or repeatedly.
+
+    Once: from `from_s` to `to_s`. Repeatedly: the times from each end to the next begin (`every_s`) and the
+    lengths (`lasts_s`) are drawn, and a group may start within an outage.
+    """
 
     of: Group
     """The users whom it hits."""
@@ -91,9 +95,10 @@ class Outage(Block):
     lasts_s: SecondsDrawn | None = None
     """The length of each."""
     offline: bool = False
-    """Its users are offline meanwhile: who is at work is lost, as at the end of a session."""
+    """Its users are offline during it: those at work are lost, as at the end of a session."""
     name: Name | None = None
-    """Names its draws, which are otherwise those of its place in the list; one name, the same groups."""
+    """Names its draws, which are otherwise named by its index in the list; outages of one name hit the same
+    groups."""
 
     @model_validator(mode="after")
     def is_either_scripted_or_drawn(self) -> Outage:
@@ -113,17 +118,22 @@ class Outage(Block):
         return self
 
     def problems(self, classes: Collection[str]) -> Iterator[tuple[str, str]]:
-        """Yield what does not fit the population's classes, as (key, message)."""
+        """Yield each key that does not fit the population's classes, as (key, message)."""
         if isinstance(self.of, OfClass) and self.of.name not in classes:
-            there = f"there are: {', '.join(classes)}" if classes else "the population has none"
-            yield "of.name", f"no class {self.of.name!r}; {there}{did_you_mean(self.of.name, classes)}"
+            names = f"there are: {', '.join(classes)}" if classes else "the population has none"
+            yield "of.name", f"no class {self.of.name!r}; {names}{did_you_mean(self.of.name, classes)}"
 
     def times(self, streams: Streams, name: str | int) -> Timeline[bool]:
-        """Return whether a group is hit at a time."""
+        """Return the times at which a group is hit.
+
+        Args:
+            streams: Random streams of the run.
+            name: The outage's name, or its index in the list.
+        """
         if self.every_s is None or self.lasts_s is None:
             begin, end = nanoseconds(self.from_s or 0.0), nanoseconds(self.to_s or 0.0)
-            before, amid, after = (False, begin), (True, end), (False, FOR_EVER)
-            return lambda group, now: before if now < begin else amid if now < end else after
+            before, during, after = (False, begin), (True, end), (False, FOR_EVER)
+            return lambda group, now: before if now < begin else during if now < end else after
         lasts_s, every_s = self.lasts_s, self.every_s
         draws = streams.uniforms("outage", name, "times")
         return timeline_from(lambda group: alternating(draws.since(group, 0), lasts_s, every_s), False)
@@ -155,36 +165,38 @@ class Outages:
         return bool(self._listed)
 
     def factor(self, user: int, now: int) -> tuple[float, int]:
-        """Return the factor on a user's rates, and until when (nanoseconds) it surely stays."""
+        """Return the factor on a user's rates, and the nanosecond up to which it is guaranteed to stay."""
         factor, until, cut_until = 1.0, FOR_EVER, 0
         for outage, times, group in self._of(user):
             on, end = times(group, now)
             factor *= outage.factor if on else 1.0
             until = min(until, end)
-            if on and not outage.factor:  # a product with 0 in it stays 0
+            # A product with a factor of 0 stays 0 until the last such outage ends; others change nothing
+            # before.
+            if on and not outage.factor:
                 cut_until = max(cut_until, end)
         return factor, cut_until or until
 
     def offline(self, user: int, now: int) -> tuple[bool, int]:
-        """Return whether an outage holds a user offline, and until when (nanoseconds) that surely stays."""
+        """Return True if an outage holds a user offline, and the nanosecond up to which that stays."""
         states = [times(group, now) for outage, times, group in self._of(user) if outage.offline]
-        # Until the last one ends that holds the user: what the others do before that changes nothing.
+        # It stays until the last outage ends that holds the user offline; others change nothing before.
         holding = max((end for on, end in states if on), default=None)
         if holding is not None:
             return True, holding
         return False, min((end for _, end in states), default=FOR_EVER)
 
-    def online(self, days: OnlineSchedule) -> OnlineSchedule:
-        """Return the times at which users are online by `days`, and no outage holds them offline."""
+    def online(self, schedule: OnlineSchedule) -> OnlineSchedule:
+        """Return the times at which users are online by a schedule, and no outage holds them offline."""
 
         def at(user: int, now: int) -> State:
-            online, until = days(user, now)
+            online, until = schedule(user, now)
             offline, end = self.offline(user, now)
             if offline:
                 return False, end if online else max(until, end)
             return online, min(until, end) if online else until
 
-        return at if self.take_offline else days
+        return at if self.take_offline else schedule
 
     def _hitting(self, user: int) -> tuple[tuple[Outage, Timeline[bool], int], ...]:
         """Return the outages that can hit a user, each with its group of them."""

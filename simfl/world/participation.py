@@ -1,4 +1,4 @@
-"""Participation: who took part in each round so far."""
+"""Participation: the users of each round so far."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ Users = NDArray[np.int64]
 
 
 def doubled(ascending: Users) -> Users:
-    """Return the users who are there twice."""
-    found: Users = ascending[1:][np.diff(ascending) == 0]
-    return found
+    """Return the users who occur twice in an ascending array."""
+    repeated: Users = ascending[1:][np.diff(ascending) == 0]
+    return repeated
 
 
 class Participation:
-    """The rows of P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N} (Multi-RoundSecAgg, eq. 4), one a round,
-    and each user's frequency of participation f^(t). users: N, at least 1; they are 0 .. N - 1.
+    """The rows of P^(t) = [p^(0), ..., p^(t-1)]^T in {0, 1}^{t x N} (Multi-RoundSecAgg, eq. 4), one a round.
+
+    Args:
+        users: N, at least 1; users are 0 .. N - 1.
 
     >>> P = Participation(4)
     >>> P.append([2, 0])
@@ -34,18 +36,25 @@ class Participation:
         if users < 1:
             raise ValueError(f"users={users} must be at least 1")
         self.users = users
-        self.rows: list[NDArray[np.int64]] = []  # each round's users, ascending
+        self.rows: list[NDArray[np.int64]] = []
+        """Each round's users, ascending."""
         self.battery: NDArray[np.float64] | None = None
-        """The levels of the users' batteries now, [users], as fractions; 1 of a device that has none. None
-        where no device has one."""
+        """Present levels of the users' batteries, fractions [N]; 1 for a device without a battery. None if no
+        device has one."""
         self._counts = np.zeros(users, np.int64)
         self.counts = self._counts.view()
-        """f^(t), [users]: the rounds that each took part in so far; a read-only view that keeps up."""
+        """f^(t), int64 [N]: the number of rounds of each user; a read-only view that follows `append`."""
         self.counts.flags.writeable = False
 
     def append(self, members: Iterable[int]) -> None:
-        """Add the next round's users, in any order; nobody where the round was skipped. ValueError, and
-        nothing appended, if a user is unknown or named twice."""
+        """Add the next round's users.
+
+        Args:
+            members: Users in any order; empty if the round was skipped.
+
+        Raises:
+            ValueError: A user is not one of the N, or is named twice; the round is not added.
+        """
         row = np.sort(np.fromiter(members, np.int64))
         if row.size and not (row[0] >= 0 and row[-1] < self.users):
             wrong = row[0] if row[0] < 0 else row[-1]

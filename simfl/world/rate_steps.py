@@ -1,19 +1,19 @@
 """Rates of links as steps in time, from a CSV file: a header `user,from_s,up_mbps,down_mbps`, then a step a
-line. A file without `user` has one entry; `latency_s` and `period_s` may be there too.
+line.
+
+A file without a column `user` has one entry. `latency_s` and `period_s` are optional columns.
 """
 
-import csv
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from simfl.config.blocks import GREATEST, Draws
-from simfl.config.csv_files import MAX_PROBLEMS, Cells, Wrong, by_columns, by_lines, number, numbers
-from simfl.errors import Problem, ScenarioError, refusal, text_of
+from simfl.config.blocks import GREATEST
+from simfl.errors import refusal
 from simfl.virtual_time import NS
+from simfl.world.csv_series import Columns, bounded, first_of_group, read_series
 from simfl.world.timelines import FOR_EVER
 
 NEEDED = ("from_s", "up_mbps", "down_mbps")
@@ -21,32 +21,28 @@ BOUNDS = {
     "user": 2**31 - 1, "from_s": GREATEST, "up_mbps": 1e8, "down_mbps": 1e8, "latency_s": GREATEST,
     "period_s": GREATEST,
 }  # fmt: skip
-"""Columns, each with its greatest value; the least is 0."""
+"""Columns, each with its maximum; the minimum is 0."""
 
-Step = tuple[float, float, float | None]  # up Mbit/s, down Mbit/s, latency in seconds where it is given
+Step = tuple[float, float, float | None]
+"""Mbit/s up, Mbit/s down, and seconds of latency, None where the file has no such column."""
 
 
 class RateSteps:
-    """The entries of a file, numbered from 0 in the order of their users. Held by columns, in order of
-    entries, then of time: objects would take ten times 32 bytes a step."""
+    """The entries of a file, numbered from 0 in the order of their users.
 
-    def __init__(self, columns: dict[str, Draws]) -> None:
-        """Take the columns of a file; a ValueError if anything is wrong with them."""
+    Held by columns, in order of entries, then of time: objects would take ten times 32 bytes a step.
+
+    Args:
+        columns: As `read_series` returns them, at least one row.
+    """
+
+    def __init__(self, columns: Columns) -> None:
         user = columns.get("user", np.zeros(columns["from_s"].size))
-        for name, values in columns.items():
-            if not ((values >= 0) & (values <= BOUNDS[name])).all():
-                raise ValueError(name)
         from_ns = np.round(columns["from_s"] * NS).astype(np.int64)
         order = np.lexsort((from_ns, user))
         user, from_ns = user[order], from_ns[order]
         period_ns = np.round(columns.get("period_s", np.zeros(user.size)) * NS).astype(np.int64)[order]
-        same = user[1:] == user[:-1]
-        again = same & (from_ns[1:] == from_ns[:-1])
-        other = same & (period_ns[1:] != period_ns[:-1])
-        late = (period_ns > 0) & (from_ns >= period_ns)
-        if not user.size or (user % 1).any() or again.any() or other.any() or late.any():
-            raise ValueError("steps")
-        first = np.flatnonzero(np.append(True, ~same))
+        first = np.flatnonzero(np.append(True, user[1:] != user[:-1]))
         self._first = array("q", np.append(first, user.size).astype(np.int64).tobytes())
         self._period_ns = array("q", period_ns[first].tobytes())
         self._from_ns = array("q", from_ns.tobytes())
@@ -58,75 +54,60 @@ class RateSteps:
         return len(self._period_ns)
 
     def at(self, entry: int, now: int) -> tuple[Step | None, int]:
-        """Return the step that holds, None before the first one, and until when (nanoseconds) it does."""
+        """Return the step of an entry, None before its first one, and until when it holds (nanoseconds)."""
         period, end = self._period_ns[entry], self._first[entry + 1]
         begin = now - now % period if period else 0
-        place = bisect_right(self._from_ns, now - begin, self._first[entry], end)
+        following = bisect_right(self._from_ns, now - begin, self._first[entry], end)
         after = begin + period if period else FOR_EVER
-        until = begin + self._from_ns[place] if place < end else after
-        if place == self._first[entry]:
+        until = begin + self._from_ns[following] if following < end else after
+        if following == self._first[entry]:
             return None, until
-        latency_s = None if self._latency_s is None else self._latency_s[place - 1]
-        return (self._up[place - 1], self._down[place - 1], latency_s), until
+        latency_s = None if self._latency_s is None else self._latency_s[following - 1]
+        return (self._up[following - 1], self._down[following - 1], latency_s), until
 
 
 def read_steps(file: str, key: str = "") -> RateSteps:
-    """Return the steps of a file, which the scenario names at `key`. ScenarioError if it cannot be read, a
-    column is missing, or a line of it is wrong."""
-    text = text_of(Path(file), file, key)
-    try:
-        return RateSteps(_joined(_chunks(text)))
-    except (ValueError, csv.Error):
-        return RateSteps(_joined([_line_by_line(text, file)]))
+    """Return the steps of a file.
 
+    Args:
+        file: The file's path.
+        key: Scenario key that names the file.
 
-def _chunks(text: str) -> Iterator[dict[str, Draws]]:
-    """Yield the columns of plain numbers, some lines at a time; ValueError for any that is none."""
-    for cells in by_columns(text):
-        if not cells.keys() >= {*NEEDED}:
-            raise ValueError("header")
-        yield {name: numbers(cells[name]) for name in BOUNDS if name in cells}
-
-
-def _joined(chunks: Iterable[dict[str, Draws]]) -> dict[str, Draws]:
-    listed = list(chunks)
-    return {name: np.concatenate([chunk[name] for chunk in listed]) for name in listed[0]}
-
-
-def _line_by_line(text: str, file: str) -> dict[str, Draws]:
-    """Return the columns of a file of correct lines; a ScenarioError names all others."""
-    steps: list[tuple[dict[str, float], int]] = []
-    problems: list[Problem] = []
-
-    def take(line: int, row: Cells) -> None:
-        step = {name: number(row, name, 0, most) for name, most in BOUNDS.items() if name in row}
-        if step.get("user", 0) % 1:
-            raise Wrong("user", f"must be a whole number, not {step['user']:.15g}")
-        if step.get("period_s") and round(step["from_s"] * NS) >= round(step["period_s"] * NS):
-            late = f"must be above from_s={step['from_s']:.15g}, or 0, not {step['period_s']:.15g}"
-            raise Wrong("period_s", late)
-        steps.append((step, line))
-
-    by_lines(text, file, NEEDED, problems, take)
-    problems += _contradictions(file, steps)
-    if not problems and not steps:
+    Raises:
+        ScenarioError: The file cannot be read, a column is missing, or a line of it is wrong.
+    """
+    readers = {name: bounded(name, 0, maximum) for name, maximum in BOUNDS.items()}
+    columns = read_series(file, key, NEEDED, readers, _wrong)
+    if not columns["from_s"].size:
         raise refusal(file, None, "no step below the header")
-    if problems:
-        raise ScenarioError(sorted(problems, key=lambda problem: problem.line or 0)[:MAX_PROBLEMS])
-    return {name: np.array([step[name] for step, _ in steps]) for name in steps[0][0]}
+    return RateSteps(columns)
 
 
-def _contradictions(file: str, steps: list[tuple[dict[str, float], int]]) -> Iterator[Problem]:
-    """Yield a problem for each step that an earlier line has otherwise."""
-    periods: dict[float, tuple[float, int]] = {}
-    begun: dict[tuple[float, int], int] = {}
-    for step, line in steps:
-        user = step.get("user", 0)
-        who = f"user {user:.15g}" if "user" in step else "everybody"
-        period_s, by = periods.setdefault(user, (step.get("period_s", 0), line))
-        if step.get("period_s", 0) != period_s:
-            yield Problem(file, line, "period_s", f"must be {period_s:.15g}, as in line {by} for {who}")
-        first = begun.setdefault((user, round(step["from_s"] * NS)), line)
-        if first != line:
-            message = f"{who} has rates from {step['from_s']:.15g} on already, by line {first}"
-            yield Problem(file, line, "from_s", message)
+def _wrong(columns: Columns, lines: Sequence[int]) -> Iterator[tuple[int, str, str]]:
+    """Yield each problem of a file's steps."""
+    from_s = columns["from_s"]
+    user, period_s = (columns.get(name, np.zeros(from_s.size)) for name in ("user", "period_s"))
+    broken = user % 1 > 0
+    for row in np.flatnonzero(broken).tolist():
+        yield row, "user", f"must be a whole number, not {user[row]:.15g}"
+    begin = np.round(from_s * NS)
+    late = ~broken & (period_s > 0) & (begin >= np.round(period_s * NS))
+    for row in np.flatnonzero(late).tolist():
+        yield row, "period_s", f"must be above from_s={from_s[row]:.15g}, or 0, not {period_s[row]:.15g}"
+
+    def whose(row: int) -> str:
+        return f"user {user[row]:.15g}" if "user" in columns else "every user"
+
+    rows = np.flatnonzero(~broken & ~late)
+    first = rows[first_of_group(user[rows])]
+    other = period_s[rows] != period_s[first]
+    for row, earlier in zip(rows[other], first[other], strict=True):
+        as_before = f"{period_s[earlier]:.15g}, as in line {lines[earlier]} for {whose(row)}"
+        yield row, "period_s", f"must be {as_before}"
+    # Stable: of the steps of a user at one time the first in the file comes first.
+    order = rows[np.lexsort((begin[rows], user[rows]))]
+    again = np.append(False, (np.diff(user[order]) == 0) & (np.diff(begin[order]) == 0))[: order.size]
+    earliest = order[np.maximum.accumulate(np.where(again, 0, np.arange(order.size)))]
+    for row, earlier in zip(order[again], earliest[again], strict=True):
+        rates = f"{whose(row)} has rates from {from_s[row]:.15g} on already"
+        yield row, "from_s", f"{rates}, by line {lines[earlier]}"

@@ -1,5 +1,8 @@
-"""Selection schemes: the users of a round, chosen among those who are available, by nothing but the rounds
-before and the round's own random stream. A round for which too few are available is skipped."""
+"""Selection schemes: the users of a round, chosen among the available ones.
+
+Invariant: a choice depends on the available users, the earlier rounds and the round's random stream only. A
+round with too few available users is skipped.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ from simfl.world.participation import Participation, Users, doubled
 
 
 class Selection(KindBlock):
-    """A selection scheme; `select` is all that one of your own needs.
+    """A selection scheme; a user-defined one needs `select` only.
 
     >>> class Lowest(Selection):
     ...     users: int
@@ -39,49 +42,65 @@ class Selection(KindBlock):
     def select(
         self, available: Users, history: Participation, rng: np.random.Generator
     ) -> Sequence[int] | Users | None:
-        """Return the users of a round, in any order; None or nobody if too few of the distinct, ascending
-        `available` are there. history: of earlier rounds; it knows N. rng: the round's own stream."""
+        """Return the users of a round, in any order; None or an empty choice if too few are available.
+
+        Args:
+            available: Users, distinct and ascending, int64.
+            history: Earlier rounds, and N.
+            rng: The round's random stream.
+        """
 
     def cohort(self, users: int) -> int:
-        """Return the most users that a round can hold, where there are `users` in all."""
+        """Return the maximum number of users of a round, out of `users` in all."""
         return users
 
     def usual(self, users: int) -> int:
-        """Return how many users a round usually holds; its memory is forecast for so many."""
+        """Return the usual number of users of a round, for which its memory is forecast."""
         return self.cohort(users)
 
     def enough(self) -> int | None:
-        """Return the uploads at which a round's upload ends though more users were chosen; None to wait."""
+        """Return the number of uploads that end a round's upload phase early; None to wait for all users."""
         return None
 
     def family(self, users: int) -> int | None:
-        """Return the number of sets of users that a round is chosen from, None unless all are of one size."""
+        """Return the number of sets of users that can be chosen; None unless all have one size."""
         return None
 
     def needed(self) -> str:
-        """Return what a round needs, in words, where the number of available users does not decide alone."""
+        """Return the needs of a round, in words; empty if a number of available users is enough."""
         return ""
 
     def batches(self) -> tuple[int, str]:
-        """Return T, if users k T .. (k + 1) T - 1 are a batch, and what becomes of one that loses a member
-        once it is chosen: keep, drop or refuse."""
+        """Return the size T of a batch, users k T .. (k + 1) T - 1, and the rule for a broken batch.
+
+        The rule, `keep`, `drop` or `refuse`, is for a batch that loses a member after it is chosen.
+        """
         return 1, "keep"
 
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
-        """Yield what does not fit so many users, as (key, or nothing for all of them, message)."""
+        """Yield each key that does not fit a number of users, as (key, message); an empty key is the whole
+        block."""
         yield from ()
 
     def chosen(
         self, available: ArrayLike, history: Participation, rng: np.random.Generator
     ) -> list[int] | None:
-        """Return what `select` does, ascending, as plain integers; None for nobody. RunFailed if somebody in
-        it is not available, or is there twice."""
-        here = np.sort(np.asarray(available, np.int64))
-        found = self.select(here, history, rng)
-        if found is None or not len(found):
+        """Return the users that `select` chooses, ascending, as plain integers; None if it chooses none.
+
+        Args:
+            available: Users in any order.
+            history: Earlier rounds.
+            rng: The round's random stream.
+
+        Raises:
+            RunFailed: A chosen user is not available, or is chosen twice.
+        """
+        ascending = np.sort(np.asarray(available, np.int64))
+        choice = self.select(ascending, history, rng)
+        if choice is None or not len(choice):
             return None
-        picked = np.sort(np.asarray(found))
-        wrong = [f"user {user} is not available" for user in np.setdiff1d(picked, here)]
+        picked = np.sort(np.asarray(choice))
+        wrong = [f"user {user} is not available" for user in np.setdiff1d(picked, ascending)]
         wrong += [f"user {user} is chosen twice" for user in doubled(picked)]
         if wrong:
             raise RunFailed(f"selection {type(self).__name__}: {wrong[0]}")
@@ -90,7 +109,7 @@ class Selection(KindBlock):
 
 
 class All(Selection):
-    """Everyone who is available."""
+    """All available users."""
 
     kind: Literal["all"] = "all"
 
@@ -103,8 +122,8 @@ class _OfOneSize(Selection):
 
     main_key = "users"
     later: ClassVar[dict[str, Any]] = {}
-    """Keys that there were not always, with their defaults: left out where nothing else is given, so that a
-    run says what it said before there were any."""
+    """Keys that were added later, with their defaults. A resolved scenario leaves out a key with its default,
+    so that scenarios without it have the same text, and the same digest, as before."""
     users: Count
     """K, the users of a round."""
 
@@ -125,14 +144,18 @@ class _OfOneSize(Selection):
 
 
 class _OverSelected(_OfOneSize):
-    """K users, or more of whom K are enough (Bonawitz 2019; FedScale chooses 1.3 K): the upload ends with the
-    K-th, and the rest is told so."""
+    """K users; or more, of which K are enough (Bonawitz 2019; FedScale chooses 1.3 K).
+
+    The upload phase then ends with the K-th upload, and the server sends the others a stop.
+    """
 
     later = {"over": None}
     over: Annotated[float, Field(ge=1, le=1000, allow_inf_nan=False)] | None = None
-    """Chooses ceil(K x over) users, or all available if fewer; K uploads are enough, and the rest is told."""
+    """Chooses ceil(K x over) users, or all available if fewer; K uploads are enough, and the others are
+    stopped."""
 
     def cohort(self, users: int) -> int:
+        # As a decimal: 10 x 1.1 is 11 and not, as for binary fractions, just above it.
         return self.users if self.over is None else math.ceil(self.users * Decimal(str(self.over)))
 
     def enough(self) -> int | None:
@@ -162,7 +185,7 @@ class Charged(_OfOneSize):
     main_key = ""
     kind: Literal["charged"] = "charged"
     least: Fraction
-    """The least level of a battery, as a fraction of its capacity."""
+    """Minimum level of a battery, as a fraction of its capacity."""
     needs_battery: ClassVar[bool] = True
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
@@ -186,20 +209,24 @@ class WeightedRandom(_OverSelected):
             return None
         k = min(self.cohort(0), available.size)
         frequency = history.counts[available]
-        bar = np.partition(frequency, k - 1)[k - 1]  # of the K-th least: the rest is drawn among its equals
-        least = available[frequency < bar]
-        drawn = rng.choice(available[frequency == bar], size=k - least.size, replace=False)
-        return np.concatenate([least, drawn])
+        # The K-th smallest frequency: users below it are in, and the remaining places are drawn among its
+        # equals.
+        bar = np.partition(frequency, k - 1)[k - 1]
+        below = available[frequency < bar]
+        drawn = rng.choice(available[frequency == bar], size=k - below.size, replace=False)
+        return np.concatenate([below, drawn])
 
 
 class Bernoulli(Selection):
-    """Each of the available with `probability`, independently (Multi-RoundSecAgg App. G, scheme 2).
-    K / (N (1 - p)) gives K of N users on average, each of whom is away with p."""
+    """Each available user with `probability`, independently (Multi-RoundSecAgg App. G, scheme 2).
+
+    K / (N (1 - p)) gives K of N users on average, if each is offline with probability p.
+    """
 
     main_key = "probability"
     kind: Literal["bernoulli"] = "bernoulli"
     probability: Annotated[Fraction, Field(gt=0)]
-    """Of each available user."""
+    """Probability that an available user is chosen."""
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users:
         chosen: Users = available[rng.random(available.size) < self.probability]
@@ -211,11 +238,11 @@ class Bernoulli(Selection):
 
 class MultiRound(_OfOneSize):
     """K = `users` in K / T batches of T users that always take part together (Multi-RoundSecAgg, Algorithms
-    1 and 2): the batch that took part least often and others at random, or with `fair: false` all at random
-    (lambda = 1 and 0).
+    1, 2).
 
-    Users 0 .. T - 1 are the first batch, T .. 2 T - 1 the next, and so on. So no linear combination of the
-    rounds' sums tells two users of a batch apart, in however many rounds (Theorem 1).
+    The batch that took part least often is chosen and others at random, or with `fair: false` all at random
+    (lambda = 1 and 0). Users 0 .. T - 1 are the first batch, T .. 2 T - 1 the next, and so on. So no linear
+    combination of the sums of any number of rounds separates two users of a batch (Theorem 1).
     """
 
     main_key = ""
@@ -224,38 +251,40 @@ class MultiRound(_OfOneSize):
     users: Count
     """K, a multiple of T."""
     T: Count
-    """The users of a batch, who take part together or not at all."""
+    """Users of a batch, all or none of which take part."""
     fair: bool = True
     """Prefers the batch that took part least often."""
     broken_batch: Literal["keep", "drop", "refuse"] = "keep"
-    """A batch that loses a member once chosen: the rest counts, is left out, or users end the round."""
+    """Rule for a batch that loses a member after it is chosen: the others count, are left out, or end the
+    round."""
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        """Return the K users of K / T batches; None if fewer are wholly available. Takes time O(N).
+        """Return the K users of K / T batches; None if fewer batches are fully available. Takes time O(N).
 
-        The C(N/T, K/T) rows of Algorithm 1's family B are never listed: those that are available are exactly
-        the unions of K / T wholly available batches. lambda = 0, for equal drop-out probabilities: every such
-        row equally likely. lambda = 1: uniform among those that hold the user l_min of least frequency.
-        Algorithm 2 takes l_min over all available users; a batch-mate of that user may be away, and then no
-        available row holds it. Here it is taken over the users of the wholly available batches, and of
+        The C(N/T, K/T) rows of Algorithm 1's family B are never listed: the available rows are exactly the
+        unions of K / T fully available batches. lambda = 0, for equal drop-out probabilities: every such row
+        is equally likely. lambda = 1: uniform among the rows with the user l_min of lowest frequency.
+        Algorithm 2 takes l_min over all available users; but if another user of its batch is offline, no
+        available row holds it. So here l_min is taken over the users of the fully available batches, and of
         several such batches one is drawn uniformly.
         """
         N, T = history.users, self.T
         check_batches(N, self.users, T)
-        here = np.zeros(N, bool)
-        here[available] = True
-        whole = np.flatnonzero(here.reshape(-1, T).all(axis=1))
-        wanted = self.users // T
-        if whole.size < wanted:
+        is_available = np.zeros(N, bool)
+        is_available[available] = True
+        batches = np.flatnonzero(is_available.reshape(-1, T).all(axis=1))
+        count = self.users // T
+        if batches.size < count:
             return None
         if self.fair:
-            frequency = history.counts.reshape(-1, T)[whole].min(axis=1)
-            least = np.flatnonzero(frequency == frequency.min())
-            first = least[rng.integers(least.size)]
-            others = rng.choice(whole.size - 1, size=wanted - 1, replace=False)
-            chosen = whole[np.append(others + (others >= first), first)]
+            frequency = history.counts.reshape(-1, T)[batches].min(axis=1)
+            lowest = np.flatnonzero(frequency == frequency.min())
+            first = lowest[rng.integers(lowest.size)]
+            others = rng.choice(batches.size - 1, size=count - 1, replace=False)
+            # Drawn among one batch fewer: from `first` on, the numbers move up by one to leave it out.
+            chosen = batches[np.append(others + (others >= first), first)]
         else:
-            chosen = rng.choice(whole, size=wanted, replace=False)
+            chosen = rng.choice(batches, size=count, replace=False)
         members: Users = (chosen[:, None] * T + np.arange(T)).ravel()
         return members
 
@@ -280,8 +309,10 @@ class MultiRound(_OfOneSize):
 
 
 class Partition(_OfOneSize):
-    """One of N / K fixed groups of K = `users`, wholly available, that took part least often
-    (Multi-RoundSecAgg section 3.3, "User Partitioning"): `multi_round` with T = K."""
+    """Of N / K fixed groups of K = `users`, a fully available one that took part least often.
+
+    It is Multi-RoundSecAgg's "User Partitioning" (section 3.3): `multi_round` with T = K.
+    """
 
     kind: Literal["partition"] = "partition"
 
@@ -308,7 +339,11 @@ else:
 
 
 def check_batches(users: int, k: int, T: int) -> None:
-    """Raise a ValueError with the nearest values that work, unless T divides k and users, and k <= users."""
+    """Check that T divides k and users, and that k is at most users.
+
+    Raises:
+        ValueError: It is not so; the message has the nearest values that work.
+    """
     if not 1 <= k <= users:
         raise ValueError(f"K={k} must be at least 1 and at most users={users}")
     if T < 1:

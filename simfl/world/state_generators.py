@@ -1,11 +1,12 @@
-"""Models that are a generator of states for each user: an availability, a link or a battery of your own.
+"""User-defined models of availability, links and batteries as generators of states, one generator for each
+user.
 
 Invariant: a user's states are a function of the seed and of the user's number. A model draws its random
-numbers from the generator that it is given, and from nothing else.
+numbers from the generator that it is given, and from no other source.
 
-A state is read when a user is looked at, and checked then. A model is no process of the engine: that would
-cost events for each user, also where nothing depends on them. `timelines.timeline_from` remembers how far a
-user's generator is, and restarts it for an earlier time.
+A state is read, and checked, when the engine asks for the user's state. A model is no process of the engine:
+processes would cost events for each user, even if nothing depends on the user. `timelines.timeline_from`
+keeps the position of a user's generator, and restarts it for an earlier time.
 """
 
 from __future__ import annotations
@@ -22,27 +23,29 @@ from simfl.config.kinds import KindBlock
 from simfl.errors import RunFailed, cut
 from simfl.random_streams import Streams
 from simfl.virtual_time import NS
-from simfl.world.timelines import FOR_EVER
+from simfl.world.timelines import FOR_EVER, Timeline, timeline_from
 
 TRIED = 100
 """States that are read before a run."""
 MANY, SHORTEST_S = 1_000_000, 1e-3
-"""States in a row, and the seconds that each must last on average, or a run would never pass them."""
+"""States in a row, and the seconds that each must last on average: a run would never get past shorter
+ones."""
 
 
 class BadState(RunFailed, ValueError):
-    """A generator of states gave something else. Before a run it is a wrong value of the scenario."""
+    """A generator of states gave an invalid one. Before a run that counts as a wrong value of the
+    scenario."""
 
 
-def is_number(value: object, least: float, most: float) -> bool:
-    """Return True for a number within bounds, which neither a truth value nor a text is.
+def is_number(value: object, minimum: float, maximum: float) -> bool:
+    """Return True for a number within bounds; False for truth values and texts.
 
     >>> is_number(np.float32(0.5), 0, 1), is_number("0.5", 0, 1), is_number(True, 0, 1)
     (True, False, False)
     """
-    # A float is most often what it is, and asking an abstract class costs more than all else here.
+    # Most values are floats, and `isinstance` with an abstract class costs more than all else here.
     real = type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))
-    return real and bool(least <= value <= most)  # type: ignore[operator]
+    return real and bool(minimum <= value <= maximum)  # type: ignore[operator]
 
 
 class StateGenerator(KindBlock):
@@ -63,7 +66,7 @@ class StateGenerator(KindBlock):
             rng: Its own stream of random numbers, the same under every protocol.
 
         Yields:
-            The seconds that a state lasts, and its values. The last one lasts math.inf.
+            The seconds that a state lasts, and its values. The last one lasts math.inf seconds.
         """
 
     @abstractmethod
@@ -78,7 +81,7 @@ class StateGenerator(KindBlock):
         """Yield the states of a user, each as its seconds and its `value_of`.
 
         Raises:
-            BadState: A state is none, or there is no next one. It names the file and the line.
+            BadState: A state is invalid, or the states end. The message names the file and the line.
         """
         given = self.states(user, rng)
         if not isinstance(given, Iterable):
@@ -105,23 +108,38 @@ class StateGenerator(KindBlock):
         ended = f"states() ended after {count} of them"
         raise self._bad(user, given, f"{ended}: repeat them in a loop, or let the last one last math.inf")
 
+    def timeline(self, streams: Streams, purpose: str, default: Any) -> Timeline[Any]:
+        """Return the states of all users over time.
+
+        Args:
+            streams: Random streams of the run.
+            purpose: First name of the users' streams; "states" and the user follow.
+            default: The value before a user's first state.
+        """
+        return timeline_from(lambda user: self.read(user, streams.rng(purpose, "states", user)), default)
+
     def try_out(self, user: int, streams: Streams, purpose: str) -> None:
         """Read a user's first states twice, before a run.
 
+        Args:
+            user: Its number.
+            streams: Random streams of the run.
+            purpose: First name of the streams, as for `timeline`.
+
         Raises:
-            BadState: A state is none, or it is another one the second time.
+            BadState: A state is invalid, or differs the second time.
         """
         name = (purpose, "states", user)
-        first, again = (list(islice(self.read(user, streams.rng(*name)), TRIED)) for _ in range(2))
-        for number, (one, other) in enumerate(zip(first, again, strict=False), 1):
-            if one != other:
-                message = f"state {number} was {one}, and {other} when it was asked for again"
+        first, second = (list(islice(self.read(user, streams.rng(*name)), TRIED)) for _ in range(2))
+        for number, (state, again) in enumerate(zip(first, second, strict=False), 1):
+            if state != again:
+                message = f"state {number} was {state}, and {again} when it was asked for again"
                 raise self._bad(user, None, f"{message}: draw by rng alone, and keep nothing in the class")
 
     def _bad(self, user: int, given: object, message: str) -> BadState:
         """Return the error of a user's states, with the line at which their generator stands."""
         frame, code = getattr(given, "gi_frame", None), getattr(self.states, "__code__", None)
-        place = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
+        location = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
         if frame is not None:
-            place = f"{frame.f_code.co_filename}:{frame.f_lineno}: "
-        return BadState(f"{place}{self.thing} {type(self).__name__}, user {user}: {message}")
+            location = f"{frame.f_code.co_filename}:{frame.f_lineno}: "
+        return BadState(f"{location}{self.thing} {type(self).__name__}, user {user}: {message}")

@@ -1,16 +1,16 @@
-"""TCP's slow start and headers, beside a fluid link.
+"""TCP's slow start and headers, added to a fluid link.
 
 A sender puts a window of w bytes on the path and waits for its first acknowledgement, a round trip after its
-first byte left; then the window has doubled. So a message waits, besides its transfer, for the sum of
-max(0, RTT - time of w on the link) over the windows w, 2 w, 4 w, ... that end before it. Over a path with
-real round trips and fresh connections this was 1.0 % off Linux's cubic (median; 2.6 % off its BBR), and the
-model without it 49 %.
+first byte left. Then the window has doubled. So a message waits, besides its transfer, for the sum of
+max(0, RTT - time of w on the link) over the windows w, 2 w, 4 w, ... that end before it. RTT is twice the
+link's latency. Over a path with real round trips and fresh connections the median
+error against Linux's cubic was 1.0 % (against its BBR 2.6 %), and 49 % without slow start.
 
-RTT is twice the link's latency. A window takes the time that it really takes, also where users crowd the
-server's link: 20 users who download a model at once over 50 Mbit/s wait for hardly any acknowledgement (live
-runs; with waits at each one's own rate a download was 0.2 s of 1 s too long). And a sender whose round trip
-grows by an eighth, as others crowd the link, stops doubling (cubic's HyStart): from then on it moves a window
-a round trip. Not counted: handshakes, the acknowledgements' own bytes, lost packets, slow growth after that.
+A window takes its time on the shared link, with others' transfers. So 20 users that download a model at once
+over 50 Mbit/s wait for hardly any acknowledgement. With waits at each user's rate alone a download of 1 s was
+0.2 s too long against live runs. If others crowd the link and a sender's round trip grows by an eighth, it
+stops doubling (cubic's HyStart). Then it moves a window a round trip. Not counted: handshakes, the bytes of
+acknowledgements, lost packets, and slow growth after HyStart.
 
 Ha and Rhee, "Taming the elephants: New TCP slow start", Computer Networks 55 (2011); net/ipv4/tcp_cubic.c.
 """
@@ -22,11 +22,11 @@ from pydantic import Field
 from simfl.config.blocks import Block, Count
 
 HYSTART_SEGMENTS = 16
-"""A smaller window doubles whatever its round trip is."""
+"""Segments of a window below which it doubles whatever its round trip is."""
 HYSTART_NS = 4_000_000, 16_000_000
-"""The least and the greatest time by which a round trip has to grow; between them it is an eighth."""
+"""Minimum and maximum of the growth of a round trip that ends doubling; between them it is an eighth."""
 LEAST_RTO_NS = 200_000_000
-"""Added to a round trip, at the least, before a sender counts as idle on Linux (`tcp_rto_min`)."""
+"""Minimum that Linux adds to a round trip before a sender counts as idle (`tcp_rto_min`)."""
 
 
 class Tcp(Block):
@@ -54,18 +54,23 @@ class Tcp(Block):
         return size_bytes + self.header_bytes * -(-size_bytes // self.mss)
 
     def stays_open(self, window_bytes: int, queued_ns: int, rtt_ns: int) -> bool:
-        """Return True if the next window is the last that is longer, as this one took so much longer.
+        """Return True if a window stops doubling after the next one, by HyStart.
+
+        Args:
+            window_bytes: Bytes of this window.
+            queued_ns: Nanoseconds that it took longer than at the link's own rate, as others crowd the link.
+            rtt_ns: The path's round trip.
 
         >>> Tcp(slow_start="fresh").stays_open(28_960, 8_000_000, 60_000_000)
         True
         """
-        least, most = HYSTART_NS
-        late = queued_ns > max(least, min(most, rtt_ns // 8))
+        minimum_ns, maximum_ns = HYSTART_NS
+        late = queued_ns > max(minimum_ns, min(maximum_ns, rtt_ns // 8))
         return late and window_bytes >= HYSTART_SEGMENTS * self.mss
 
 
 class Connection:
-    """The sender of one direction of a user's link: how far its window has opened, in bytes."""
+    """The sender of one direction of a user's link, and the bytes to which its window has opened."""
 
     __slots__ = ("_idle_since", "_window", "tcp")
 
@@ -74,7 +79,7 @@ class Connection:
         self.broke()
 
     def broke(self) -> None:
-        """Begin anew: the user was offline, or lost."""
+        """Start with a new connection: the user was offline, or lost."""
         self._window = self._first
         self._idle_since = 0
 
@@ -83,18 +88,27 @@ class Connection:
         return self.tcp.window * self.tcp.mss
 
     def begin(self, size_bytes: int, now: int, rtt_ns: int) -> int:
-        """Return the first window of a message, in bytes; 0 where it is open."""
+        """Return the first window of a message in bytes; 0 if the window is open.
+
+        Args:
+            size_bytes: The message's size with its headers.
+            now: Nanoseconds since the start of the run.
+            rtt_ns: The path's round trip.
+        """
         if self.tcp.slow_start == "never":
             return 0
         if self.tcp.slow_start == "fresh":
             return self._first
-        # Each timeout that is over halves the window; 63 of them close every window again.
+        # Each timeout since the last bit halves the window. A shift by 63 gives 0 for any window, and
+        # Python's integers would shift by any number of days otherwise. At the end of a timeout it is not
+        # over yet, hence the nanosecond less.
         halvings = min((max(1, now - self._idle_since) - 1) // (rtt_ns + LEAST_RTO_NS), 63)
         begins = max(self._first, self._window >> halvings)
-        # By a segment for each that is acknowledged, but no further than twice what was on its way (Linux).
+        # The window grows by a segment for each that is acknowledged, but to at most twice the bytes that
+        # were on their way, as on Linux.
         self._window = max(begins, min(begins + size_bytes, 2 * size_bytes))
         return begins
 
     def sent(self, now: int) -> None:
-        """Note that the last bit of a message has left."""
+        """Record that the last bit of a message has left, at nanosecond `now`."""
         self._idle_since = now

@@ -1,15 +1,22 @@
-"""The start of TCP's flows by SimGrid's model LV08, whose constants were fitted to packet-level simulations.
+"""TCP's cost by SimGrid's model LV08, whose constants were fitted to packet-level simulations.
 
-A message of S bytes over a free path of latency L and bandwidth B takes 13.01 L + S / min(0.97 B, W / (2 L)):
-slow start as a longer latency, headers as a loss of bandwidth, and a window of W = 4,194,304 bytes a round
-trip (Velho and Legrand, "Accuracy Study and Improvement of Network Simulation in the SimGrid Framework",
-2009).
+A message of S bytes over a free path of latency L and bandwidth B takes
+13.01 L + S / min(0.97 B, W / (2 L)). Slow start is a longer latency, headers are a loss of bandwidth, and a
+round trip moves at most a window of W = 4,194,304 bytes (Velho and Legrand, "Accuracy Study and Improvement
+of Network Simulation in the SimGrid Framework", 2009).
 
-Applied: the factor 13.01 to the latency of every message, as if each opened a connection; 0.97 to the rates
-of users' links and of the server's; the window, with the latency as it is stated, to the rate of a user's
-link. L is the user's `latency_s`; jitter is added as it is drawn, and the server's link has no latency.
-Not applied: shares by round-trip time (the weight S = 20,537 bytes: here they are max-min fair whatever the
-latency), and the bandwidth that acknowledgements take the other way (5 % in SimGrid: `network/crosstraffic`).
+L is the user's `latency_s`; jitter is added as it is drawn, and the server's link has no latency.
+
+Applied:
+
+- The factor 13.01 to the latency of every message, as if each opened a connection.
+- The factor 0.97 to the rates of users' links and of the server's.
+- The window's bound to the rate of a user's link, with the latency as the scenario states it.
+
+Not applied:
+
+- Shares by round-trip time (SimGrid's weight S = 20,537 bytes). Here shares are max-min fair at any latency.
+- The bandwidth of acknowledgements in the other direction (5 % in SimGrid: `network/crosstraffic`).
 """
 
 from collections.abc import Callable
@@ -21,11 +28,12 @@ BANDWIDTH_FACTOR = 0.97
 WINDOW_BITS = 8 * 4_194_304
 
 ServerRates = Callable[[int], tuple[int, int, int]]
-"""The server's up and down rates at a time, bit/s, and until when they surely stay."""
+"""Time in nanoseconds -> the server's rates up and down in bit/s, and the nanosecond up to which they
+stay."""
 
 
 def lv08(links: Links, server: ServerRates) -> tuple[Links, ServerRates]:
-    """Return the links of users and server, with what the model takes off them.
+    """Return the links of users and server, with the model's factors and bound applied.
 
     >>> steady = lambda user, now: LinkState(1_000_000, 2_000_000_000, 0.01, 5)
     >>> links, server = lv08(steady, lambda now: (1000, 2000, 5))
@@ -37,8 +45,8 @@ def lv08(links: Links, server: ServerRates) -> tuple[Links, ServerRates]:
 
     def of_user(user: int, now: int) -> LinkState:
         up_bps, down_bps, latency_s, until = links(user, now)
-        most = WINDOW_BITS / (2 * latency_s) if latency_s else float("inf")
-        up_bps, down_bps = (round(min(BANDWIDTH_FACTOR * bps, most)) for bps in (up_bps, down_bps))
+        max_bps = WINDOW_BITS / (2 * latency_s) if latency_s else float("inf")
+        up_bps, down_bps = (round(min(BANDWIDTH_FACTOR * bps, max_bps)) for bps in (up_bps, down_bps))
         return LinkState(up_bps, down_bps, LATENCY_FACTOR * latency_s, until)
 
     def of_server(now: int) -> tuple[int, int, int]:

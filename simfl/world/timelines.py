@@ -11,26 +11,33 @@ from typing import TypeVar
 from simfl.config.blocks import Distribution
 from simfl.virtual_time import NS, lasting
 
-FOR_EVER = 2**80  # nanoseconds, later than any run lasts
+FOR_EVER = 2**80
+"""Nanoseconds; later than the end of any run."""
 
 V = TypeVar("V")
 Timeline = Callable[[int, int], tuple[V, int]]
-"""(whose, now in nanoseconds) -> its state, and until when (nanoseconds) that surely stays."""
+"""(key, now in nanoseconds) -> the key's state, and the nanosecond up to which it is guaranteed to stay."""
 
 
-def timeline_from(states: Callable[[int], Iterator[tuple[float, V]]], nothing: V) -> Timeline[V]:
-    """Return states of (seconds, value) that follow one another, the last of which stays; `nothing` where
-    there are none. They are read again where somebody looks back."""
+def timeline_from(states: Callable[[int], Iterator[tuple[float, V]]], default: V) -> Timeline[V]:
+    """Return a timeline of successive states, the last of which stays.
+
+    Args:
+        states: Returns a key's states from the start of the run on, as (seconds that it lasts, value).
+        default: The value of a key without states.
+    """
+    # Per key: its iterator, and the value, begin and end of the state that was read last.
     latest: dict[int, tuple[Iterator[tuple[float, V]], V, int, int]] = {}
 
-    def at(whose: int, now: int) -> tuple[V, int]:
-        ahead, value, begin, end = latest.get(whose, (iter(()), nothing, FOR_EVER, FOR_EVER))
+    def at(key: int, now: int) -> tuple[V, int]:
+        following, value, begin, end = latest.get(key, (iter(()), default, FOR_EVER, FOR_EVER))
+        # An iterator cannot go back: for an earlier time it is started again, which gives the same states.
         if now < begin:
-            ahead, value, begin, end = states(whose), nothing, 0, 0
+            following, value, begin, end = states(key), default, 0, 0
         while now >= end:
-            begin, (seconds, value) = end, next(ahead, (math.inf, value))
+            begin, (seconds, value) = end, next(following, (math.inf, value))
             end = FOR_EVER if seconds >= FOR_EVER / NS else end + lasting(seconds)
-        latest[whose] = ahead, value, begin, end
+        latest[key] = following, value, begin, end
         return value, end
 
     return at
@@ -39,7 +46,15 @@ def timeline_from(states: Callable[[int], Iterator[tuple[float, V]]], nothing: V
 def alternating(
     draws: Iterator[float], on_s: Distribution, off_s: Distribution
 ) -> Iterator[tuple[float, bool]]:
-    """Yield on and off times in turn by uniform draws; the first is on with the share of time that on has."""
+    """Yield on and off times in turn, as (seconds, True if on).
+
+    The first state is on with probability mean(on) / (mean(on) + mean(off)), the share of time that is on.
+
+    Args:
+        draws: Uniform draws in [0, 1).
+        on_s: Distribution of the seconds of an on time.
+        off_s: Distribution of the seconds of an off time.
+    """
     mean_on, mean_off = on_s.average(), off_s.average()
     on = next(draws) < mean_on / (mean_on + mean_off)
     for u in draws:
@@ -48,7 +63,7 @@ def alternating(
 
 
 def daily(low: float, high: float, at_s: float, period_s: float) -> float:
-    """Return low + (high - low) (1 + cos(2 pi t / period)) / 2 at a time t after the peak of a day.
+    """Return low + (high - low) (1 + cos(2 pi t / period)) / 2 at t = `at_s` seconds after the peak of a day.
 
     >>> [daily(0.2, 1.0, hour * 3600, 86400) for hour in (0, 12, 24)]
     [1.0, 0.2, 1.0]
@@ -57,7 +72,11 @@ def daily(low: float, high: float, at_s: float, period_s: float) -> float:
 
 
 def check_day(low: float, high: float, slot_s: float, period_s: float) -> None:
-    """Refuse a daily curve that would not be one, with a ValueError."""
+    """Check the settings of a daily curve.
+
+    Raises:
+        ValueError: `low` is above `high`, or a slot is longer than half a period.
+    """
     if low > high:
         raise ValueError(f"low={low:g} must not be above high={high:g}")
     if slot_s > period_s / 2:

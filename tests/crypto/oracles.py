@@ -1,4 +1,4 @@
-"""What primitives are compared with: a keystream in one piece, and galois' linear algebra."""
+"""References for primitives: a keystream in one piece, and galois' linear algebra."""
 
 import galois
 import numpy as np

@@ -125,7 +125,7 @@ def case(n, length, dtype):
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint32"])
 @pytest.mark.parametrize(("n", "length"), [(0, 4), (1, 0), (3, 1), (5, 1000)])
-def test_open_gives_back_what_seal_took(dtype, n, length):
+def test_open_returns_the_sealed_rows(dtype, n, length):
     secrets, items, nonces, aads = case(n, length, dtype)
     sealed = keys.seal(secrets, items, nonces, aads)
     assert sealed.dtype == np.uint8

@@ -181,7 +181,7 @@ def test_arrays_of_every_layout():
     same(quantize.dequantise(square.T, 9, 5, Q), np.ascontiguousarray(plain_dequantise(square.T, 9, 5, Q)))
 
 
-def test_what_is_no_uint32_is_refused_not_cut():
+def test_other_types_are_refused_not_cut():
     wide = np.array([[2**32]], np.int64)
     for call in (lambda: field.add(wide, wide, Q), lambda: field.weighted_sum([wide], None, Q)):
         with pytest.raises(TypeError, match="safe"):
@@ -199,7 +199,7 @@ def test_expand_and_mask(q, length):
 
 @pytest.mark.parametrize("q", ANY_Q)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_mask_of_extremes_and_of_what_is_no_residue(q, sign):
+def test_mask_of_extremes_and_of_non_residues(q, sign):
     for value in (0, q - 1, q // 2, q, 2**32 - 1):
         x = np.full((1, 3000), value, np.uint32)
         same(prg.mask(x, seed(1), [sign], q), plain_mask(x, seed(1), [sign], q))

@@ -62,7 +62,7 @@ def test_points_form_a_tree_of_squares(q):
         assert ntt.point(user ^ 1, q) == q - ntt.point(user, q)
 
 
-def test_the_field_s_prime_has_what_is_said_of_it():
+def test_the_prime_has_its_stated_properties():
     rivals = range(2**31 - 2**16 + 1, ntt.Q, -(2**16))
     assert galois.is_prime(ntt.Q)
     assert not any(galois.is_prime(q) for q in rivals)
@@ -78,7 +78,7 @@ def test_the_field_s_prime_has_what_is_said_of_it():
 
 # --- transforms ----------------------------------------------------------------------------------
 @pytest.mark.parametrize("q", PRIMES)
-def test_a_transform_is_what_galois_evaluates(q):
+def test_a_transform_equals_galois_evaluation(q):
     n = min(ntt.order(q), 16)
     points, Z = ntt.roots(n, q).tolist(), residues(np.random.default_rng(1), q, n - 1, 6)
     got = ntt.evaluate(Z, ntt.plan(tuple(points), n - 1, q), q)
@@ -169,7 +169,7 @@ def test_points_stand_for_their_residues():
     assert (ntt.evaluate(Z, ntt.plan(shifted, U, q), q).astype(object) == values(Z, points, q)).all()
 
 
-def test_work_leaves_out_what_nobody_wants():
+def test_work_leaves_out_unwanted_rows():
     def work(users, U):
         return ntt.plan(mds.points_of(users, ntt.Q), U, ntt.Q).work
 

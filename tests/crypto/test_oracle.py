@@ -1,4 +1,4 @@
-"""simfl.crypto.oracle: what is right passes; what is wrong anywhere, or in a drawn column, does not."""
+"""simfl.crypto.oracle: a right result passes; a wrong element anywhere, or in a drawn column, does not."""
 
 import numpy as np
 import pytest

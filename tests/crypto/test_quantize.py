@@ -69,7 +69,7 @@ def test_clipping():
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused(bad):
+def test_quantise_refuses_infinite_values(bad):
     with pytest.raises(ValueError, match=r"coordinate 1 of the update is .*: not finite"):
         quantize.signed_levels(row(0.5, bad, dtype=np.float32), 1.0, 4, SEED)
     with pytest.raises(ValueError, match="not finite"):

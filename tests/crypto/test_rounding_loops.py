@@ -100,7 +100,7 @@ def test_clipping_is_counted_in_the_update_s_own_precision():
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("place", [0, 1, prg.BLOCK - 1, prg.BLOCK, prg.BLOCK + 5])
-def test_what_is_not_finite_is_found_wherever_it_is(bad, dtype, place):
+def test_infinite_values_are_found_at_any_place(bad, dtype, place):
     delta = np.zeros((1, prg.BLOCK + 6), dtype)
     delta[0, place] = bad
     text = f"coordinate {place} of the update is {dtype(bad)}: not finite"

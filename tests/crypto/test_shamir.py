@@ -110,7 +110,7 @@ def test_any_rows_are_interpolated_at_zero():
 
 
 @given(data=st.data(), n=st.integers(2, 12))
-def test_many_secrets_come_from_what_users_hold(data, n):
+def test_many_secrets_come_from_held_rows(data, n):
     t = data.draw(st.integers(1, n))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
     secrets = np.vstack([EXTREMES, rng.integers(0, 256, (3, 32), np.uint8)])
@@ -124,7 +124,7 @@ def test_many_secrets_come_from_what_users_hold(data, n):
     assert (shamir.reconstruct_many(rows, held, range(1, n + 1)) == secrets).all()
 
 
-def test_which_secret_does_not_come_back_is_told():
+def test_reconstruction_names_the_secret_that_fails():
     shares = shamir.share(EXTREMES, SEED, range(1, 5), 3).reshape(4, -1, 36).copy()
     held = [(np.array([0, 1, 3]), np.full(3, k)) for k in range(len(EXTREMES))]
     foreign = shamir.share(words(SEED, 8).view(np.uint8), SEED, range(1, 5), 3)
@@ -144,7 +144,7 @@ def test_more_shares_than_uint64_could_add():
     assert (reconstruct(shares, points) == 255).all()
 
 
-def test_shares_of_different_secrets_are_told():
+def test_shares_of_different_secrets_are_refused():
     # Each of 9 limbs passes with probability about 1/2 and the last (16 bits) with 2^-15: below 2^-22.
     a = shamir.share(EXTREMES[2:3], SEED, range(1, 6), 3)
     b = shamir.share(EXTREMES[2:3], words(SEED, 8).view(np.uint8), range(1, 6), 3)
@@ -155,7 +155,7 @@ def test_shares_of_different_secrets_are_told():
 
 
 @pytest.mark.parametrize("limb", [0, 8])
-def test_a_result_that_is_no_32_bytes_is_told(limb):
+def test_a_result_of_other_than_32_bytes_is_refused(limb):
     fake = np.zeros((1, 9), "<u4")
     fake[0, limb] = 2**30 if limb == 0 else 2**16
     with pytest.raises(ValueError, match="do not belong to one secret"):

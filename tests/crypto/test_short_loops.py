@@ -21,7 +21,7 @@ def elements(rng, q, *shape):
 
 
 def both(name, results, *arguments, modules=(short_loops, loops)):
-    """Call a loop of both modules, and hold what they return and write to each other.
+    """Call a loop of both modules, and compare their results and outputs.
 
     results: how many of the last arguments are written.
     """

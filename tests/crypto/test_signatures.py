@@ -27,7 +27,7 @@ def test_rfc_8032_test_2() -> None:
     assert (signatures.verify(PUBLIC, SIGNED, [b"\x72"]) == PUBLIC).all()
 
 
-def test_rows_stand_behind_what_is_said() -> None:
+def test_rows_follow_the_signed_message() -> None:
     rows = np.array([[0x72]], np.uint8)
     assert (signatures.sign(SECRET, b"", rows) == SIGNED).all()
     # Of two signers, each has the rows at its own place.

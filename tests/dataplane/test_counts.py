@@ -23,7 +23,7 @@ def rows(count: int, length: int) -> Handle:
 
 
 def work_of(asked: Asked, length: int) -> dict[str, int]:
-    """Return what an operation counts beside its step and call."""
+    """Return the work of an operation beside its step and call."""
     ops = ShadowOps(Q)
     ops.begin_step((), "offline")
     asked(ops, length)

@@ -30,7 +30,7 @@ BIG = {
 D = 163_850
 
 
-def test_handles_weigh_what_their_content_would() -> None:
+def test_handles_weigh_as_much_as_their_content() -> None:
     ops = MemoryProbeOps(Q)
     a, b = ops.prg(ops.secret(bytes(32)), 5000), ops.prg(ops.secret(bytes(32)), 5000)
     assert ops.live == 2 * 20_000
@@ -63,7 +63,7 @@ def test_picked_rows_are_shared_and_sealed_ones_let_go() -> None:
     assert ops.live == 0
 
 
-def test_what_streams_is_not_kept() -> None:
+def test_streamed_content_is_not_kept() -> None:
     ops = MemoryProbeOps(Q)
     z = ops.prg(ops.secret(bytes(32)), 4000)
     coded = ops.encode(z, ops.secret(bytes(32)), (1, 2, 3, 4), 3, 1)
@@ -103,7 +103,7 @@ class Followed(EagerOps):
 
 @pytest.mark.ci(but=["fedavg"])
 @pytest.mark.parametrize("protocol", ["fedavg", "secagg", "lightsecagg"])
-def test_a_weighed_run_holds_what_an_executed_one_holds(protocol: str) -> None:
+def test_a_probe_holds_as_much_as_an_executed_run(protocol: str) -> None:
     overrides = {**BIG, "protocols": [protocol], "dropout": script((1, 0, "upload", "before_send"))}
     study = build.build(load(SYNC, {**overrides, "memory_limit_gb": 10.0}))
     weighed = measure_memory(study.session(protocol, build.modelled(study), MemoryProbeOps(Q)))
@@ -117,7 +117,7 @@ async def nothing(outcome: ClosedRound) -> None: ...
 
 
 @pytest.mark.parametrize(("protocol", "peak", "rest"), [("secagg", 15, 3), ("lightsecagg", 35.5, 5.5)])
-def test_what_has_served_is_let_go(protocol: str, peak: float, rest: float) -> None:
+def test_used_content_is_released(protocol: str, peak: float, rest: float) -> None:
     """In vectors of the model: 6 updates and 6 masks are alive at once, none when the round is over; a mask
     goes with its upload. A LightSecAgg share is half a vector: 6 x 5 opened, 6 own stay; sealed ones go."""
     study = build.build(load(SYNC, {**BIG, "protocols": [protocol], "memory_limit_gb": 10.0}))

@@ -177,7 +177,7 @@ def test_sizes_on_the_wire_are_those_of_the_content(protocol):
 
 
 @pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])
-def test_what_is_done_one_by_one_is_counted(protocol):
+def test_work_by_row_is_counted(protocol):
     """Of 8 users one never uploads: 8 share; SecAgg reconstructs 8 secrets, LightSecAgg decodes once."""
     lost = {3: "upload"}
     ops = CountingShadow(Q)

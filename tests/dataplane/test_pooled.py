@@ -29,7 +29,7 @@ TINY = 1e-6
 
 
 def calculation(ops: Ops, plan: list[tuple[int, int, int]]) -> list[Handle]:
-    """Sums of earlier results, as a plan says."""
+    """Sums of earlier results, by a plan."""
     out = [ops.prg(ops.secret(bytes([k]) * 32), 16) for k in range(2)]
     for a, b, kind in plan:
         left, right = out[a % len(out)], out[b % len(out)]
@@ -119,7 +119,7 @@ def test_relayed_rows_are_let_go_one_receiver_after_the_other(monkeypatch: pytes
     assert seen == [16, 12, 8, 4]
 
 
-def test_a_mask_that_nobody_needs_is_made_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unneeded_masks_are_expanded_too(monkeypatch: pytest.MonkeyPatch) -> None:
     made, expand = [], prg.expand
     monkeypatch.setattr(prg, "expand", lambda *args: made.append(args[1]) or expand(*args))
 
@@ -137,7 +137,7 @@ def test_a_mask_that_nobody_needs_is_made_all_the_same(monkeypatch: pytest.Monke
 
 
 def test_chains_are_finished_before_new_ones_are_begun() -> None:
-    """In the order in which what is wanted needs them; what nobody needs waits for the end."""
+    """In the order in which needed results depend on them; unneeded work waits for the end."""
     done: list[str] = []
 
     def step(name: str, *_: Any) -> np.ndarray:
@@ -218,7 +218,7 @@ def test_pooled_work_is_all_of_the_work_lost_users_included(
     pools: list[PooledOps],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What eager operations execute, pooled ones have executed when the run is over."""
+    """Pooled operations have executed the kernels of eager ones when the run is over."""
     where = {} if base is None else {"base": base}
     executed = 0
     original = EagerOps._run
@@ -289,7 +289,7 @@ def test_after_a_failure_nothing_hangs(workers: int) -> None:
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-def test_closing_drops_what_has_not_begun() -> None:
+def test_closing_drops_work_that_has_not_begun() -> None:
     ran, gate = [], threading.Event()
 
     def kernel(number: int) -> np.ndarray:
@@ -308,7 +308,7 @@ def test_closing_drops_what_has_not_begun() -> None:
     assert len(ran) <= 1
 
 
-def test_the_prg_is_what_the_eager_one_is() -> None:
+def test_pooled_prg_is_the_eager_prg() -> None:
     """The oracle of this file is itself right."""
     seed = EagerOps(Q).secret(bytes(32))
     np.testing.assert_array_equal(EagerOps(Q).prg(seed, 8).content, prg.expand(seed.content, 8, Q))

@@ -35,7 +35,7 @@ def test_a_run_of_small_operations_has_no_second_thread(
     assert threads == (set(pools) if handed_over else set())
 
 
-def test_what_was_noted_in_line_is_done_once() -> None:
+def test_work_done_in_line_is_done_once() -> None:
     """Calls of a batched kernel are noted in line too: a pool must not do them a second time."""
     seen: list[int] = []
 
@@ -101,7 +101,7 @@ def test_a_small_operation_that_fails_fails_the_run(monkeypatch: pytest.MonkeyPa
 
 
 def test_small_work_that_waits_takes_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sum of what is still to be made is noted; no second thread is woken for two of those."""
+    """A sum of pending results is deferred; no second thread is started for two of them."""
     monkeypatch.setattr(pooled, "SHORT", 1000)
     started: list[Any] = []
 

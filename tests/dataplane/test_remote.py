@@ -112,7 +112,7 @@ def same_updates(one: Result, other: Result) -> None:
 
 
 @pytest.mark.ci
-def test_values_that_are_slow_to_be_taken_in_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_get_waits_for_values_that_are_being_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     finish = RemoteOps._finish
 
     def slowly(*arguments: Any) -> None:
@@ -156,7 +156,7 @@ def test_an_evaluation_does_not_hold_the_next_round_up(monkeypatch: pytest.Monke
 
 
 @pytest.mark.ci
-def test_what_fails_elsewhere_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_remote_failure_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The rounds that were finished before it are kept, and a run with the cluster up again goes on."""
     there = There(fails=(2, 5))
     with pytest.raises(DataPlaneError, match=r"^fedavg, round 5, user 2, train: train: the far end"):
@@ -195,7 +195,7 @@ def test_an_answer_after_the_end_is_ignored(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.ci
-def test_coded_shares_may_stream_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coded_shares_may_stream_beside_remote_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "is_within_limit", lambda *_: False)
     monkeypatch.setattr(memory, "plan", lambda *_: memory.Memory(2, 1))
     overrides = {**SIX, **LOSSES, "rounds": 3, "protocols": ["lightsecagg"], "learning.way": "loop"}

@@ -1,4 +1,4 @@
-"""Coded shares that stream give what held ones give, bit for bit, and every one of them is really carried."""
+"""Coded shares that stream give the bits of held ones, and each is really sealed and opened."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_a_sum_asked_for_later_has_its_rows_made_again() -> None:
 def test_another_use_of_streamed_shares_is_an_error() -> None:
     ops = PooledOps(Q, 1, 10**9, streaming=True)
     coded = ops.encode(ops.prg(secret(ops, 9), D), secret(ops, 8), POINTS, U, T)
-    with pytest.raises(TypeError, match="decode of coded shares that are not held"):
+    with pytest.raises(TypeError, match="decode of coded shares that stream"):
         ops.decode(ops.pick(coded, [0, 1, 2]), [1, 2, 3], U, T, D)
     ops.close()
 
@@ -228,12 +228,12 @@ BIG = {
 
 
 @pytest.mark.parametrize(("limit", "streams_"), [(4.0, None), (0.5, False), (0.2, True)])
-def test_what_fits_is_held_and_what_does_not_streams(limit: float, streams_: bool | None) -> None:
+def test_shares_stream_if_they_do_not_fit(limit: float, streams_: bool | None) -> None:
     entry = build.build(build_of({**BIG, "memory_limit_gb": limit})).memory.get("lightsecagg")
     assert (entry and entry.streamed is not None) == streams_
 
 
-def test_what_fits_neither_way_is_refused_with_the_figures() -> None:
+def test_shares_that_fit_neither_way_are_refused_with_figures() -> None:
     words = r"memory_limit_gb=0.05 is below the 0\.\d+ GB that lightsecagg takes while its .* stream \(held"
     with pytest.raises(ValueError, match=words):
         build.build(build_of({**BIG, "memory_limit_gb": 0.05}))

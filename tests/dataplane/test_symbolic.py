@@ -1,4 +1,4 @@
-"""Every kernel has a twin on terms; what twins refuse; what is used twice."""
+"""Every kernel has a twin on terms; the refusals of twins; seeds and nonces that are used twice."""
 
 import ast
 import inspect
@@ -82,7 +82,7 @@ def test_equal_terms_are_one_object() -> None:
     assert Secret(1, "mask") is not Value(a)
 
 
-def test_what_nobody_drew_is_a_constant() -> None:
+def test_fixed_bytes_are_a_constant() -> None:
     assert SymbolicOps(Q).secret(bytes(32)).content == [(Constant(bytes(32)),)]
 
 
@@ -146,7 +146,7 @@ def test_sums_over_the_reals_have_exact_coefficients() -> None:
     assert residue(0.1, Q) != residue(0.1000001, Q)
 
 
-def test_what_cancels_is_not_in_a_form() -> None:
+def test_cancelled_terms_are_not_in_a_form() -> None:
     x = Coordinate(0, 0, 0)
     assert combined(7, [(3, x), (4, Form(7, {x: 1}))]) == Form(7, {})
 

@@ -1,4 +1,4 @@
-"""Terms mean what machines compute: each row of each message, evaluated, is the real run's, bit for bit."""
+"""Terms stand for the machines' results: each row of each message, evaluated, is the real row."""
 
 from collections import Counter
 from dataclasses import fields

@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from simfl.learning.closed_form import ClosedForm
 from simfl.learning.workspace import Samples
 from tests.learning.test_ways import EVERYTHING, SIZES, cohort, updates
+from tests.sizes import examples
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = list(range(len(SIZES)))
@@ -85,3 +88,19 @@ def test_a_run_of_it_does_not_import_torch(tmp_path: Path) -> None:
     command = [sys.executable, "-c", RUNS, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
     assert done.stdout == "True False\n" * 2, done.stderr
+
+
+@settings(max_examples=examples(12), deadline=None)
+@given(
+    sizes=st.lists(st.integers(0, 17), min_size=1, max_size=6).map(tuple),
+    batch=st.integers(1, 20),
+    epochs=st.integers(1, 3),
+)
+def test_closed_form_equals_the_loop_for_any_sizes(sizes: tuple[int, ...], batch: int, epochs: int) -> None:
+    sizes = (*sizes, 4)
+    clients = list(range(len(sizes)))
+    how: dict[str, Any] = {"batch_size": batch, "epochs": epochs}
+    expected = updates(cohort("logistic", "loop", sizes, **how), clients)
+    np.testing.assert_allclose(
+        updates(cohort("logistic", "closed_form", sizes, **how), clients), expected, atol=1e-12
+    )

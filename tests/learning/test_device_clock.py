@@ -57,7 +57,7 @@ def trainer(device: str = "cpu", model: str = "logistic", users: int = 20) -> Tr
 
 
 def test_time_amid_kernels_is_the_devices(cpu_ns: list[int]) -> None:
-    """A training that may be cut asks for its time after each minibatch; what it takes in all is the same."""
+    """A training with a cutoff reads its time after each minibatch; its total time is the same."""
     device = FakeDevice(cpu_ns)
     timer = DeviceTimer(lambda: device)
     with timer.kernels():
@@ -120,7 +120,7 @@ def test_a_measured_run_charges_the_device(
 
 
 @pytest.mark.usefixtures("cpu_ns")
-def test_events_enclose_what_was_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_enclose_launched_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """The order of the calls to torch.cuda, on a GPU that is not there."""
     calls = list[str]()
 

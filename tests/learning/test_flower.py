@@ -116,7 +116,7 @@ def seeded(k: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["client_fn", "by_cid", "app"])
-def test_an_update_is_what_fit_moves(tmp_path: Path, name: str) -> None:
+def test_an_update_is_the_difference_of_a_fit(tmp_path: Path, name: str) -> None:
     made = trainer(tmp_path, name)
     start = made.initial(seeded(1))
     assert made.d == 6 + 1 + 4
@@ -186,7 +186,9 @@ def test_first_parameters_may_be_a_functions(tmp_path: Path) -> None:
         ("nobody", {}, "has no nobody"),
     ],
 )
-def test_what_is_lacking_is_said(tmp_path: Path, name: str, spec: dict[str, Any], message: str) -> None:
+def test_a_missing_part_of_an_app_is_named(
+    tmp_path: Path, name: str, spec: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ValueError, match=message):
         trainer(tmp_path, name, **spec)
 

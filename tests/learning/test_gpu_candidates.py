@@ -72,7 +72,7 @@ def test_graphs_train_as_the_loop(model: Model, shape: Shape, device: str) -> No
     held(updates(model, shape, graphs(model, device), device), expected)
 
 
-def test_what_a_candidate_cannot_train_is_refused() -> None:
+def test_a_candidate_refuses_models_that_it_cannot_train() -> None:
     shape, model, split = (2, 4, 4), made(normed, "normed"), made(grouped_convolution, "split")
     with pytest.raises(ValueError, match=r"^batched products have no layer BatchNorm$"):
         updates(model, shape, batched, "cpu")

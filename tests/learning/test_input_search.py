@@ -23,7 +23,7 @@ def one_sample_each(model: Logistic | Cnn) -> tuple[Split, Trainer]:
 
 @pytest.mark.ci
 def test_linear_update_by_hand_is_the_sample() -> None:
-    """The search must find what the closed form says: row c of the update is (p_c - 1) (x, 1)."""
+    """The search finds the input of the closed form: row c of the update is (p_c - 1) (x, 1)."""
     split, trainer = one_sample_each(Logistic())
     weights = trainer.initial(bytes(32))
     updates = trainer.train([weights] * 4, range(4), [bytes(32)] * 4, [0] * 4).astype(np.float32)

@@ -70,7 +70,7 @@ def test_the_test_reports_it() -> None:
 
 
 def test_the_closed_form_is_of_cross_entropy() -> None:
-    with pytest.raises(ValueError, match=r"closed_form is for .* under a loss of your own"):
+    with pytest.raises(ValueError, match=r"closed_form is for .* with a loss other than cross_entropy"):
         trainer(Focal(), "closed_form")
     assert trainer(CrossEntropy()).way.name == "closed_form"
     assert trainer(Focal()).way.name == "loop"

@@ -28,7 +28,7 @@ CLIENTS = list(range(len(SIZES)))
 
 @pytest.fixture
 def _arithmetic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a test sets for the process is taken back."""
+    """Restores the settings that a test makes for the process."""
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
     before = cudnn.allow_tf32, matmul.allow_tf32, cudnn.deterministic, cudnn.benchmark
@@ -106,7 +106,7 @@ SLOW = pytest.mark.slow
     ],
 )
 def test_predicted_memory_is_near_the_measured(model: str, shape: tuple[int, ...], momentum: float) -> None:
-    """Each client more adds what is predicted, to a fifth: of torch's tensors, not of kernels' scratch."""
+    """Each additional client adds the predicted bytes of tensors, to a fifth, without scratch memory."""
     rng, n = np.random.default_rng(0), 20
     x, y = rng.random((3 * n, *shape), np.float32), rng.integers(0, 10, 3 * n)
     parts, sgd = list(np.arange(3 * n).reshape(3, n)), LocalSgd(1, 10, 0.1, momentum=momentum)
@@ -127,7 +127,7 @@ def test_saved_values_by_hand() -> None:
     assert on_device.saved_values(module, (1, 4, 4)) == 16 + 32 + 3
 
 
-def test_the_chunk_is_what_the_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunk_fits_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = cohort("cnn", "vectorised", device="cpu")
     each = trainer.client_bytes
     assert trainer.training.chunk == 64

@@ -99,7 +99,7 @@ def test_any_sizes_and_steps(clients: list[tuple[int, int]], batch: int, epochs:
 
 @pytest.mark.ci(but=["logistic"])
 @pytest.mark.parametrize(("model", "way"), [*WAYS, ("cnn", "loop")])
-def test_limits_that_bind_nobody_change_no_bit(model: str, way: WayName) -> None:
+def test_limits_that_bind_no_user_change_no_bit(model: str, way: WayName) -> None:
     clients = list(range(len(SIZES)))
     trainer = cohort(model, way, dtype=np.float32)
     none = trained(trainer, clients, None)

@@ -130,7 +130,7 @@ def test_shards_of_even_classes_hold_one_label(
 
 
 def test_shards_are_dealt_at_random() -> None:
-    """Chi-square over who has the first of six shards, 5 degrees: above 20.5 by chance 1 in 1000."""
+    """Chi-square over the owner of the first of six shards, 5 degrees: above 20.5 by chance 1 in 1000."""
     rng, y, times = np.random.default_rng(3), np.repeat(np.arange(6), 2), 1000
     has_first = [int(label_counts(y, shards(y, 6, 1, rng), 6)[:, 0].argmax()) for _ in range(times)]
     assert (6 / times * (np.bincount(has_first, minlength=6) - times / 6) ** 2).sum() < 20.5
@@ -149,7 +149,7 @@ owners = st.lists(st.integers(-3, 6), min_size=1, max_size=60).map(lambda owner:
 
 @FEW
 @given(owners, st.data(), seeds)
-def test_natural_users_keep_what_is_theirs(owner: I64, data: st.DataObject, seed: int) -> None:
+def test_natural_users_keep_their_samples(owner: I64, data: st.DataObject, seed: int) -> None:
     writers = np.unique(owner)
     users = data.draw(st.integers(1, len(writers)))
     parts = natural(owner, users, np.random.default_rng(seed))
@@ -328,7 +328,7 @@ def test_errors_name_the_values() -> None:
         ([[0], [3, 1, 3]], "deals sample 3 twice to user 1"),
     ],
 )
-def test_what_is_dealt_wrongly_is_refused(parts: list[list[int]], why: str) -> None:
+def test_wrong_deals_are_refused(parts: list[list[int]], why: str) -> None:
     class Wrong(Partition):
         def deal(self, split: Split, users: int, rng: Rng) -> list[list[int]]:
             return parts

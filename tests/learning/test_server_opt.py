@@ -175,7 +175,7 @@ def test_the_first_state() -> None:
     assert state.tolist() == [[0.0] * 3, [0.25] * 3]
 
 
-def test_a_rule_with_memory_must_say_what_it_remembers() -> None:
+def test_a_rule_with_memory_needs_remember() -> None:
     with pytest.raises(TypeError, match="server rule Forgetful has rows=1: give `remember`"):
 
         class Forgetful(ServerRule):

@@ -125,7 +125,7 @@ def test_initial_weights() -> None:
 
 @pytest.mark.ci(but=["logistic"])
 @pytest.mark.parametrize("model", ["logistic", "cnn"])
-def test_the_same_bits_whatever_is_trained_beside(model: str) -> None:
+def test_an_update_does_not_depend_on_trainings_beside_it(model: str) -> None:
     jobs = [(user, derive(0, "train", user)) for user in range(6)] * 2
     start = trainer(model).initial(derive(0, "init"))
     # A trainer of its own for each user: alone in the strictest sense.
@@ -234,7 +234,7 @@ def test_split_is_the_only_source_of_shapes() -> None:
     assert t.training(t.initial(bytes(32)), 0, bytes(32), 0).shape == (1, t.d)
 
 
-def test_an_update_that_is_not_finite_is_told_from_the_others() -> None:
+def test_a_diverged_update_is_found_among_others() -> None:
     t = trainer(lr=1e38)
     calls = [(t.initial(bytes(32)), user, bytes(32), 7, None) for user in (0, 1)]
     still = (t.initial(bytes(32)), 2, bytes(32), 7, None)

@@ -26,7 +26,7 @@ from simfl.learning.losses import CrossEntropy
 from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.models.model import Model
-from simfl.learning.models.residual import _Block
+from simfl.learning.models.networks import ResidualBlock
 from simfl.learning.on_device import settle_arithmetic
 from simfl.learning.sgd import LocalSgd
 from tests.learning.models.made import made
@@ -38,7 +38,7 @@ READS = {aten._local_scalar_dense.default, aten.nonzero.default, aten.is_nonzero
 
 
 class Bus(TorchDispatchMode):
-    """What crosses between the host and the meta device, in order; `mixed` is work on tensors of both."""
+    """Transfers between the host and the meta device, in order; `mixed` is work on tensors of both."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Bus(TorchDispatchMode):
 
 
 class Python(TorchFunctionMode):
-    """What torch sends below of what a dispatch mode sees: Python's lists as indices, and tensors of them."""
+    """Transfers that a dispatch mode does not see: Python's lists as indices, and tensors of them."""
 
     def __init__(self, bus: Bus) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ def grouped_and_residual(shape: tuple[int, ...], classes: int) -> nn.Module:
     """The layers of ResNet-18 with group norm, few and small."""
     return nn.Sequential(
         nn.Conv2d(shape[0], 4, 3, 2, 1, bias=False), nn.GroupNorm(2, 4), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
-        _Block(4, 6, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes),
+        ResidualBlock(4, 6, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(6, classes),
     )  # fmt: skip
 
 
@@ -188,7 +188,7 @@ def test_images_on_disk_are_sent_and_nothing_comes_back(
 def test_a_gpu_is_waited_for_once_a_chunk(
     tried: tuple[Model, tuple[int, ...]], way: str, sgd: LocalSgd
 ) -> None:
-    """By torch's own warning, on a GPU: what the meta device cannot tell is what kernels do inside."""
+    """By torch's own warning, on a GPU: the meta device does not show transfers within kernels."""
     settle_arithmetic("cuda", False)
     one = learner(*tried, way, "cuda")
     some = cohort(one, sgd, clients=1 if way == "loop" else 4)
@@ -203,7 +203,7 @@ def test_a_gpu_is_waited_for_once_a_chunk(
     assert len([each for each in seen if "called a synchronizing" in str(each.message)]) == 1
 
 
-def test_what_crosses_amid_a_step_is_seen() -> None:
+def test_transfers_within_a_step_are_seen() -> None:
     """Each of these would make the host wait on a GPU."""
     x, on_host = torch.zeros(3, 2, device="meta"), torch.ones(3)
     for work, expected in (

@@ -59,7 +59,7 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "(protocol secagg_plus)"]),
     ({"population.users": 1, "protocols": ["fedavg"], "dropout.losses": [
         {"user": 1, "at": "upload", "when": "mid_send"}]}, [
-        "dropout.losses.0.user: user=1 is not there: the only user is 0"]),
+        "dropout.losses.0.user: user=1 does not exist: the only user is 0"]),
     ({"field.q": 2**32 - 6}, [f"field.q: q={2**32 - 6} must be prime"]),
     ({"field.q": 97}, ["field.q: q=97 must be above the number of users, 100: each has its own point"]),
     ({"field.q": "NTT"}, ["field.q: must be a whole number or ntt, not 'NTT'"]),
@@ -95,7 +95,7 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"clock": "measured", "payload": "shadow"}, [
         "payload: payload shadow needs clock modelled or recorded: it executes nothing to be measured"]),
     ({"dropout.losses": [{"user": 100, "at": "upload", "when": "mid_send"}]}, [
-        "dropout.losses.0.user: user=100 is not there: users are 0 to 99"]),
+        "dropout.losses.0.user: user=100 does not exist: users are 0 to 99"]),
     ({"dropout.losses": [{"user": 0, "at": at, "when": "mid_send"} for at in ("shares", "upload")]}, [
         "dropout.losses.1: user 0 is lost in round 0 already, by entry 0"]),
 ]  # fmt: skip
@@ -127,7 +127,7 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"dropout": {"per_step": 0.1}, "buffer.return_s": None}, [
         "buffer.return_s: missing; dropout per_step needs to know when lost users return"]),
     ({"dropout": {"kind": "groups", "groups": 9, "p": 0.1}}, [
-        "dropout: groups is for rounds: users who go at one time are for population.availability"]),
+        "dropout: groups is for rounds: for users that go offline together use population.availability"]),
     ({"selection": {"kind": "random", "users": 80, "over": 1.1}, "privacy.D": 8}, [
         "selection: random is for rounds; in an asynchronous run it must be all (buffer.concurrency limits "
         "who is in flight)"]),

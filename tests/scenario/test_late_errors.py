@@ -140,7 +140,7 @@ CASES = [
     (SYNC, "rounds: 3", "rounds: 3\nselection: {random: 200}",
      "4: selection.random: users=200 must not be above population.users=100"),
     (SYNC, "dropout: none", "dropout: {script: [{user: 300, at: upload, when: mid_send}]}",
-     "15: dropout.script.0.user: user=300 is not there: users are 0 to 99"),
+     "15: dropout.script.0.user: user=300 does not exist: users are 0 to 99"),
     (SYNC, "slowdown: 5}",
      "slowdown: 5}, availability: {kind: sessions, on_s: 5, off_s: {kind: pareto, least: 1, alpha: 0.5}}",
      "4: population.availability.off_s: alpha=0.5 must be above 1: sessions"),

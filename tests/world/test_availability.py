@@ -1,4 +1,4 @@
-"""When users are online: each kind's draws against what they should be, and what never changes costs nothing.
+"""Times at which users are online: each kind's draws against its distribution; steady states cost nothing.
 
 A count of n coins of probability p lies within five of its standard deviations but for once in 1.7 million,
 so a test of k counts fails on a right program for one seed in 1.7 million / k.
@@ -55,7 +55,7 @@ def day(**values: float) -> Diurnal:
 
 
 def slots(spec: Any, users: int, count: int, seed: int = 1) -> np.ndarray:
-    """Boolean [users, slots]: who is online in the first slots."""
+    """Boolean [users, slots]: the users that are online in the first slots."""
     everyone = spec.times(users, Streams(seed))
     states = [list(islice(days(everyone, user), count)) for user in range(users)]
     assert {length for changes in states for length, _ in changes} == {round(spec.slot_s * NS)}
@@ -124,7 +124,7 @@ def test_the_curve_stays_between_low_and_high(
 
 
 @pytest.mark.ci
-def test_users_are_online_as_often_as_the_curve_says() -> None:
+def test_users_are_online_as_often_as_the_curve_has_it() -> None:
     seen = slots(day(), users=2000, count=48)
     expected = 0.4 + 0.3 * np.array(BY_HOUR * 2)
     assert surely(seen.sum(axis=0), 2000, expected)
@@ -180,7 +180,9 @@ def test_a_users_time_zone_stays() -> None:
         (Trace(file=""), "with time", 2),
     ],
 )
-def test_what_a_kind_is(spec: Any, changes: str, ever_online: int, tmp_path: Path) -> None:
+def test_kinds_of_availability_state_their_changes(
+    spec: Any, changes: str, ever_online: int, tmp_path: Path
+) -> None:
     if isinstance(spec, Trace):
         spec = Trace(file=csv(tmp_path, {3: [(0, 1)], 5: [(0, 1)]}))
     everyone = spec.times_of(9, Streams(0), lambda: np.zeros((9, 2), np.int64))
@@ -264,7 +266,7 @@ def test_states_follow_one_another_and_the_last_one_stays() -> None:
     assert seen((2.0, True), (1.0, False), (math.inf, True)) == [(2 * NS, True), (NS, False), (0, True)]
 
 
-def test_nobodys_states_are_made_before_somebody_looks() -> None:
+def test_states_are_drawn_once_they_are_queried() -> None:
     asked: list[int] = []
 
     class Counted(Blinking):

@@ -1,4 +1,4 @@
-"""Users who are online as often as what they hold makes likely."""
+"""Users that are online as often as their samples make likely."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from simfl.random_streams import Streams
 from simfl.runs.build import build
 from simfl.scenario.load import load
 from simfl.trace.rows import Begin
-from simfl.world.availability import ByData
-from simfl.world.holdings import Share, shares
+from simfl.world.availability import ByData, DataShare, shares
 from tests.engine.harness import SIX, SYNC, of, run
 from tests.world.test_availability import NS, surely
 
@@ -34,7 +33,7 @@ HELD = np.array([[4, 0, 0, 0], [0, 2, 0, 0], [0, 1, 1, 6], [0, 0, 0, 1], [0, 0, 
         ("labels", 0.8, 1, 1, [0.2 / 4 + 0.8, 0.2 / 4 + 0.8, 0.2 * 3 / 4 + 0.8, 0.2 / 4 + 0.8, 0.8]),
     ],
 )
-def test_what_a_user_holds_decides_how_often_it_is_there(
+def test_a_users_samples_decide_how_often_it_is_online(
     by: Any, low: float, high: float, power: float, p: list[float]
 ) -> None:
     spec = ByData(by=by, low=low, high=high, power=float(power))
@@ -50,8 +49,8 @@ def test_what_a_user_holds_decides_how_often_it_is_there(
     assert everyone.ever_online.tolist() == [x > 0 for x in p]
 
 
-def test_users_who_hold_nothing_have_no_share() -> None:
-    for by in get_args(Share):
+def test_users_without_samples_have_no_share() -> None:
+    for by in get_args(DataShare):
         assert shares(by, np.zeros((3, 2), np.int64)).tolist() == [0, 0, 0]
         assert shares(by, np.array([[5]])).tolist() == [0.0 if by == "least_label" else 1.0]
 
@@ -71,7 +70,7 @@ class Holders(Availability):
 """
 
 
-def test_a_model_of_your_own_may_ask_what_users_hold(tmp_path: Path) -> None:
+def test_a_user_defined_model_may_count_samples(tmp_path: Path) -> None:
     (tmp_path / "holders.py").write_text(HOLDERS)
     own = {"module": f"{tmp_path}/holders.py:Holders", "least": 500}
     study = build(load(SYNC, {"population.availability": own, "learning.partition": {"dirichlet": 0.3}}))
@@ -101,7 +100,7 @@ def test_users_with_more_labels_take_part_more_often() -> None:
     assert surely(count, 40, p)
 
 
-def test_two_partitions_are_refused_where_what_is_held_decides() -> None:
+def test_two_partitions_are_refused_if_samples_decide() -> None:
     iid = {"protocol": "fedavg", "partition": "iid"}
     entries = {"a": iid, "b": {"protocol": "fedavg", "partition": {"dirichlet": 1.0}}}
     with pytest.raises(ScenarioError, match=r"population\.availability: depends on what users hold, so all"):

@@ -1,4 +1,4 @@
-"""Classes of users: who is in which, and that a class changes nobody else's world."""
+"""Classes of users: the users of each, and that a class changes no other user's world."""
 
 from typing import Any
 
@@ -61,12 +61,12 @@ def with_classes(classes: dict[str, Any], **more: Any) -> dict[str, Any]:
     return {**WORLD, "population.classes": classes, **more}
 
 
-def test_a_class_that_says_nothing_changes_nothing() -> None:
+def test_a_class_without_settings_changes_nothing() -> None:
     plain = run(WORLD, SYNC).traces
     assert run(with_classes(ALIKE), SYNC).traces == plain
 
 
-def test_a_class_that_says_nothing_changes_no_buffer() -> None:
+def test_a_class_without_settings_changes_no_buffer() -> None:
     world = {"population.users": 12, "payload": "shadow", "rounds": 6}
     plain = run(world, ASYNC).traces
     assert run({**world, "population.classes": ALIKE}, ASYNC).traces == plain
@@ -116,7 +116,7 @@ def test_a_class_leaves_other_users_their_world() -> None:
         ({"a b": {"share": 1.0}}, r"population.classes"),
         (
             {"a": {"share": 1.0, "dropout": {"script": [{"user": 99, "at": "upload", "when": "mid_send"}]}}},
-            r"population.classes.a.dropout.script.0.user: user=99 is not there",
+            r"population.classes.a.dropout.script.0.user: user=99 does not exist",
         ),
         (
             {"a": {"share": 1.0, "availability": {"trace": "nowhere.csv"}}},

@@ -128,7 +128,7 @@ def test_per_step_each_round_and_each_cycle_has_coins_of_its_own() -> None:
     assert len(set(rounds)) == len(set(cycles)) == 5
 
 
-def test_per_step_nobody_or_everybody_is_lost_at_the_ends() -> None:
+def test_per_step_loses_no_or_all_users_at_the_ends() -> None:
     never, always = (Losses(PerStep(q=q), 9, Streams(6), KEYED) for q in (0.0, 1.0))
     assert not never.in_round(0, range(9))
     assert always.in_round(0, range(9)) == dict.fromkeys(range(9), PlannedLoss("advertise", "before_send"))
@@ -149,7 +149,7 @@ def test_per_step_a_lacking_step_happens_at_the_next(when: Any) -> None:
 # --- groups -------------------------------------------------------------------------------------
 @given(st.integers(1, 9), st.floats(0, 1), st.integers(0, 9), st.sets(st.integers(0, 60)))
 def test_a_group_is_lost_as_a_whole(groups: int, p: float, index: int, selected: set[int]) -> None:
-    """Those who go together in one round do so in every other, whoever is selected."""
+    """Users lost together in one round are lost together in every other, for any selection."""
     losses = Losses(Groups(groups=groups, p=p), 61, Streams(3), KEYED)
     everyone = [losses.in_round(i, range(61)).keys() for i in range(60)] if 0.2 < p < 0.8 else []
     together = {tuple(user in lost for lost in everyone): user for user in range(61)}
@@ -172,7 +172,7 @@ def test_a_group_is_lost_with_its_probability(p: float) -> None:
     assert abs(coins.sum() - coins.size * p) <= 5 * np.sqrt(coins.size * p * (1 - p))
 
 
-def test_who_is_in_a_group_does_not_depend_on_how_many_there_are() -> None:
+def test_a_users_group_does_not_depend_on_the_number_of_users() -> None:
     spec = Groups(groups=4, p=0.5, at="training", when="mid_send")
     few, many = (Losses(spec, users, Streams(9), KEYED) for users in (10, 1000))
     assert few.in_round(2, range(10)) == {u: x for u, x in many.in_round(2, range(1000)).items() if u < 10}
@@ -270,5 +270,5 @@ def test_a_loss_that_is_none_is_refused(plan: PlannedLoss) -> None:
         def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss:
             return plan
 
-    with pytest.raises(RunFailed, match=f"drop-out Wrong: .*{plan.when}.* is no loss"):
+    with pytest.raises(RunFailed, match=f"drop-out Wrong: .*{plan.when}.* is no loss: point one of"):
         Losses(Wrong(), 1, Streams(0), KEYED).in_round(0, [0])

@@ -87,7 +87,7 @@ def test_a_field_of_the_battery_that_is_missing_is_refused(field: str) -> None:
         ),
         (
             {"charging": {"kind": "by_data", "by": "labels", "low": 0.0, "high": 1.0, "slot_s": 5.0}},
-            r"battery\.charging: by_data is for availability: a charger has nothing to do with what",
+            r"battery\.charging: by_data is for availability: a charger does not depend on",
         ),
         (
             {"comes_back_at": 0.1, "base_w": 11.0},

@@ -1,7 +1,8 @@
-"""The CSV file of a trace: what it says, what is wrong with it, and where it is looked for."""
+"""The CSV file of a trace: its intervals, its mistakes, and the folder in which it is looked for."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,8 @@ from simfl.config.csv_files import MAX_PROBLEMS
 from simfl.errors import ScenarioError
 from simfl.scenario import schema
 from simfl.scenario.load import load, resolved_yaml
-from simfl.world import intervals
+from simfl.virtual_time import NS
+from simfl.world import csv_series
 from simfl.world.availability import Trace
 from simfl.world.intervals import Intervals, read_intervals
 from tests.scenario.worlds import ASYNC, SYNC, swap, write
@@ -31,14 +33,20 @@ def csv(folder: Path, text: str, name: str = "online.csv") -> str:
     return str(write(folder, text, name))
 
 
+def listed(found: Intervals) -> dict[int, list[tuple[float, float]]]:
+    """Return each entry's intervals in seconds."""
+    times = [(begin / NS, end / NS) for begin, end in zip(found.begins, found.ends, strict=True)]
+    return {entry: times[a:b] for entry, (a, b) in zip(found.entries, pairwise(found.first), strict=True)}
+
+
 def wrong(folder: Path, text: str, users: int = 5) -> list[str]:
-    """What reading the text says, a line each, without the folder's name."""
+    """Return each problem of a text without the folder's name."""
     with pytest.raises(ScenarioError) as caught:
         read_intervals(csv(folder, text), users)
     return str(caught.value).replace(f"{folder}/", "").splitlines()
 
 
-# --- what it says -------------------------------------------------------------------------------
+# --- intervals ----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -54,10 +62,10 @@ def wrong(folder: Path, text: str, users: int = 5) -> list[str]:
         ("user,from_s,to_s,why,why\n\t1\x1c,\u00a00,1,a,b\n", {1: [(0.0, 1.0)]}),
     ],
 )
-def test_a_file_says_when_users_are_online(
+def test_intervals_are_those_of_the_file(
     tmp_path: Path, text: str, expected: dict[int, list[tuple[float, float]]]
 ) -> None:
-    assert read_intervals(csv(tmp_path, text), 5) == expected
+    assert listed(read_intervals(csv(tmp_path, text), 5)) == expected
 
 
 RUNS = st.lists(st.floats(0, 1e6).map(lambda x: round(x, 3)), min_size=2, max_size=12, unique=True).map(
@@ -74,29 +82,30 @@ def test_lines_may_come_in_any_order(
     lines = [f"{user},{a},{b}\n" for user, listed in expected.items() for a, b in listed]
     order.shuffle(lines)
     path = csv(tmp_path_factory.mktemp("order"), HEADER + "".join(lines))
-    assert read_intervals(path, 7) == expected
+    assert listed(read_intervals(path, 7)) == expected
 
 
 @settings(max_examples=examples(40))
 @given(st.dictionaries(st.integers(0, 6), RUNS.filter(lambda at: len(at) % 2 == 0), max_size=4))
-def test_a_mapping_of_columns_is_one_of_lists(times: dict[int, list[float]]) -> None:
-    listed = {user: list(zip(at[::2], at[1::2], strict=True)) for user, at in sorted(times.items())}
-    flat = [(user, *interval) for user, intervals in listed.items() for interval in intervals]
+def test_columns_hold_each_entrys_list(times: dict[int, list[float]]) -> None:
+    expected = {user: list(zip(at[::2], at[1::2], strict=True)) for user, at in sorted(times.items())}
+    flat = [(user, *interval) for user, intervals in expected.items() for interval in intervals]
     columns = np.array(flat).reshape(-1, 3).T
     found = Intervals(columns[0].astype(np.int64), columns[1], columns[2], np.full(len(flat), np.inf))
-    assert found == listed
-    assert list(found) == list(listed)
-    assert [found.get(user) for user in range(-1, 9)] == [listed.get(user) for user in range(-1, 9)]
+    assert listed(found) == expected
+    assert len(found) == len(expected)
+    indices = found.indices_of(7).tolist()
+    assert indices == [[*expected].index(user) if user in expected else -1 for user in range(7)]
 
 
 def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_files, "CHUNK_LINES", 2)
-    monkeypatch.setattr(intervals, "_problems", None)
+    monkeypatch.setattr(csv_series, "by_lines", None)
     text = "why,to_s,user,from_s\n,9, 3,7.5e0\n\n,10.,2,.5\n,+4,3,1\n"
-    assert read_intervals(csv(tmp_path, text), 5) == {2: [(0.5, 10.0)], 3: [(1.0, 4.0), (7.5, 9.0)]}
+    assert listed(read_intervals(csv(tmp_path, text), 5)) == {2: [(0.5, 10.0)], 3: [(1.0, 4.0), (7.5, 9.0)]}
 
 
-# --- what is wrong ------------------------------------------------------------------------------
+# --- mistakes -----------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -114,7 +123,7 @@ def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.M
         (HEADER + "1.0,0,5\n", "2: user: must be a whole number, not '1.0'"),
         (HEADER + "-1,0,5\n", "2: user: must be a whole number, not '-1'"),
         (HEADER + ",0,5\n", "2: user: must be a whole number, not ''"),
-        (HEADER + "4,0,5\n5,0,5\n", "3: user: user=5 is not there: users are 0 to 4"),
+        (HEADER + "4,0,5\n5,0,5\n", "3: user: user=5 does not exist: users are 0 to 4"),
         (HEADER + "1,x,5\n", "2: from_s: must be a number, not 'x'"),
         (HEADER + "1,0,5 s\n", "2: to_s: must be a number, not '5 s'"),
         (HEADER + "1,0,1_000\n", "2: to_s: must be a number, not '1_000'"),
@@ -133,7 +142,7 @@ def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.M
         (HEADER + '1,"0,5\n', "2: not CSV: unexpected end of data"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_intervals_name_a_mistake_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
     assert wrong(tmp_path, text) == [f"online.csv:{expected}"]
 
 
@@ -155,23 +164,27 @@ PERIODIC = "user,from_s,to_s,period_s\n"
         (PERIODIC + "1,1,1,4\n", "2: to_s: must be above from_s=1, not 1"),
     ],
 )
-def test_a_wrong_period_is_told_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
+def test_periods_name_a_mistake_with_its_line(tmp_path: Path, text: str, expected: str) -> None:
     assert wrong(tmp_path, text) == [f"online.csv:{expected}"]
 
 
 def test_one_period_for_all_is_the_scenarios(tmp_path: Path) -> None:
-    for text, says in (
-        (PERIODIC + "1,0,1,4\n", ":1: the column period_s is there, and the scenario gives 3 s too"),
+    for text, message in (
+        (
+            PERIODIC + "1,0,1,4\n",
+            ":1: the column period_s and the scenario's period_s=3: leave one of them out",
+        ),
         (HEADER + "1,0,1\n0,2,3.5\n", ":3: to_s: must be at most period_s=3, not 3.5"),
     ):
         with pytest.raises(ScenarioError) as refused:
             read_intervals(csv(tmp_path, text), 5, 3.0)
-        assert str(refused.value) == f"{tmp_path}/online.csv{says}"
+        assert str(refused.value) == f"{tmp_path}/online.csv{message}"
 
 
 def test_an_entry_may_have_empty_intervals(tmp_path: Path) -> None:
     text = HEADER + "9,4,4\n123456789012345678,0,8\n123456789012345678,5,5\n"
-    assert read_intervals(csv(tmp_path, text), None) == {9: [], 123456789012345678: [(0.0, 8.0)]}
+    found = read_intervals(csv(tmp_path, text), None)
+    assert listed(found) == {9: [], 123456789012345678: [(0.0, 8.0)]}
     with pytest.raises(ScenarioError, match=r":3: user 9 is online from 4 to 6 already, by line 2"):
         read_intervals(csv(tmp_path, HEADER + "9,4,6\n9,5,7\n"), None)
 
@@ -181,6 +194,41 @@ TIMES = st.sampled_from(
 )
 
 
+def plain_problems(text: str, users: int | None, period_s: float | None) -> set[tuple[int, str]]:
+    """Return the line and the column of each wrong line, by a plain reading of one line after the other."""
+    problems: set[tuple[int, str]] = set()
+    periods: dict[float, float] = {}
+    online: dict[float, list[tuple[float, float, int]]] = {}
+    header, *lines = text.splitlines()
+    for number, line in enumerate(lines, 2):
+        cells = dict(zip(header.split(","), line.split(","), strict=True))
+        column, numbers = "", dict.fromkeys(("user", "from_s", "to_s", "period_s"), period_s or 1e9)
+        try:
+            for column in numbers:
+                low, high = {"user": (0, (users or 9) - 1), "period_s": (1e-9, 1e9)}.get(column, (0, 1e9))
+                numbers[column] = float(cells.get(column, numbers[column]))
+                assert low <= numbers[column] <= high
+            user, begin, end, period = numbers.values()
+            column = "to_s"
+            assert (users is None and begin == end) or round(begin * NS) < round(end * NS)
+            column = "period_s"
+            assert periods.setdefault(user, period) == period
+            column = "to_s"
+            assert end <= period
+        except (ValueError, AssertionError):
+            problems.add((number, column))
+            continue
+        if begin < end:
+            online.setdefault(user, []).append((begin, end, number))
+    for times in online.values():
+        latest = (-1.0, -1.0, 0)
+        for interval in sorted(times):
+            if interval[0] < latest[1]:
+                problems.add((max(interval[2], latest[2]), ""))
+            latest = max(latest, interval, key=lambda interval: interval[1])
+    return problems
+
+
 @settings(max_examples=examples(300))
 @given(
     lines=st.lists(st.tuples(st.sampled_from("0012a"), TIMES, TIMES, st.sampled_from("3344x0")), max_size=5),
@@ -188,39 +236,44 @@ TIMES = st.sampled_from(
     users=st.sampled_from([None, 2]),
     period_s=st.sampled_from([None, 3.0]),
 )
-def test_both_ways_of_reading_find_the_same_wrong(
+def test_lines_are_accepted_as_columns_are(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[tuple[str, str, str, str]],
     period: bool,
     users: int | None,
     period_s: float | None,
 ) -> None:
-    """A file that is refused by columns has a line that is wrong, and one that is taken has none."""
+    """A file is read alike by columns and by lines, and is refused where a plain reading refuses a line."""
     header, cells = (PERIODIC, 4) if period else (HEADER, 3)
     text = header + "".join(",".join(line[:cells]) + "\n" for line in lines)
     path = csv(tmp_path_factory.mktemp("both"), text)
-    try:
-        wrong = intervals._problems(text, path, users, period_s)
-    except ScenarioError as refused:
-        wrong = [*refused.problems]
-    if wrong:
-        with pytest.raises(ScenarioError) as told:
-            read_intervals(path, users, period_s)
-        assert set(told.value.problems) == set(wrong)
-    else:
-        read_intervals(path, users, period_s)
+
+    def read() -> object:
+        try:
+            return listed(read_intervals(path, users, period_s))
+        except ScenarioError as refused:
+            return [*refused.problems]
+
+    found = read()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(csv_series, "by_columns", lambda *_: iter(()).__next__())
+        patch.setattr(csv_series, "csv", type("Csv", (), {"Error": StopIteration}))
+        assert read() == found
+    if not (period and period_s):
+        wrong = {(problem.line, problem.path) for problem in found} if isinstance(found, list) else set()
+        assert wrong == plain_problems(text, users, period_s)
 
 
-def test_a_nested_interval_does_not_hide_what_comes_after(tmp_path: Path) -> None:
+def test_nested_intervals_hide_no_later_overlap(tmp_path: Path) -> None:
     assert wrong(tmp_path, HEADER + "1,0,100\n1,10,20\n1,90,110\n1,110,120\n") == [
         "online.csv:3: user 1 is online from 0 to 100 already, by line 2",
         "online.csv:4: user 1 is online from 0 to 100 already, by line 2",
     ]
 
 
-def test_all_that_is_wrong_is_told_at_once_in_the_files_order(tmp_path: Path) -> None:
+def test_problems_come_together_in_the_files_order(tmp_path: Path) -> None:
     assert wrong(tmp_path, HEADER + "1,0,10\n7,0,1\n1,5,7\n2,3,x\n") == [
-        "online.csv:3: user: user=7 is not there: users are 0 to 4",
+        "online.csv:3: user: user=7 does not exist: users are 0 to 4",
         "online.csv:4: user 1 is online from 0 to 10 already, by line 2",
         "online.csv:5: to_s: must be a number, not 'x'",
     ]
@@ -275,10 +328,10 @@ def test_a_resolved_scenario_finds_its_trace_from_anywhere(
 
 # --- through the command line -------------------------------------------------------------------
 @pytest.mark.parametrize(
-    ("world", "text", "says"),
+    ("world", "text", "message"),
     [
         (SYNC, None, "online.csv: cannot be read: No such file or directory"),
-        (SYNC, HEADER + "100,0,1\n", "online.csv:2: user: user=100 is not there: users are 0 to 99"),
+        (SYNC, HEADER + "100,0,1\n", "online.csv:2: user: user=100 does not exist: users are 0 to 99"),
         (SYNC, HEADER + "1,0,5\n1,4,6\n", "online.csv:3: user 1 is online from 0 to 5 already, by line 2"),
         (
             ASYNC,
@@ -294,7 +347,7 @@ def test_a_resolved_scenario_finds_its_trace_from_anywhere(
     ],
 )
 def test_a_bad_trace_ends_in_one_message_and_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], world: str, text: str | None, says: str
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], world: str, text: str | None, message: str
 ) -> None:
     if text is not None:
         csv(tmp_path, text)
@@ -304,7 +357,7 @@ def test_a_bad_trace_ends_in_one_message_and_exit_code_2(
         main(["check", str(path), "--set", trace])
     out, errors = capsys.readouterr()
     assert (left.value.code, out) == (2, "")
-    assert errors.splitlines()[-1].endswith(says)
+    assert errors.splitlines()[-1].endswith(message)
     assert len(errors.splitlines()) == 1
 
 

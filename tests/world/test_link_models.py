@@ -1,4 +1,4 @@
-"""Link models: each against what it should be, and the laws that hold for all of them.
+"""Link models: each against its expected rates, and the invariants of all of them.
 
 A count of n coins of probability p lies within five of its standard deviations but for once in 1.7 million.
 """
@@ -109,7 +109,7 @@ def test_a_link_is_a_function_of_user_and_time(
 @by_kind
 @settings(max_examples=examples(100), deadline=None)
 @given(user=st.integers(0, 9), now=st.integers(0, 200 * NS), part=st.floats(0, 1, exclude_max=True))
-def test_a_link_stays_until_it_says(
+def test_a_link_stays_until_its_stated_end(
     models: dict[str, LinkModel], kind: str, user: int, now: int, part: float
 ) -> None:
     at = models[kind].changes(10, Streams(3))
@@ -194,7 +194,7 @@ def test_users_begin_anywhere_in_a_recording(tmp_path: Path) -> None:
     assert np.histogram(begun, 4, (0, 1))[0] == pytest.approx([500] * 4, abs=5 * math.sqrt(2000 * 3 / 16))
 
 
-def test_a_recording_of_too_many_windows_is_told(tmp_path: Path) -> None:
+def test_a_recording_of_too_many_windows_is_refused(tmp_path: Path) -> None:
     spec = recorded(tmp_path, "1", "3 2000000001", window_s=0.2)
     with pytest.raises(
         ScenarioError, match=r"down:2: \S+\.down_file: 2000000001 ms are more than 10000000 windows"
@@ -255,7 +255,7 @@ def test_a_walk_takes_only_its_transitions() -> None:
         ([(-1.0, 1.0, None)] * 2, "greater than or equal to 0"),
     ],
 )  # fmt: skip
-def test_a_mistake_in_levels_is_told(levels: list[Any], says: str) -> None:
+def test_a_mistake_in_levels_is_refused(levels: list[Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         markov(*levels)
 
@@ -284,7 +284,7 @@ def test_time_zones_of_links_are_normal() -> None:
     assert mean == pytest.approx((1 + damped) / 2, abs=5 * 0.5 / math.sqrt(4000))
 
 
-def test_a_day_that_is_no_curve_is_told() -> None:
+def test_a_day_without_a_curve_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"low=2 must not be above high=1"):
         daily(low=2.0)
     with pytest.raises(ValidationError, match=r"slot_s=50000 must not be above half of period_s=86400"):

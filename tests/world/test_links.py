@@ -36,7 +36,7 @@ class Half(LinkStates):
 
 
 class Says(LinkModel):
-    """A model that says anything."""
+    """A model that returns any link."""
 
     link: Any
     until: int
@@ -87,7 +87,7 @@ def test_a_rate_is_rounded_once_and_stops_only_at_zero(mbps: float) -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 300 * NS)), min_size=1, max_size=10))
-def test_a_state_does_not_depend_on_who_asked_before(questions: list[tuple[int, int]]) -> None:
+def test_a_state_does_not_depend_on_earlier_queries(questions: list[tuple[int, int]]) -> None:
     cells = {"of": {"cells": 3}, "every_s": {"exponential": 20.0}, "lasts_s": 4.0}
     at = links(MARKOV, cells)
     for user, now in questions:
@@ -104,7 +104,7 @@ def test_a_state_does_not_depend_on_who_asked_before(questions: list[tuple[int, 
         (LinkParams(1.0, 1.0, -1.0), 9), (LinkParams(1.0, 1.0, 0.0), 5), (LinkParams(1.0, 1.0, 0.0), 0),
     ],
 )  # fmt: skip
-def test_a_model_that_says_rubbish_is_told(link: LinkParams, until: int) -> None:
+def test_a_model_with_invalid_links_is_named(link: LinkParams, until: int) -> None:
     with pytest.raises(RunFailed, match=r"^link model Says, user 4: a link of .* none may be below 0"):
         links(Says(link=link, until=until))(4, 5)
 

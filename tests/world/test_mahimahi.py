@@ -1,4 +1,4 @@
-"""Traces of recorded links: what a file says, what is wrong with it, and packets counted by brute force."""
+"""Traces of recorded links: a file's times, its mistakes, and packets counted by brute force."""
 
 from __future__ import annotations
 

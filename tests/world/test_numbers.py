@@ -1,4 +1,4 @@
-"""Numbers of users from a file: who has which, what is wrong with a file, and how often it is read."""
+"""Numbers of users from a file: the assignment, mistakes in a file, and the number of reads."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_numbers_and_distributions_are_taken_too() -> None:
         ("a,computation\n1,2\x00\n", ":2: computation: must be a number, not '2\\x00'"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(tmp_path: Path, text: str, says: str) -> None:
+def test_a_wrong_number_is_named_with_its_line(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         numbers(column(tmp_path, text))
     assert str(refused.value) == f"{tmp_path}/capacity.csv{says}"
@@ -131,7 +131,7 @@ NUMBERS = st.one_of(st.floats(), st.integers(-5, 5), st.text("0123456789.eE+-xna
 def test_both_ways_of_reading_agree(
     tmp_path_factory: pytest.TempPathFactory, cells: list[object], scale: float
 ) -> None:
-    """What is read by columns is what is read by lines, and only what is within the bounds is taken."""
+    """Reading by columns and by lines gives the same, and only numbers within the bounds are accepted."""
     spec = column(tmp_path_factory.mktemp("agree"), "computation,z\n" + "".join(f"{c},\n" for c in cells))
     by_lines: list[float] = []
     try:
@@ -182,7 +182,7 @@ def test_a_number_stays_one_in_the_resolved_scenario(value: Any, resolved: Any) 
         ),
     ],
 )
-def test_what_is_wrong_beside_a_number_is_one_message(value: Any, says: str) -> None:
+def test_mistakes_beside_a_number_are_one_message(value: Any, says: str) -> None:
     tree = expand(Shape(Link), nodes({"up": value}, Node(None, "file")))
     with pytest.raises(ValidationError) as wrong:
         Link.model_validate(plain(tree))

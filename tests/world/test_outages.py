@@ -1,4 +1,4 @@
-"""Outages: who is hit together, when, and that nobody's draws depend on anybody else's.
+"""Outages: the users that are hit together, the times, and the independence of their draws.
 
 A count of n coins of probability p lies within five of its standard deviations but for once in 1.7 million.
 """
@@ -47,7 +47,7 @@ def test_outages_at_once_multiply() -> None:
 
 
 def test_the_users_of_a_cell_go_together() -> None:
-    """Users are told apart by all that happens to them: there are as many kinds of users as cells."""
+    """Users differ by their outages only: there are as many kinds of users as cells."""
     cells = outages({"of": {"cells": 12}, **AGAIN})
     times = range(0, 600 * NS, 7 * NS)
     seen = [tuple(cells.factor(user, now) for now in times) for user in range(600)]
@@ -137,12 +137,12 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("outage", "says"), MISTAKES)
-def test_a_mistake_is_told(outage: dict[str, Any], says: str) -> None:
+def test_a_mistake_in_an_outage_is_refused(outage: dict[str, Any], says: str) -> None:
     with pytest.raises(ValidationError, match=says):
         Outage.model_validate(outage)
 
 
-def test_an_outage_of_no_class_is_told() -> None:
+def test_an_outage_of_an_unknown_class_is_refused() -> None:
     outage = Outage.model_validate({"of": {"class": "cheep"}, **AGAIN})
     there = "there are: cheap, fast; did you mean 'cheap'?"
     assert list(outage.problems(["cheap", "fast"])) == [("of.name", f"no class 'cheep'; {there}")]

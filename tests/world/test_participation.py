@@ -1,4 +1,4 @@
-"""What a run's summary says of who took part, by hand and against the paper's figures."""
+"""Participation in a run's summary, by hand and against the paper's figures."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_families_of_the_shipped_scenario_are_the_papers() -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("T", "rounds"), [(3, 150), (12, 150)])
-def test_the_engine_skips_rounds_as_often_as_theorem_1_says(T: int, rounds: int) -> None:
+def test_the_engine_skips_rounds_as_often_as_by_theorem_1(T: int, rounds: int) -> None:
     """C within 4 standard errors of its mean; tests/privacy hold the schemes themselves to 1 %."""
     overrides = {
         "rounds": rounds,

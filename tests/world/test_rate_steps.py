@@ -1,4 +1,4 @@
-"""Files of rates: against a plain reading of their lines, and each mistake in its own words at its line."""
+"""Files of rates: against a plain reading of their lines, and each mistake with its line."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_file_without_users_has_one_entry(tmp_path: Path) -> None:
 
 def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(csv_files, "CHUNK_LINES", 2)
-    monkeypatch.setattr("simfl.world.rate_steps._line_by_line", None)
+    monkeypatch.setattr("simfl.world.csv_series.by_lines", None)
     steps = read_steps(write(tmp_path, "user,from_s,up_mbps,down_mbps\n" + "1,0,1,2\n3,0,3,4\n3,7,5,6\n"))
     assert [steps.at(entry, 8 * NS)[0] for entry in (0, 1)] == [(1.0, 2.0, None), (5.0, 6.0, None)]
 
@@ -87,19 +87,22 @@ MISTAKES = [
     (HEAD + "0,0,1,1,9\n1,0,1,1,8\n0,1,1,1,8", ":4: period_s: must be 9, as in line 2 for user 0"),
     (HEAD + "0,1,1,1,0\n0,1,2,2,0", ":3: from_s: user 0 has rates from 1 on already, by line 2"),
     ("from_s,up_mbps,down_mbps\n1,1,1\n1,1,1",
-     ":3: from_s: everybody has rates from 1 on already, by line 2"),
+     ":3: from_s: every user has rates from 1 on already, by line 2"),
+    (HEAD + "0,1,1,1,0\n1,1,1,1,0\n0,1,2,2,0\n0,1,3,3,0",
+     ":4: from_s: user 0 has rates from 1 on already, by line 2\n"
+     "FILE:5: from_s: user 0 has rates from 1 on already, by line 2"),
     ('"', ":1: not CSV: unexpected end of data"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "says"), MISTAKES)
-def test_a_mistake_is_told_at_its_line(tmp_path: Path, text: str, says: str) -> None:
+@pytest.mark.parametrize(("text", "message"), MISTAKES)
+def test_steps_name_a_mistake_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     file = write(tmp_path, text)
     with pytest.raises(ScenarioError) as problem:
         read_steps(file)
-    assert str(problem.value) == f"{file}{says}"
+    assert str(problem.value) == f"{file}{message.replace('FILE', file)}"
 
 
-def test_a_missing_file_is_told_with_its_key(tmp_path: Path) -> None:
+def test_steps_name_a_missing_file_with_its_key(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match=r"none\.csv: network\.users\.varies\.file: cannot be read"):
         read_steps(str(tmp_path / "none.csv"), "network.users.varies.file")

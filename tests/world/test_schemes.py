@@ -91,7 +91,7 @@ def test_too_few_skip_the_round(scheme: Selection) -> None:
     assert list(scheme.problems(3)) == [("users", "users=4 must not be above population.users=3")]
 
 
-def test_somebody_who_is_not_there_is_refused() -> None:
+def test_an_unavailable_user_is_refused() -> None:
     class Wrong(Selection):
         found: tuple[int, ...]
 
@@ -131,7 +131,7 @@ def test_bernoulli_takes_k_of_n_on_average() -> None:
     assert (abs(each / rounds - K / users) < 5 * np.sqrt(0.2 * 0.8 / rounds)).all()
 
 
-def test_bernoulli_may_draw_nobody() -> None:
+def test_bernoulli_may_draw_no_user() -> None:
     assert Bernoulli(probability=1e-12).chosen([7, 2], NOBODY_YET, rng()) is None
     assert Bernoulli(probability=1.0).chosen([7, 2], NOBODY_YET, rng()) == [2, 7]
     assert Bernoulli(probability=0.25).usual(10) == 3
@@ -149,7 +149,9 @@ def test_a_probability_is_one(probability: float) -> None:
     k=st.integers(1, 12),
     seed=st.integers(0, 2**32),
 )
-def test_weighted_leaves_out_nobody_seen_less(counts: list[int], away: set[int], k: int, seed: int) -> None:
+def test_weighted_leaves_out_no_user_of_lower_frequency(
+    counts: list[int], away: set[int], k: int, seed: int
+) -> None:
     available = [user for user in range(len(counts)) if user not in away]
     chosen = WeightedRandom(users=k).chosen(available, past(counts), rng(seed))
     if len(available) < k:
@@ -210,7 +212,7 @@ def test_weighted_over_takes_the_least_frequent_first() -> None:
         assert {3, 4, 5} < set(chosen)
 
 
-def test_over_of_one_draws_what_none_draws() -> None:
+def test_over_of_one_draws_as_without_over() -> None:
     for kind in (Random, WeightedRandom):
         history, rngs = Participation(50), [np.random.default_rng(8) for _ in range(2)]
         one, other = (
@@ -226,7 +228,7 @@ def test_over_is_written_where_it_is_given() -> None:
 
 
 # --- batteries --------------------------------------------------------------------------------------
-def test_charged_takes_nobody_below_the_least_level() -> None:
+def test_charged_takes_no_user_below_the_minimum_level() -> None:
     history = Participation(6)
     history.battery = np.array([0.29, 0.3, 1.0, 0.0, 0.31, 0.9])
     scheme = Charged(users=2, least=0.3)
@@ -252,5 +254,5 @@ def test_charged_without_batteries_fails() -> None:
     ],
 )
 def test_needed_is_more_than_a_number_of_users(scheme: Selection, needed: str) -> None:
-    """Of 12 users of a round; a scheme that only counts who is available has no such words."""
+    """For 12 users of a round; a scheme that only counts available users has no such words."""
     assert scheme.needed() == needed

@@ -1,4 +1,4 @@
-"""Models by a generator: what all three bases refuse and read alike, in any order of users and times."""
+"""Models by a generator: all three bases refuse and read alike, in any order of users and times."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_any_real_number_is_seconds(base: type[StateGenerator], number: Any) -> 
 
 
 @by_base
-def test_values_become_what_the_engine_takes(base: type[StateGenerator]) -> None:
+def test_values_get_the_engines_form(base: type[StateGenerator]) -> None:
     at = timeline(base, lambda user, rng: iter([(math.inf, *GOOD[base])]))
     wanted = {UserStates: True, LinkStates: LinkParams(4.0, 16.0, 0.04), BatteryStates: (10_000_000, 500_000)}
     assert at(0, 5) == (wanted[base], FOR_EVER)
@@ -173,7 +173,7 @@ def test_a_look_does_not_depend_on_earlier_ones(
 
 
 @by_base
-def test_users_at_whom_nothing_looks_cost_nothing(base: type[StateGenerator]) -> None:
+def test_users_without_queries_cost_nothing(base: type[StateGenerator]) -> None:
     """Of a million users one is looked at, several times: one generator is made."""
     begun: list[int] = []
 

@@ -1,4 +1,4 @@
-"""TCP's law by hand, against a sender that counts segments, and against what a kernel took."""
+"""TCP's model by hand, against a sender that counts segments, and against a kernel's times."""
 
 from __future__ import annotations
 

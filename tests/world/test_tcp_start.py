@@ -57,7 +57,7 @@ def test_nothing_moves_where_nothing_moved() -> None:
 @pytest.mark.parametrize(
     ("changes", "latency_ns"), [({}, 10_000_000), ({"network.tcp_start": "lv08"}, 130_100_000)]
 )
-def test_a_scenario_has_it_only_where_it_says_so(changes: dict[str, Any], latency_ns: int) -> None:
+def test_lv08_applies_only_if_the_scenario_has_it(changes: dict[str, Any], latency_ns: int) -> None:
     (trace,) = run({**changes, "protocols": ["fedavg"]}).traces.values()
     upload = of(trace, Sent, sender=0, kind="upload")[0]
     bps = 8_000_000 if not changes else 7_760_000

@@ -1,4 +1,4 @@
-"""States that follow one another, against all of them listed; the same for whoever asks in any order."""
+"""Successive states against a list of all of them; the same for queries in any order."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_state_is_a_function_of_the_time(lengths: list[int], questions: list[i
 
 
 @pytest.mark.parametrize("seconds", [math.inf, 1e300, 2.0**80 / NS])
-def test_what_lasts_longer_than_any_run_is_for_ever(seconds: float) -> None:
+def test_a_state_longer_than_any_run_is_for_ever(seconds: float) -> None:
     at = timeline_from(lambda whose: iter([(2.0, "first"), (seconds, "last"), (1.0, "never")]), "")
     assert at(0, 0) == ("first", 2 * NS)
     assert at(0, 3 * NS) == ("last", FOR_EVER)

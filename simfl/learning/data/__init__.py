@@ -1,4 +1,4 @@
-"""Data sets, split once into training and test samples: those that a scenario can name."""
+"""Data sets, split once into training and test samples, and the registry of their kinds."""
 
 from __future__ import annotations
 

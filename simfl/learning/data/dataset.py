@@ -20,15 +20,22 @@ Array = NDArray[Any]
 Floats = NDArray[np.floating[Any]]
 Dtype = type[np.floating[Any]]
 
-EVALUATED = 512  # test samples that are evaluated at once
+EVALUATED = 512
+"""Test samples that are evaluated at once."""
 
 
 class DataError(ValueError):
-    """A data set that is not there or cannot be used: the file, what was found and what was expected."""
+    """A data set that does not exist or cannot be used. The message has the file, its content and the
+    expected one."""
 
 
 class LazyImages:
-    """Images of pixels 0 .. 255 in all of a shape [n, ...], each read by its number when it is indexed."""
+    """Images of pixels 0 .. 255, each read when it is indexed.
+
+    Args:
+        shape: Shape of all images, [n, ...].
+        read: Returns an image by its number.
+    """
 
     def __init__(self, shape: tuple[int, ...], read: Callable[[int], U8]) -> None:
         self.shape, self.dtype, self._read = shape, np.dtype(np.uint8), read
@@ -44,27 +51,31 @@ class LazyImages:
 
 
 Samples = F32 | U8 | NDArray[np.signedinteger[Any]] | LazyImages
-"""[n, *shape]: numbers, pixels 0 .. 255 that mean value / 255, or tokens from 0 on (int16, int32, int64) that
-a model embeds."""
+"""Samples [n, *shape]: numbers; pixels 0 .. 255, which stand for value / 255; or tokens, integers from 0
+(int16, int32, int64) that a model embeds."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
-    """Training samples x [n, *shape] with labels y [n] int64 in 0 .. classes - 1, and the same for the test.
-
-    owner: the natural user of each training sample [n], 0 .. writers - 1 (the writer of a FEMNIST sample).
-    Arrays are shared, not copied: they are not to be written to.
-    """
+    """Training and test samples. Arrays are shared, and not copied: do not write to them."""
 
     x_train: Samples
+    """Training samples [n, *shape]."""
     y_train: I64
+    """Their labels [n], 0 .. classes - 1."""
     x_test: Samples
+    """Test samples [m, *shape]."""
     y_test: I64
+    """Their labels [m]."""
     classes: int
+    """Number of labels."""
     owner: I64 | None = None
+    """Natural user of each training sample [n], 0 .. writers - 1, such as a FEMNIST sample's writer; None
+    without."""
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """Shape of a sample."""
         return tuple(self.x_train.shape[1:])
 
     @property
@@ -74,11 +85,18 @@ class Split:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of its samples in memory; those that are read lazily take none."""
+        """Bytes of its samples in memory, without images that are read lazily."""
         return sum(x.nbytes for x in (self.x_train, self.x_test) if isinstance(x, np.ndarray))
 
     def checked(self, where: str) -> Split:
-        """Return the split itself. DataError unless it is as said above, finite and not empty."""
+        """Return the split itself after a check.
+
+        Args:
+            where: Place of the data, for messages.
+
+        Raises:
+            DataError: A shape, type or label is wrong, a number is not finite, or there are no samples.
+        """
         if self.classes < 1:
             raise DataError(f"{where}: classes={self.classes} must be at least 1")
         _check_side(f"{where}: x_train", self.x_train, f"{where}: y_train", self.y_train, self.classes)
@@ -94,10 +112,15 @@ class Split:
 
 
 def check_labels(where: str, y: I64, classes: int) -> None:
+    """Check that labels [n] are in 0 .. classes - 1.
+
+    Raises:
+        DataError: A label is not; the message begins with `where`.
+    """
     wrong = np.flatnonzero((y < 0) | (y >= classes))
     if wrong.size:
-        at = wrong[0]
-        raise DataError(f"{where}: label {y[at]} of sample {at} is not in 0 .. {classes - 1}")
+        sample = wrong[0]
+        raise DataError(f"{where}: label {y[sample]} of sample {sample} is not in 0 .. {classes - 1}")
 
 
 def _check_side(place: str, x: Samples, labels: str, y: I64, classes: int) -> None:
@@ -112,11 +135,12 @@ def _check_side(place: str, x: Samples, labels: str, y: I64, classes: int) -> No
     if not len(x):
         raise DataError(f"{place}: no samples, expected at least one")
     check_labels(labels, y, classes)
-    if isinstance(x, LazyImages):  # read one by one, and pixels in any case
+    # Lazy images are pixels, so each of their values is valid; they are read one by one later.
+    if isinstance(x, LazyImages):
         return
     if np.issubdtype(x.dtype, np.signedinteger) and x.min() < 0:
         raise DataError(f"{place}: token {x.min()}, expected none below 0")
-    # Extremes are infinite or NaN where any number is, and need no array of flags as large as the data.
+    # An extreme is infinite or NaN if any number is, and needs no array of flags as large as the data.
     if not (np.isfinite(x.min()) and np.isfinite(x.max())):
         raise DataError(f"{place}: values that are infinite or NaN, expected finite numbers")
 
@@ -132,7 +156,7 @@ def _check_owner(place: str, owner: I64, samples: int) -> None:
 
 
 class Dataset(KindBlock):
-    """A data set; `load` is all that one of your own needs.
+    """A data set; a user-defined one needs `load` only.
 
     >>> class Sign(Dataset):
     ...     samples: int = 100
@@ -145,27 +169,42 @@ class Dataset(KindBlock):
     """
 
     size_bytes: ClassVar[int] = 0
-    """Bytes of its samples in memory; 0 where they are known only once it is read."""
+    """Bytes of its samples in memory; 0 if they are unknown before it is read."""
     labels: ClassVar[int] = 10
-    """The number of classes, about, before it is read."""
+    """Expected number of classes, before it is read."""
 
     @abstractmethod
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
-        """Return training and test samples. DataError if it is not there or cannot be used.
+        """Return training and test samples.
 
-        rng: for samples that are drawn. root: `learning.data.root`, the folder of published ones.
+        Args:
+            rng: Random numbers of samples that are drawn.
+            root: `learning.data.root`, the folder of published data sets.
+
+        Raises:
+            DataError: It does not exist or cannot be used.
         """
 
     def loaded(self, rng: np.random.Generator, root: Path | None = None) -> Split:
-        """Return what `load` does, checked. DataError if it breaks the rules of a `Split`."""
+        """Return the split of `load` after a check.
+
+        Raises:
+            DataError: As for `load`, or it breaks the rules of a `Split`.
+        """
         split = self.load(rng, root)
         if not isinstance(split, Split):
             raise DataError(f"data set {type(self).__name__} gave {type(split).__name__}, not a Split")
         return split.checked(type(self).__name__ if self.kind in ("", "module") else self.kind)
 
     def bytes_needed(self, each_dealt: int, real: bool) -> int:
-        """Return what making it, dealing it out (each_dealt: bytes a sample) and a real evaluation take."""
+        """Return the bytes that it needs.
+
+        Args:
+            each_dealt: Bytes of a sample for dealing it to a user.
+            real: It is evaluated too.
+        """
         return self.size_bytes
 
     def classes_expected(self) -> int:
+        """Return the expected number of classes, before it is read."""
         return self.labels

@@ -36,7 +36,8 @@ from simfl.learning.data.dataset import (
 from simfl.learning.data.published import Published, decoded
 
 _FEMNIST_PIXELS = 28 * 28
-_IMAGE_ID = re.compile(r"[0-9A-Za-z_-]{3,}")  # an id is part of a path, so it must not name another folder
+_IMAGE_ID = re.compile(r"[0-9A-Za-z_-]{3,}")
+"""An id is part of a path, so it must not lead to another folder."""
 _CLASS = re.compile(r"[0-9]{1,9}")
 
 
@@ -51,8 +52,8 @@ class Femnist(Published):
     def read(self, folders: list[Path]) -> Split:
         """Return float32 as published, ink 0 on a background of 1: digits, capitals, small letters.
 
-        Writers with training samples own them, numbered in the order of the files' names and, in a file, of
-        its users. All is in memory at once: about 3 KB a sample.
+        Writers are the natural users, numbered in the order of the files' names and, in a file, of its users.
+        All samples are in memory at once: about 3 KB a sample.
         """
         train, test = self.files(folders, ("train/*.json",), ("test/*.json",))
         x_train, y_train, sizes = side(train, _characters)
@@ -69,11 +70,22 @@ def _characters(where: str, x: list[Any], y: list[Any]) -> tuple[F32, I64]:
 
 
 Reading = Callable[[str, list[Any], list[Any]], tuple[Array, I64]]
-"""From the place of a user's samples, for messages, and their x and y to arrays."""
+"""(place of a user's samples, for messages; their x and y) -> x and y as arrays."""
 
 
 def side(paths: list[Path], reading: Reading) -> tuple[Array, I64, list[int]]:
-    """Return x [n, ...] and y [n] of LEAF's files, and the number of samples of each user."""
+    """Return the samples of LEAF's files.
+
+    Args:
+        paths: The files of the training or the test side.
+        reading: Converts a user's samples.
+
+    Returns:
+        x [n, ...], y [n], and the number of samples of each user.
+
+    Raises:
+        DataError: A file is malformed, a user is in two files, or there are no samples.
+    """
     home: dict[str, Path] = {}
     images, labels = [], []
     for path in paths:
@@ -89,7 +101,7 @@ def side(paths: list[Path], reading: Reading) -> tuple[Array, I64, list[int]]:
 
 
 def _users(path: Path, reading: Reading) -> Iterator[tuple[str, Array, I64]]:
-    """Yield name, x [n, ...] and y [n] of each user that has samples."""
+    """Yield name, x [n, ...] and y [n] of each user with samples."""
     text = decoded(path)
     try:
         content = json.loads(text)
@@ -98,7 +110,8 @@ def _users(path: Path, reading: Reading) -> Iterator[tuple[str, Array, I64]]:
     users = _part(path, content, "users", list)
     sizes = _part(path, content, "num_samples", list)
     by_user = _part(path, content, "user_data", dict)
-    del text, content  # of a published file, half a gigabyte with its numbers
+    # For a published file they are half a gigabyte, besides the numbers.
+    del text, content
     if len(users) != len(sizes):
         raise DataError(f"{path}: {len(users)} users, but num_samples has {len(sizes)} numbers")
     for user, size in zip(users, sizes, strict=True):
@@ -130,16 +143,17 @@ def _vectors(where: str, x: list[Any]) -> F32:
     with np.errstate(over="ignore"):
         vectors = numbers.astype(np.float32)
     if (infinite := np.argwhere(~np.isfinite(vectors))).size:
-        at = infinite[0]
-        raise DataError(f"{where}: x{at.tolist()} is {numbers[tuple(at)]}, expected a finite number")
+        index = infinite[0]
+        raise DataError(f"{where}: x{index.tolist()} is {numbers[tuple(index)]}, expected a finite number")
     return vectors
 
 
 def _numbers(place: str, values: list[Any], dimensions: int, kinds: str) -> NDArray[Any]:
-    """Return an array of these kinds of numbers, never of what could be converted to them."""
+    """Return an array of numbers of these kinds; texts that could be converted to numbers are refused."""
     try:
         numbers = np.array(values)
-    except ValueError:  # lists of different lengths
+    except ValueError:
+        # Lists of different lengths are no array: refused below, like an array of another kind.
         numbers = np.array(None)
     if numbers.dtype.kind not in kinds or numbers.ndim != dimensions:
         raise DataError(f"{place} has other values than {'numbers' if 'f' in kinds else 'integers'}")
@@ -171,7 +185,7 @@ class Landmarks(Published):
         return Split(x_train, y_train, x_test, y_test, classes=self.labels, owner=owner)
 
     def _samples(self, table: Path, *more: str) -> tuple[LazyImages, I64, list[str]]:
-        """Return the images and labels of a table, and its column `more`, if one is asked for."""
+        """Return the images and labels of a table, and its column `more`, if one is named."""
         names, labels, paths, folder = [], [], [], table.parent / "images"
         for line, (*name, image, label) in _rows(table, (*more, "image_id", "class")):
             if not _CLASS.fullmatch(label) or int(label) >= self.labels:
@@ -188,7 +202,7 @@ class Landmarks(Published):
         return images, np.array(labels, np.int64), names
 
     def bytes_needed(self, each_dealt: int, real: bool) -> int:
-        # Of a pass of evaluation: images stay on disk.
+        # A pass of evaluation; training images stay on disk.
         return 5 * EVALUATED * 3 * self.size**2 if real else 0
 
 
@@ -197,7 +211,8 @@ def _opened(paths: list[Path], size: int, row: int) -> U8:
 
     try:
         with Image.open(paths[row], formats=("JPEG",)) as image:
-            image.draft("RGB", (size, size))  # a JPEG need not be decoded at many times the size
+            # A JPEG is decoded near the size that is needed, and not at many times of it.
+            image.draft("RGB", (size, size))
             square = ImageOps.fit(image.convert("RGB"), (size, size), Image.Resampling.BILINEAR)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise DataError(f"{paths[row]}: cannot be read as an image: {error}") from None
@@ -219,5 +234,5 @@ def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
     for line, row in lines:
         if len(row) != len(header):
             raise DataError(f"{table}: line {line}: {len(row)} values, expected {len(header)}")
-    at = [header.index(column) for column in columns]
-    return [(line, [row[i] for i in at]) for line, row in lines]
+    indices = [header.index(column) for column in columns]
+    return [(line, [row[i] for i in indices]) for line, row in lines]

@@ -1,8 +1,8 @@
-"""Published files, downloaded and checked: addresses and checksums of those who publish them.
+"""Published files, downloaded and checked, by their publishers' addresses and checksums.
 
-A file takes its place only when it is whole and its checksum is the published one. The part that has
-arrived lies in NAME.part until then, so that a broken download goes on. Of an archive, only the files that
-are read are kept.
+A file gets its name only when it is complete and its checksum is the published one. Until then its first
+bytes are in NAME.part, so that an interrupted download continues. Of an archive, only the files that simfl
+reads are kept.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from typing import Any
 from simfl.errors import BadInput, RunFailed, did_you_mean, need
 from simfl.learning.data.raw_images import FACES, Cifar10, Cifar100
 
-_LISTED = 5  # names in a message
-_NOTHING_BEYOND = 416  # HTTP's answer where a range starts at the end of a file or later
+_LISTED = 5
+"""Most names in a message."""
+_NOTHING_BEYOND = 416
+"""HTTP's status for a range that starts at the end of a file or later."""
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,7 @@ class Remote:
     """A published file."""
 
     url: str
+    """Its address."""
     md5: str
     """Checksum, hexadecimal."""
     members: tuple[str, ...] = ()
@@ -35,6 +38,7 @@ class Remote:
 
     @property
     def name(self) -> str:
+        """Its file name."""
         return self.url.rpartition("/")[2]
 
 
@@ -76,17 +80,21 @@ SOURCES = {
         ),
     ),
 }
-"""Data set -> its files."""
+"""Name of a data set -> its files."""
 
 
 def fetch(name: str, root: Path, watch: Callable[[str], None] = lambda file: None) -> Path:
-    """Download a data set to the folder of its name in `root`, which is returned; what is there is kept.
+    """Download a data set to the folder of its name in `root`, and return that folder. Complete files are
+    kept.
 
-    watch: called with each file's address before it is downloaded or checked.
+    Args:
+        name: Name of the data set.
+        root: Folder of data sets.
+        watch: Called with each file's address before it is downloaded or checked.
 
     Raises:
-        BadInput: there are no addresses for it, or pooch is not installed.
-        RunFailed: a file cannot be had, or is not what was published.
+        BadInput: Its addresses are unknown, or pooch is not installed.
+        RunFailed: A file cannot be downloaded, or differs from the published one.
     """
     if name not in SOURCES:
         raise BadInput(f"no address of data set {name!r}{did_you_mean(name, list(SOURCES))}")
@@ -109,18 +117,25 @@ def _retrieved(remote: Remote, folder: Path) -> Path:
 
     pooch.get_logger().setLevel("WARNING")
     part = folder / f"{remote.name}.part"
-    going_on = _GoingOn(part)
+    resuming = _ResumingDownloader(part)
     try:
-        return Path(pooch.retrieve(remote.url, f"md5:{remote.md5}", remote.name, folder, downloader=going_on))
-    except ValueError:  # pooch has removed it
-        raise RunFailed(f"{remote.url}: not what was published, md5 {remote.md5}; nothing is kept") from None
-    except OSError as error:  # which requests' errors are
-        kept = f"; {part} is kept, and the same command goes on" if part.exists() else ""
+        return Path(pooch.retrieve(remote.url, f"md5:{remote.md5}", remote.name, folder, downloader=resuming))
+    except ValueError:
+        # Pooch has removed the file with a wrong checksum.
+        message = f"differs from the published file, whose md5 is {remote.md5}; it was removed"
+        raise RunFailed(f"{remote.url}: {message}") from None
+    except OSError as error:
+        # Errors of `requests` are of this class too.
+        kept = f"; {part} is kept, and the same command continues it" if part.exists() else ""
         raise RunFailed(f"{remote.url}: {error}{kept}") from None
 
 
-class _GoingOn:
-    """A downloader for pooch that appends to a file what an earlier one did not get."""
+class _ResumingDownloader:
+    """A downloader for pooch that continues the file of an interrupted download.
+
+    Args:
+        part: The file.
+    """
 
     def __init__(self, part: Path) -> None:
         self.part = part
@@ -131,22 +146,25 @@ class _GoingOn:
         with self.part.open("ab") as file:
 
             def begin(response: Any, *_: object, **__: object) -> None:
-                if response.status_code == 200:  # the whole file: the server knows no ranges
+                # The server ignores ranges and sends the complete file, so the bytes so far are dropped.
+                if response.status_code == 200:
                     file.truncate(0)
 
-            # Bytes as they lie on the server: ranges are of those.
+            # No compression: ranges count the bytes of the file on the server.
             headers = {"Range": f"bytes={file.tell()}-", "Accept-Encoding": "identity"}
             download = HTTPDownloader(chunk_size=1 << 16, headers=headers, hooks={"response": begin})
             try:
                 download(url, file, None)
             except OSError as error:
+                # A range beyond the end means that the part is complete; the checksum decides.
                 if getattr(getattr(error, "response", None), "status_code", None) != _NOTHING_BEYOND:
-                    raise  # else all is there, and the checksum decides
+                    raise
         os.replace(self.part, output_file)
 
 
 def _unpack(archive: Path, members: tuple[str, ...]) -> None:
-    """Write these members beside the archive; nothing else of it, and no name of its own choice."""
+    """Write members beside the archive: only these, under these names, and not under names from the
+    archive."""
     for name, source in _opened(archive, members):
         target = archive.parent / name
         target.parent.mkdir(exist_ok=True)
@@ -157,7 +175,7 @@ def _unpack(archive: Path, members: tuple[str, ...]) -> None:
 
 
 def _opened(archive: Path, members: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Each member's name and its content, of a zip file or a tar file."""
+    """Yield each member's name and content, of a zip file or a tar file."""
     files: dict[str, Any]
     if archive.suffix == ".zip":
         with zipfile.ZipFile(archive) as zipped:
@@ -170,8 +188,8 @@ def _opened(archive: Path, members: tuple[str, ...]) -> Iterator[tuple[str, Any]
 
 
 def _found(files: dict[str, Any], archive: Path, members: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Each member with its file, which may lie in a folder of the archive's own."""
-    known = {"/".join(PurePosixPath(name).parts[-2:]): info for name, info in files.items()}
-    if absent := [name for name in members if name not in known]:
-        raise RunFailed(f"{archive}: no {', '.join(absent[:_LISTED])} in it")
-    return [(name, known[name]) for name in members]
+    """Return each member with its file, which may be in a folder of the archive."""
+    by_name = {"/".join(PurePosixPath(name).parts[-2:]): info for name, info in files.items()}
+    if absent := [name for name in members if name not in by_name]:
+        raise RunFailed(f"{archive}: it lacks {', '.join(absent[:_LISTED])}")
+    return [(name, by_name[name]) for name in members]

@@ -1,4 +1,4 @@
-"""Published data sets: where their files lie, and what is in them."""
+"""Published data sets: the search for their files, and reading them."""
 
 import gzip
 import os
@@ -13,25 +13,36 @@ from simfl.config.unpacking import UnpackingError, most_bytes, too_large
 from simfl.learning.data.dataset import DataError, Dataset, Split
 
 ROOT_VARIABLE = "SIMFL_DATA"
+"""Environment variable of the folder of published data sets."""
 _GZIP = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
 _LISTED = 5
+"""Most files in a message."""
 
 
 class Published(Dataset):
-    """Files that somebody published, in a folder of the data set's name or in the root itself."""
+    """A data set of published files, in a folder of its name or in the root folder."""
 
     published: ClassVar[str]
-    """The name of its source."""
+    """Name of its source."""
     inner: ClassVar[tuple[str, ...]] = ()
-    """Folders that its archive unpacks to."""
+    """Folders in its archive, which may be between."""
 
     @abstractmethod
     def read(self, folders: list[Path]) -> Split:
-        """Return the content of the first of these folders that has any; DataError if it is incomplete."""
+        """Return the content of the first of these folders that has some of its files.
+
+        Raises:
+            DataError: No folder has any, or the first one not all.
+        """
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
-        """Return what is read from `root`, or without one from the environment's SIMFL_DATA."""
+        """Return the samples of the files in `root`; if that is None, in the folder of the variable
+        SIMFL_DATA.
+
+        Raises:
+            DataError: There is no such folder, or files are missing or malformed.
+        """
         given = root if root is not None else os.environ.get(ROOT_VARIABLE)
         if not given:
             raise DataError(
@@ -45,45 +56,57 @@ class Published(Dataset):
         return self.read([outer / i for outer in (folder / self.kind, folder) for i in (*self.inner, ".")])
 
     def files(self, folders: list[Path], *wanted: tuple[str, ...]) -> list[list[Path]]:
-        """Return for each of `wanted` the sorted files of the first of its spellings (or patterns) with any.
+        """Return the sorted files of each of `wanted`, by the first of its spellings (or patterns) with any.
 
-        All are of one folder, the first that has any: sets that name their files alike are not mixed.
-        DataError if there is no such folder, or it has not all.
+        All are of one folder, the first that has any, so that data sets with equal names of files are not
+        mixed.
+
+        Args:
+            folders: Folders in the order of the search.
+            wanted: Per kind of file, its spellings.
+
+        Raises:
+            DataError: No folder has any of them, or the first one not all.
         """
         for folder in folders:
-            held = [_held(folder, spellings) for spellings in wanted]
-            if all(held):
-                return held
-            if any(held):
-                lacking = [s[0] for s, paths in zip(wanted, held, strict=True) if not paths]
-                raise self.missing(lacking, f"{folder}, where the rest is")
+            listed = [_files(folder, spellings) for spellings in wanted]
+            if all(listed):
+                return listed
+            if any(listed):
+                lacking = [s[0] for s, paths in zip(wanted, listed, strict=True) if not paths]
+                raise self.missing(lacking, f"{folder}, where the others are")
         raise self.missing([s[0] for s in wanted], " or ".join(str(f) for f in dict.fromkeys(folders)))
 
     def missing(self, names: list[str], where: str) -> DataError:
-        """Return the error that these files are not there."""
-        more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
-        listed = ", ".join(names[:_LISTED]) + more
+        """Return the error that these files are not in a place."""
+        others = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
+        listed = ", ".join(names[:_LISTED]) + others
         return DataError(f"{self.kind}: {listed} not found in {where}; published as {self.published}")
 
 
-def _held(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
-    found = (sorted(folder.glob(spelling)) for spelling in spellings)
-    return next((paths for paths in found if paths), [])
+def _files(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
+    matches = (sorted(folder.glob(spelling)) for spelling in spellings)
+    return next((paths for paths in matches if paths), [])
 
 
 def read(path: Path) -> bytearray:
-    """Return a file's bytes, writable, unzipped. DataError if it is missing, empty, corrupt or too large."""
+    """Return a file's bytes, writable and unzipped.
+
+    Raises:
+        DataError: It is missing, empty, corrupt, or larger than `config.unpacking` allows.
+    """
     content = bytearray()
     try:
-        most = most_bytes()
+        # Checked while it is unzipped: a small file may unzip to any size.
+        limit = most_bytes()
         with path.open("rb") as raw:
             zipped = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if zipped else raw as stream:
                 while chunk := stream.read(_CHUNK_BYTES):
                     content += chunk
-                    if len(content) > most:
-                        raise too_large(most)
+                    if len(content) > limit:
+                        raise too_large(limit)
     except UnpackingError as error:
         raise DataError(f"{path}: {error}") from None
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -96,7 +119,11 @@ def read(path: Path) -> bytearray:
 
 
 def decoded(path: Path) -> str:
-    """Return a file's text, UTF-8 with or without a byte order mark. DataError as of `read`."""
+    """Return a file's text, UTF-8 with or without a byte order mark.
+
+    Raises:
+        DataError: As for `read`, or it is not UTF-8.
+    """
     try:
         return read(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -4,8 +4,8 @@ IDX, gzipped or not: two zero bytes, a type (8: unsigned bytes), the number of d
 big-endian 32-bit integer, and the values, the last dimension running fastest (LeCun, Cortes, Burges, "The
 MNIST database of handwritten digits"). A record of CIFAR's binary version: a label byte (CIFAR-100: a coarse
 one, then a fine one) and 1024 pixels of red, green and blue each, row by row (Krizhevsky, "Learning Multiple
-Layers of Features from Tiny Images", 2009). The Python version is pickled, which is never read: unpickling
-executes what it is given. Raw PGM: "P5", width, height and the largest value in decimal, with white space or
+Layers of Features from Tiny Images", 2009). Its Python version is pickled and is never read, since unpickling
+executes code of the file. Raw PGM: "P5", width, height and the largest value in decimal, with white space or
 comments between them, one white space, and the pixels row by row (Poskanzer's pgm, 1991).
 """
 
@@ -25,7 +25,7 @@ _IDX_UNSIGNED_BYTES = 8
 _CIFAR_PIXELS = 3 * 32 * 32
 _PEOPLE, _PORTRAITS, _TEST_PORTRAITS = 40, 10, 2
 FACES = tuple(f"s{s}/{i}.pgm" for s in range(1, _PEOPLE + 1) for i in range(1, _PORTRAITS + 1))
-"""The files of AT&T's faces: a folder a person."""
+"""The files of AT&T's faces: a folder for each person."""
 _FACE_HEIGHT, _FACE_WIDTH = 112, 92
 _PGM_GAP = rb"(?:\s|#[^\r\n]*[\r\n])+"
 _PGM_HEADER = re.compile(rb"P5" + (_PGM_GAP + rb"(\d{1,9})") * 3 + rb"\s")
@@ -44,7 +44,7 @@ class Mnist(Published):
             for side in ("train", "t10k")
             for kind, idx in (("images", "idx3"), ("labels", "idx1"))
         ]
-        paths = [held[0] for held in self.files(folders, *wanted)]
+        paths = [listed[0] for listed in self.files(folders, *wanted)]
         (x_train, y_train), (x_test, y_test) = _idx_samples(*paths[:2]), _idx_samples(*paths[2:])
         return Split(x_train, y_train, x_test, y_test, classes=self.labels)
 
@@ -66,8 +66,11 @@ def _idx_samples(images: Path, labels: Path) -> tuple[U8, I64]:
 
 
 def read_idx(path: Path, *shape: int) -> U8:
-    """Return the unsigned bytes [n, *shape] of an IDX file. DataError if it is no such file, or holds values
-    of another shape, none, fewer or more than it says."""
+    """Return the unsigned bytes [n, *shape] of an IDX file.
+
+    Raises:
+        DataError: It is no such file, its values have another shape, or their number differs from its header.
+    """
     content = read(path)
     dimensions = 1 + len(shape)
     magic, expected = bytes(content[:4]), bytes((0, 0, _IDX_UNSIGNED_BYTES, dimensions))
@@ -98,11 +101,13 @@ class Cifar10(Published):
     inner = ("cifar-10-batches-bin",)
     size_bytes = 60_000 * _CIFAR_PIXELS
     train: ClassVar[tuple[str, ...]] = tuple(f"data_batch_{i}.bin" for i in range(1, 6))
+    """Files of training samples."""
     test: ClassVar[str] = "test_batch.bin"
+    """File of test samples."""
     pickled: ClassVar[tuple[str, ...]] = ("cifar-10-batches-py", "batches.meta", "data_batch_1")
-    """Names by which the Python version is known."""
+    """Names by which the Python version is recognised."""
     label_bytes: ClassVar[int] = 1
-    """Bytes of labels in a record, the last of which counts."""
+    """Bytes of labels in a record, the last of which is used."""
 
     def read(self, folders: list[Path]) -> Split:
         names = (*self.train, self.test)
@@ -112,7 +117,7 @@ class Cifar10(Published):
                 f"{self.kind}: {python[0]} is of the Python version, which is pickled; the binary version is "
                 f"needed ({', '.join(names)}), published as {self.published}"
             )
-        paths = [held[0] for held in self.files(folders, *((name,) for name in names))]
+        paths = [listed[0] for listed in self.files(folders, *((name,) for name in names))]
         train = _cifar_samples(paths[:-1], self.label_bytes, self.labels)
         return Split(*train, *_cifar_samples(paths[-1:], self.label_bytes, self.labels), classes=self.labels)
 
@@ -159,9 +164,10 @@ class AttFaces(Published):
     inner = ("att_faces", "orl_faces")
 
     def read(self, folders: list[Path]) -> Split:
-        """Return pixels uint8; a class a person, s1 being 0. No split is published."""
-        held = self.files(folders, *((name,) for name in FACES))
-        images = np.stack([_pixels(path) for (path,) in held]).reshape(-1, 1, _FACE_HEIGHT, _FACE_WIDTH)
+        """Return pixels uint8; each person is a class, s1 being 0. The split is simfl's, as none is
+        published."""
+        faces = self.files(folders, *((name,) for name in FACES))
+        images = np.stack([_pixels(path) for (path,) in faces]).reshape(-1, 1, _FACE_HEIGHT, _FACE_WIDTH)
         people = np.repeat(np.arange(_PEOPLE), _PORTRAITS)
         test = np.arange(len(images)) % _PORTRAITS >= _PORTRAITS - _TEST_PORTRAITS
         return Split(images[~test], people[~test], images[test], people[test], classes=_PEOPLE)

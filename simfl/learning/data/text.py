@@ -2,7 +2,7 @@
 
 LEAF's scripts write Shakespeare's train/ and test/, files of {"users": [role], "num_samples": [n],
 "user_data": {role: {"x": ["80 characters"], "y": ["the next one"]}}} (Caldas et al., "LEAF: A Benchmark for
-Federated Settings"); `hierarchies`, the plays, are there too and not read.
+Federated Settings"). Their entry `hierarchies`, the dramas, is not read.
 """
 
 from pathlib import Path
@@ -15,8 +15,9 @@ from simfl.learning.data.federated import side
 from simfl.learning.data.published import Published
 
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
-"""LEAF's alphabet: a character's token and label is its place here."""
+"""LEAF's alphabet: a character's token and label is its index here."""
 LENGTH = 80
+"""Characters of a sample."""
 _TOKENS = {letter: token for token, letter in enumerate(LETTERS)}
 
 
@@ -33,8 +34,7 @@ class Shakespeare(Published):
     def read(self, folders: list[Path]) -> Split:
         """Return tokens int16, 160 bytes a sample.
 
-        Roles with training samples own them, numbered in the order of the files' names and, in a file, of
-        its users.
+        Roles are the natural users, numbered in the order of the files' names and, in a file, of its users.
         """
         train, test = self.files(folders, ("train/*.json",), ("test/*.json",))
         x_train, y_train, sizes = side(train, _lines)
@@ -47,10 +47,10 @@ def _lines(where: str, x: list[Any], y: list[Any]) -> tuple[Array, I64]:
     for length, texts in ((LENGTH, x), (1, y)):
         for index, text in enumerate(texts):
             if not isinstance(text, str) or len(text) != length:
-                found = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
-                raise DataError(f"{where}: sample {index} has {found}, expected {length} in a text")
+                shown = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
+                raise DataError(f"{where}: sample {index} has {shown}, expected {length} in a text")
     try:
         lines = np.array([[_TOKENS[letter] for letter in text] for text in x], np.int16)
         return lines, np.array([_TOKENS[letter] for letter in y], np.int64)
     except KeyError as error:
-        raise DataError(f"{where}: character {error.args[0]!r} is none of LEAF's 80") from None
+        raise DataError(f"{where}: character {error.args[0]!r} is not one of LEAF's 80") from None

@@ -1,7 +1,7 @@
-"""Data sets without published files: bundled digits, made-up samples, your own arrays.
+"""Data sets without published files: bundled digits, drawn samples, your own arrays.
 
-The digits are the test set of UCI's optical recognition of handwritten digits (Alpaydin, Kaynak), in the file
-that scikit-learn has of them: 57 kB, so that no run needs the library for its file.
+The digits are the test set of UCI's optical recognition of handwritten digits (Alpaydin, Kaynak), with the
+values of scikit-learn's file: 54 kB, so that no run needs that library.
 """
 
 import math
@@ -17,6 +17,10 @@ from simfl.config.texts import FileName
 from simfl.config.unpacking import UnpackingError, read_npz
 from simfl.learning.data.dataset import EVALUATED, F32, I64, DataError, Dataset, Split
 
+_TO_TRAIN = 1437
+"""Lines of the digits' file that are to train: it is sorted by scikit-learn's stratified split with seed
+1."""
+
 
 class Digits(Dataset):
     """Handwritten digits, bundled: 1437 to train, 360 to test, 1x8x8, 10 classes."""
@@ -27,45 +31,15 @@ class Digits(Dataset):
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
         """Return pixels scaled from 0 .. 16 to [0, 1], split 80 to 20.
 
-        `rng` is not used: accuracies of different scenarios are on the same 360 test samples.
+        Nothing is drawn, so that accuracies of different scenarios are on the same 360 test samples.
         """
         rows = np.loadtxt(str(Path(__file__).with_name("digits.csv.gz")), delimiter=",", dtype=np.int64)
-        images = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8)
-        y = rows[:, -1]
-        train, test = stratified(y, test=0.2, seed=1)
-        return Split(images[train], y[train], images[test], y[test], classes=10)
-
-
-def stratified(y: I64, test: float, seed: int) -> tuple[I64, I64]:
-    """Return the samples to train and to test, as scikit-learn's `train_test_split(..., stratify=y)` does."""
-    rng = np.random.RandomState(seed)
-    _, label, sizes = np.unique(y, return_inverse=True, return_counts=True)
-    n_test = int(np.ceil(test * len(y)))
-    n_train = _shares(sizes, len(y) - n_test, rng)
-    n_tests = _shares(sizes - n_train, n_test, rng)
-    mixed = [np.flatnonzero(label == k)[rng.permutation(size)] for k, size in enumerate(sizes)]
-    to_train = [own[:n] for own, n in zip(mixed, n_train, strict=True)]
-    to_test = [own[n : n + m] for own, n, m in zip(mixed, n_train, n_tests, strict=True)]
-    return rng.permutation(np.concatenate(to_train)), rng.permutation(np.concatenate(to_test))
-
-
-def _shares(sizes: I64, draws: int, rng: np.random.RandomState) -> I64:
-    """Return draws dealt to classes by their sizes; what rounding leaves goes to the largest remainders."""
-    exact = sizes / sizes.sum() * draws
-    shares = np.floor(exact)
-    remainder, left = exact - shares, int(draws - shares.sum())
-    for value in sorted(set(remainder.tolist()), reverse=True):
-        if left == 0:
-            break
-        tied = np.flatnonzero(remainder == value)
-        more = rng.choice(tied, size=min(len(tied), left), replace=False)
-        shares[more] += 1
-        left -= len(more)
-    return np.asarray(shares, np.int64)
+        x, y = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8), rows[:, -1].copy()
+        return Split(x[:_TO_TRAIN], y[:_TO_TRAIN], x[_TO_TRAIN:], y[_TO_TRAIN:], classes=10)
 
 
 class Synthetic(Dataset):
-    """Made-up samples of any shape: a Gaussian around each class's own mean, `noise` wide."""
+    """Drawn samples of any shape: a Gaussian around each class's mean, `noise` wide."""
 
     kind: Literal["synthetic"] = "synthetic"
     shape: Sizes = (1, 8, 8)
@@ -77,13 +51,14 @@ class Synthetic(Dataset):
     test: Count = 500
     """Test samples."""
     noise: Positive = 1.0
-    """The width of a class."""
+    """Standard deviation of each number within a class."""
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
         """Return x = m_y + noise e: a mean m_c for each class c and e, both standard normal.
 
-        Classes are as frequent as each other, to one sample. Means of two classes are about sqrt(2 d) apart
-        for samples of d numbers: with the defaults nearly no sample is ambiguous, with noise = sqrt(d) most.
+        Sizes of classes differ by at most one sample. Means of two classes are about sqrt(2 d) apart for
+        samples of d
+        numbers: with the defaults nearly no sample is ambiguous, with noise = sqrt(d) most are.
         """
         means = rng.standard_normal((self.classes, *self.shape), np.float32)
         x_train, y_train = _drawn(rng, means, self.train, self.noise)
@@ -102,7 +77,8 @@ class Synthetic(Dataset):
 def _drawn(rng: np.random.Generator, means: F32, n: int, noise: float) -> tuple[F32, I64]:
     y = rng.permutation(np.arange(n) % len(means))
     x = rng.standard_normal((n, *means.shape[1:]), np.float32)
-    with np.errstate(over="ignore"):  # `Split.checked` tells
+    # An overflow becomes infinite, which `Split.checked` refuses.
+    with np.errstate(over="ignore"):
         x *= noise
     x += means[y]
     return x, y
@@ -117,11 +93,12 @@ class Npz(Dataset):
     """The file's path, from the scenario's folder."""
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
-        """Return the arrays of a file as `numpy.savez` writes it; others are not read, nothing is unpickled.
+        """Return the arrays of a file as `numpy.savez` writes it. Other arrays are not read, and none is
+        unpickled.
 
-        x are floats, kept as float32, uint8 pixels that mean value / 255, or signed integers: tokens from 0
-        on, which the model embeds. y are integers. `owner` [n] is the natural user of each training sample,
-        0 .. writers - 1; `classes` one integer, without it the largest label + 1.
+        x are floats, converted to float32; uint8 pixels, which stand for value / 255; or signed integers,
+        tokens from 0 that the model embeds. y are integers. `owner` [n] is the natural user of each training
+        sample, 0 .. writers - 1; `classes` one integer, by default the largest label + 1.
         """
         file = self.file
         try:
@@ -157,5 +134,6 @@ def _samples(file: str, arrays: Mapping[str, NDArray[Any]], key: str) -> NDArray
         raise DataError(
             f"{file}: {key} is {array.dtype}, expected floats, uint8 pixels or integers of tokens"
         )
-    with np.errstate(over="ignore"):  # `Split.checked` tells
+    # An overflow becomes infinite, which `Split.checked` refuses.
+    with np.errstate(over="ignore"):
         return array.astype(np.float32)

@@ -1,4 +1,4 @@
-"""Models: ours, and anybody's through the door."""
+"""Models: simfl's and user-defined ones."""
 
 from simfl.learning.models.model import Model, Shape
 from simfl.learning.models.registry import MODELS

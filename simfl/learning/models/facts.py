@@ -1,6 +1,8 @@
-"""Facts of a model that are needed before it trains: found once a machine, as torch's compiler takes seconds.
+"""Facts of a model that are needed before it trains.
 
-A user's own model is always looked at: its file may have changed, and what it imports too.
+For simfl's models they are computed once on a machine and stored in a file: to import torch and its compiler
+takes seconds, and `simfl check` needs the facts only. A user-defined model is examined each time, as its
+file, or a module that it imports, may have changed.
 """
 
 from __future__ import annotations
@@ -31,23 +33,28 @@ class Facts:
     """Parameters that are trained and sent."""
     softmax: bool
     """Built by `Logistic`, which has a closed form."""
-    macs: int | None
-    """Multiply-adds of one sample's forward pass (`multiply_adds.macs`); None if unknown."""
-    why: str = ""
-    """Reason for which they are unknown."""
+    macs: int
+    """Multiply-adds of one sample's forward pass (`multiply_adds.macs`)."""
     recurrent: bool = False
     """It has recurrent layers."""
     partly: bool = False
     """Some of its parameters are not sent."""
     digest: str = ""
-    """Digest of a file's model, by its layers."""
-
-
-REMEDY = "find the law of its training by `simfl calibrate --for`, or time it by `--clock measured`"
+    """Digest of a user-defined model, by its layers; empty for simfl's models."""
 
 
 def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Facts:
-    """Return the facts of a model for such samples; tokens: of integers. ValueError as of `rules.blank`."""
+    """Return the facts of a model.
+
+    Args:
+        model: The model.
+        shape: Shape of a sample.
+        classes: Number of classes.
+        tokens: Samples are integers.
+
+    Raises:
+        ValueError: As for `rules.blank`.
+    """
     if (size := model.size()) is not None:
         return Facts(size[0], False, size[1])
     if type(model).build is Logistic.build:
@@ -57,24 +64,25 @@ def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Fac
     if not _is_ours(model):
         return _find(model, shape, classes, tokens)
     # SIMFL_CACHE, or the user's cache folder by the XDG rules.
-    own, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
-    folder = Path(own) if own else (Path(base) if base else Path.home() / ".cache") / "simfl"
+    given, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
+    folder = Path(given) if given else (Path(base) if base else Path.home() / ".cache") / "simfl"
     file = folder / "models.json"
     key = f"{model.name} {'x'.join(map(str, shape))} {classes} {'tokens ' * tokens}{_code()}"
-    known: dict[str, Any] = {}
+    cached: dict[str, Any] = {}
     # An unreadable or unwritable cache is ignored.
     with suppress(OSError, ValueError, TypeError):
-        known = dict(json.loads(file.read_text(encoding="utf-8")))
+        cached = dict(json.loads(file.read_text(encoding="utf-8")))
     with suppress(KeyError, TypeError, ValueError):
-        return Facts(**known[key])
-    found = _find(model, shape, classes, tokens)
+        return Facts(**cached[key])
+    computed = _find(model, shape, classes, tokens)
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
+        # Written beside and moved, so that another process never reads half a file.
         handle, temporary = tempfile.mkstemp(dir=folder)
         with os.fdopen(handle, "w", encoding="utf-8") as out:
-            json.dump({**known, key: asdict(found)}, out, indent=1)
+            json.dump({**cached, key: asdict(computed)}, out, indent=1)
         os.replace(temporary, file)
-    return found
+    return computed
 
 
 def _find(model: Model, shape: Shape, classes: int, tokens: bool) -> Facts:
@@ -83,19 +91,17 @@ def _find(model: Model, shape: Shape, classes: int, tokens: bool) -> Facts:
 
     module = blank(model, shape, classes, tokens=tokens)
     d = sum(p.numel() for _, p in shared(module, model))
-    count, why = None, ""
-    try:
-        count = macs(module, shape, tokens)
-    except ValueError as error:
-        why = f"model {model.name}: {error}: {REMEDY}"
     partly = d < sum(p.numel() for p in module.parameters())
     named = "" if _is_ours(model) else digest(module, shape, tokens)
-    return Facts(d, False, count, why, is_recurrent(module), partly, named)
+    return Facts(d, False, macs(module, shape, tokens), is_recurrent(module), partly, named)
 
 
-def law_name(model: Model, known: Facts) -> str:
-    """Return the name of a model in a profile's laws: the word of ours, the class and digest of another."""
-    return f"{type(model).__name__}#{known.digest}" if known.digest else model.name
+def law_name(model: Model, model_facts: Facts) -> str:
+    """Return the name of a model among a profile's training-time models.
+
+    It is the word of one of simfl's models, and the class and digest of a user-defined one.
+    """
+    return f"{type(model).__name__}#{model_facts.digest}" if model_facts.digest else model.name
 
 
 def _is_ours(model: Model) -> bool:
@@ -104,6 +110,7 @@ def _is_ours(model: Model) -> bool:
 
 @cache
 def _code() -> str:
-    """Return what the facts depend on: torch's version and the sources."""
+    """Return the part of a key on which all facts depend: torch's version, and a digest of this package's
+    sources."""
     sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     return f"torch {version('torch')} {hashlib.sha256(sources).hexdigest()[:16]}"

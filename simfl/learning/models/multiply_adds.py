@@ -1,53 +1,53 @@
-"""Multiply-adds of a module's forward pass, counted layer by layer; torch's own counter is the tests' oracle.
+"""The multiply-adds of a module's forward pass, and a digest of the layers that it calls.
 
-A layer is counted at each call, from the shapes of its output, which are known on the meta device. Layers
-that multiply inside, as recurrent ones and attention do, are counted whole, and their parts not again.
+Products are counted as torch executes them, by the formulas of torch's own counter
+(`torch.utils.flop_counter`), so a module of user-defined operations is counted like one of torch's layers.
+The counter itself is not used: it imports torch's compiler, which takes two CPU seconds.
+`test_macs_are_half_the_flops_of_torchs_own_counter` holds the figures to it.
 """
 
 import hashlib
 import json
-from math import prod
+from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
+from torch.utils.flop_counter import flop_registry
 
 from simfl.learning.models.model import Shape
-from simfl.learning.models.rules import NORMS, dry_pass
-
-_GATES = {nn.RNN: 1, nn.GRU: 3, nn.LSTM: 4, nn.RNNCell: 1, nn.GRUCell: 3, nn.LSTMCell: 4}
-_CELLS = (nn.RNNCell, nn.GRUCell, nn.LSTMCell)
-_WHOLE = (nn.RNNBase, *_CELLS, nn.MultiheadAttention)
+from simfl.learning.models.rules import NORMS, dry_pass, watching
 
 
 def macs(module: nn.Module, input_shape: Shape, tokens: bool = False) -> int:
-    """Return the multiply-adds of one sample's forward pass, those of padding included, biases not.
+    """Return the multiply-adds of one sample's forward pass.
 
-    A normalisation layer counts 2 an output: one for the statistics, one for the scaling. Activations,
-    pooling, look-ups of embeddings, and products of activations outside of `nn.MultiheadAttention` count
-    nothing. ValueError if the work of a layer with parameters is unknown, or it is used without being called.
+    Products of matrices, convolutions and attention are counted, also products with padding. A normalisation
+    layer counts 2 for each number of its output: one for the statistics, one for the scaling. Biases,
+    activations, pooling and look-ups of embeddings count nothing.
+
+    Args:
+        module: On the meta device.
+        input_shape: Shape of a sample.
+        tokens: True if samples are integers.
     """
-    layers = dict(module.named_modules())
-    inner = {name for name in layers if any(_within(name, other, layers[other]) for other in layers)}
-    silent = {
-        name for name in layers if next(layers[name].parameters(recurse=False), None) is not None
-    } - inner
-    watched = {
-        name: layer
-        for name, layer in layers.items()
-        if name not in inner and (name in silent or isinstance(layer, (*NORMS, *_WHOLE)))
-    }
-    total = 0
-    for name, given, output in dry_pass(module, (1, *input_shape), watched, tokens):
-        total += _macs(layers[name], given, output)
-        silent.discard(name)
-    if silent:
-        kinds = ", ".join(sorted({type(layers[name]).__name__ for name in silent}))
-        raise ValueError(f"the multiply-adds of layers that are not called are not known: {kinds}")
-    return total
+    flops = 0
+
+    def count(op: Any, args: Any, kwargs: Any, output: Any) -> None:
+        nonlocal flops
+        if (formula := flop_registry.get(op._overloadpacket)) is not None:
+            flops += formula(*args, **kwargs, out_val=output)
+
+    norms = {name: layer for name, layer in module.named_modules() if isinstance(layer, NORMS)}
+    with watching(count):
+        calls = dry_pass(module, (1, *input_shape), norms, tokens)
+    return int(flops // 2 + sum(2 * output.numel() for _, _, output in calls))
 
 
 def digest(module: nn.Module, input_shape: Shape, tokens: bool = False) -> str:
-    """Return a hash of what a forward pass calls: each layer's kind, settings and output, and its parameters.
-    Operations of modules between their layers are not in it."""
+    """Return a hash, 16 hexadecimal digits, of each called layer's kind, settings and output, and of all
+    parameters.
+
+    Operations of modules between their layers are not in it.
+    """
     layers = {name: layer for name, layer in module.named_modules() if not [*layer.children()]}
     called = [
         (type(layers[name]).__name__, layers[name].extra_repr(), list(getattr(output, "shape", [])))
@@ -58,54 +58,5 @@ def digest(module: nn.Module, input_shape: Shape, tokens: bool = False) -> str:
 
 
 def is_recurrent(module: nn.Module) -> bool:
+    """Return True if a module has recurrent layers."""
     return any(isinstance(layer, nn.RNNBase) for layer in module.modules())
-
-
-def _within(name: str, other: str, layer: nn.Module) -> bool:
-    return isinstance(layer, _WHOLE) and name != other and (not other or name.startswith(f"{other}."))
-
-
-def _macs(layer: nn.Module, given: tuple[Tensor, ...], output: object) -> int:
-    if isinstance(layer, nn.Embedding):
-        return 0
-    if isinstance(layer, nn.RNN | nn.GRU | nn.LSTM):
-        return _recurrent(layer, output[0].numel())  # type: ignore[index]
-    if isinstance(layer, _CELLS):
-        hidden = output if isinstance(output, Tensor) else output[0]  # type: ignore[index]
-        return int(hidden.numel()) * _gates(layer) * (layer.input_size + layer.hidden_size)
-    if isinstance(layer, nn.MultiheadAttention):
-        return _attention(layer, given, output[0])  # type: ignore[index]
-    assert isinstance(output, Tensor)
-    return output.numel() * _macs_per_output(layer)
-
-
-def _gates(layer: nn.Module) -> int:
-    return next(gates for kind, gates in _GATES.items() if isinstance(layer, kind))
-
-
-def _recurrent(layer: nn.RNNBase, outputs: int) -> int:
-    """Of each step, every layer and direction multiplies its input and its last output by the gates' weights;
-    `proj_size` makes outputs shorter than what is hidden."""
-    ways, hidden = 1 + layer.bidirectional, layer.hidden_size
-    out = layer.proj_size or hidden
-    steps = outputs // (ways * out)
-    inputs = [layer.input_size, *[ways * out] * (layer.num_layers - 1)]
-    of_gates = sum(_gates(layer) * hidden * (size + out) for size in inputs)
-    of_projections = len(inputs) * hidden * layer.proj_size
-    return steps * ways * (of_gates + of_projections)
-
-
-def _attention(layer: nn.MultiheadAttention, given: tuple[Tensor, ...], output: Tensor) -> int:
-    """Of L queries and S keys: four projections, the scores' products and those with values."""
-    E, L, S = layer.embed_dim, output.numel() // layer.embed_dim, given[1].numel() // layer.kdim
-    return int(2 * L * E * E + S * E * (layer.kdim + layer.vdim) + 2 * L * S * E)
-
-
-def _macs_per_output(layer: nn.Module) -> int:
-    if isinstance(layer, nn.Linear):
-        return layer.in_features
-    if isinstance(layer, nn.Conv1d | nn.Conv2d | nn.Conv3d):
-        return layer.in_channels // layer.groups * prod(layer.kernel_size)
-    if isinstance(layer, NORMS):
-        return 2
-    raise ValueError(f"the multiply-adds of a layer {type(layer).__name__} are not known")

@@ -1,4 +1,4 @@
-"""Our models, a paper each, and the door for anybody's."""
+"""simfl's models, a paper each, and the registry that user-defined ones join."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ class XieCnn(Model):
 class Vgg11(Model):
     """VGG-11 (Simonyan and Zisserman 2015, Table 1, A); 3x32x32 in 100 classes: 9,271,780 parameters.
 
-    As usual for 32x32 images, one linear layer stands for the three of ImageNet's head; what five poolings
-    leave of larger images is averaged.
+    As usual for 32x32 images, one linear layer replaces the three of ImageNet's head; for larger images the
+    positions that remain after five poolings are averaged.
     """
 
     kind: Literal["vgg11"] = "vgg11"
@@ -134,7 +134,7 @@ class MobileNetV3(Model):
     kind: Literal["mobilenet_v3"] = "mobilenet_v3"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from simfl.learning.models.bottlenecks import mobilenet_v3
+        from simfl.learning.models.networks import mobilenet_v3
 
         return mobilenet_v3(self.image(shape, least=17)[0], classes)
 
@@ -149,7 +149,7 @@ class EfficientNetB0(Model):
     kind: Literal["efficientnet_b0"] = "efficientnet_b0"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from simfl.learning.models.bottlenecks import efficientnet_b0
+        from simfl.learning.models.networks import efficientnet_b0
 
         return efficientnet_b0(self.image(shape, least=17)[0], classes)
 
@@ -164,7 +164,7 @@ class ResNet18Gn(Model):
     kind: Literal["resnet18_gn"] = "resnet18_gn"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from simfl.learning.models.residual import resnet18_gn
+        from simfl.learning.models.networks import resnet18_gn
 
         return resnet18_gn(self.image(shape, least=17)[0], classes)
 
@@ -179,25 +179,26 @@ class CharLstm(Model):
 
     kind: Literal["char_lstm"] = "char_lstm"
     embedding: Count = 8
-    """Numbers that a character becomes."""
+    """Numbers of a character's embedding."""
     hidden: Count = 256
     """Units of each LSTM layer."""
     layers: Annotated[int, Field(strict=True, ge=1, le=16)] = 2
     """LSTM layers."""
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
-        from simfl.learning.models.recurrent import CharLstm
+        from simfl.learning.models.networks import CharLstmNetwork
 
         if len(shape) != 1:
             raise ValueError(f"{self.name} needs samples [characters], not {list(shape)}")
-        return CharLstm(classes, self.embedding, self.hidden, self.layers)
+        return CharLstmNetwork(classes, self.embedding, self.hidden, self.layers)
 
 
 class BySize(Model):
     """A model known by its size alone, `{d: 8000000, macs: 2.0e9}`, for shadow runs.
 
-    Of an adapter (LoRA), d counts what is trained and sent, macs the layers that it sits in too. Training is
-    charged as for our models: 3 macs a sample passed over, for its forward and backward pass.
+    For an adapter (LoRA), d counts the trained and sent parameters, and macs also the layers to which it is
+    added. Training is charged as for other models: 3 macs for each sample passed over, for its forward and
+    backward pass.
     """
 
     kind: Literal["size"] = "size"
@@ -214,7 +215,7 @@ class BySize(Model):
 
 
 def _by_size(value: Any) -> Any:
-    """Write out `{d: ..., macs: ...}`."""
+    """Add the kind `size` to `{d: ..., macs: ...}`."""
     sized = isinstance(value, dict) and {"d", "macs"} & set(value) and not {"kind", "module"} & set(value)
     return {"kind": "size", **value} if sized else value
 
@@ -227,8 +228,16 @@ def _cnn(
     dropouts: tuple[float, ...] = (),
     averaged: bool = False,
 ) -> nn.Module:
-    """Return convolutions (channels, kernel, padding, pooled by), hidden layers of so many units, and a last
-    layer, with ReLU between them. dropouts: before linear layers. averaged: positions are, before those."""
+    """Return a network of convolutions and linear layers, with ReLU between them.
+
+    Args:
+        image: Channels, height and width of a sample.
+        convolutions: Channels, kernel size, padding and pooling factor of each.
+        units: Units of each hidden linear layer.
+        classes: Units of the last layer.
+        dropouts: Probability of the dropout before each linear layer; none if empty.
+        averaged: Positions are averaged before the linear layers.
+    """
     from torch import nn
 
     layers: list[nn.Module] = []

@@ -1,19 +1,22 @@
 """The rules by which a module's update is a pure function of its parameters, the samples and a stream.
 
-Its parameters are all its state, each in one place: that is what is flattened, masked and aggregated. All
-that it draws is what its `Dropout` layers keep. Everything happens on the meta device, where tensors have
-shapes and no content: nothing is initialised, and torch's global random state is not touched.
+1. The parameters are all of the module's state, and each belongs to one layer. They are flattened, masked and
+   aggregated; other state would be lost.
+2. Only `Dropout` layers draw random numbers.
+3. The module maps [n, *shape] to logits [n, classes], and a gradient reaches each trained parameter.
 
-Two layers stand for torch's own. Batch norm has no running statistics: they are buffers, which are neither
-trained nor aggregated. Every layer normalises with the mean and variance of the batch that it sees, in
-evaluation too: static batch normalisation (HeteroFL, Diao, Ding and Tarokh 2021, section 3), but with large
-batches for its last pass over users' data. Dropout draws nothing itself: torch's own draws from a global
-generator, and an update must depend on its user's stream alone. The trainer sets what is kept before each
-minibatch.
+Modules are checked on the meta device, where tensors have shapes and no content: nothing is initialised, and
+torch's global random state is not touched (`tests/learning/models/test_rules.py`).
+
+Two layers replace torch's. Batch norm has no running statistics, since those are buffers, which are neither
+trained nor aggregated. It normalises with the mean and variance of the present batch, in evaluation too. That
+is static batch normalisation (HeteroFL, Diao, Ding and Tarokh 2021, section 3), with large batches instead of
+its last pass over users' data. Dropout draws nothing itself, since torch's draws from a global generator, and
+an update must depend on its user's stream only. The trainer sets the masks before each minibatch.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -21,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from simfl.learning.models.model import Model, Shape
@@ -28,7 +32,8 @@ from simfl.learning.models.model import Model, Shape
 _TORCH_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
 _OF_NUMBERS = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
-_SAMPLES = 2  # of a dry run: with one, a module that mixes up samples and classes would pass
+_SAMPLES = 2
+"""Samples of a dry run: with one, a module that confuses samples and classes would pass."""
 
 
 class BatchNorm(nn.Module):
@@ -53,8 +58,10 @@ class BatchNorm(nn.Module):
 class Dropout(nn.Module):
     """x keep / (1 - p) (inverted dropout; Srivastava et al. 2014, section 10).
 
-    keep: 0 or 1 in the shape of x, or what broadcasts to it, drawn as 1 with probability 1 - p; None, as at
-    first and in evaluation: x itself. It may be mapped by torch.func.vmap.
+    Attributes:
+        p: Probability of a dropped element.
+        keep: The mask: 1 with probability 1 - p, otherwise 0, in the shape of x or one that broadcasts to it.
+            It may be mapped by torch.func.vmap. None, as at first and in evaluation, for x unchanged.
     """
 
     def __init__(self, p: float) -> None:
@@ -74,15 +81,22 @@ Call = tuple[str, tuple[Tensor, ...], Any]
 
 
 def blanks(module: nn.Module, shape: Shape, tokens: bool) -> Tensor:
-    """Return zeros of a shape where the module is: numbers in its parameters' type, or tokens."""
-    some = next(module.parameters())
-    return torch.zeros(shape, dtype=torch.long if tokens else some.dtype, device=some.device)
+    """Return zeros of a shape on the module's device: numbers in its parameters' type, or tokens."""
+    first = next(module.parameters())
+    return torch.zeros(shape, dtype=torch.long if tokens else first.dtype, device=first.device)
 
 
 def dry_pass(
     module: nn.Module, inputs: Shape, watched: Mapping[str, nn.Module], tokens: bool = False
 ) -> list[Call]:
-    """Make one forward pass where the module is, on zeros [*inputs]; return the watched layers' calls."""
+    """Return the calls of layers in one forward pass, in their order.
+
+    Args:
+        module: On any device, where the pass runs.
+        inputs: Shape of the input, which is zeros.
+        watched: Layers by name.
+        tokens: The input is integers.
+    """
     calls: list[Call] = []
 
     def noting(name: str) -> Any:
@@ -98,8 +112,10 @@ def dry_pass(
 
 @contextmanager
 def _steps_left_out(module: nn.Module) -> Iterator[None]:
-    """Let recurrent layers on the meta device give their outputs' shapes and gradients' ways without a step:
-    there each step of torch's is Python, and a text of 80 characters would take ten seconds."""
+    """Compute recurrent layers on the meta device without their steps, within a context.
+
+    On that device a step of torch's is Python code, and a text of 80 characters would take ten seconds.
+    """
     recurrent = [layer for layer in module.modules() if isinstance(layer, nn.RNN | nn.GRU | nn.LSTM)]
     on_meta = [layer for layer in recurrent if all(p.is_meta for p in layer.parameters())]
     for layer in on_meta:
@@ -112,43 +128,63 @@ def _steps_left_out(module: nn.Module) -> Iterator[None]:
 
 
 def _without_steps(layer: nn.RNNBase, x: Any, state: Any = None) -> Any:
-    if not isinstance(x, Tensor):  # packed sequences
+    """Return a recurrent layer's outputs, which lack their values, by the products of all steps at once."""
+    if not isinstance(x, Tensor):  # a packed sequence has no shape to work with
         return type(layer).forward(layer, x, state)
     layer.check_input(x, None)
-    ways, out = 1 + layer.bidirectional, layer.proj_size or layer.hidden_size
-    users = [] if x.dim() == 2 else [x.shape[0 if layer.batch_first else 1]]
-    before = (state,) if isinstance(state, Tensor) else tuple(state or ())
-    reached = torch.stack([part.sum() for part in (x, *before, *layer.parameters())]).sum()
-    output = reached.expand(*x.shape[:-1], ways * out)
-    hidden = reached.expand(ways * layer.num_layers, *users, out)
-    if not isinstance(layer, nn.LSTM):
-        return output, hidden
-    return output, (hidden, reached.expand(ways * layer.num_layers, *users, layer.hidden_size))
+    states = (state,) if isinstance(state, Tensor) else tuple(state or ())
+    samples = [] if x.dim() == 2 else [x.shape[0 if layer.batch_first else 1]]
+    directions = ("", "_reverse")[: 1 + layer.bidirectional]
+    output = x + sum(part.sum() for part in states)
+    for depth in range(layer.num_layers):
+        outputs = []
+        for direction in directions:
+            names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh", "weight_hr")
+            weights: list[Any] = [getattr(layer, f"{name}_l{depth}{direction}", None) for name in names]
+            into, back, bias, more, out = weights
+            previous = x.new_empty(*x.shape[:-1], layer.proj_size or layer.hidden_size)
+            hidden = (linear(output, into, bias) + linear(previous, back, more))[..., : layer.hidden_size]
+            outputs.append(hidden if out is None else linear(hidden, out))
+        output = torch.cat(outputs, dim=-1)
+    first, second = (
+        output.sum().expand(len(directions) * layer.num_layers, *samples, size)
+        for size in (layer.proj_size or layer.hidden_size, layer.hidden_size)
+    )
+    return output, (first, second) if isinstance(layer, nn.LSTM) else first
 
 
 def dropouts(module: nn.Module, input_shape: Shape, tokens: bool = False) -> list[tuple[Dropout, Shape]]:
     """Return each `Dropout` with the shape of its input for one sample, in the order of their calls.
 
-    ValueError if one is called twice, as it would keep the same both times, or gets no [n, ...] of n samples.
+    Raises:
+        ValueError: A layer is called twice, where it would have one mask, or its input's first axis is not
+            samples.
     """
     layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, Dropout)}
-    found: dict[str, tuple[Dropout, Shape]] = {}
+    shapes: dict[str, tuple[Dropout, Shape]] = {}
     for name, given, _ in dry_pass(module, (2, *input_shape), layers, tokens) if layers else ():
-        if name in found:
+        if name in shapes:
             raise ValueError(f"dropout {name!r} is called twice: use a layer for each place")
         n, *shape = given[0].shape
         if n != 2:
             raise ValueError(f"dropout {name!r} gets {[n, *shape]} for 2 samples: they must come first")
-        found[name] = (layers[name], tuple(shape))
-    return list(found.values())
+        shapes[name] = (layers[name], tuple(shape))
+    return list(shapes.values())
 
 
 def blank(model: Model, shape: Shape, classes: int, tried: bool = False, tokens: bool = False) -> nn.Module:
-    """Return a model's module on the meta device, with this package's `BatchNorm` and `Dropout` for torch's.
+    """Return a model's module on the meta device, with this file's `BatchNorm` and `Dropout` instead of
+    torch's.
 
-    tried: its dry run went well before. tokens: samples are integers. ValueError, naming the model, if it
-    keeps state or draws elsewhere, does not map [n, *shape] to [n, classes], or has parameters that no
-    gradient reaches.
+    Args:
+        model: The model.
+        shape: Shape of a sample.
+        classes: Number of classes.
+        tried: It was checked before, and is not checked again.
+        tokens: Samples are integers.
+
+    Raises:
+        ValueError: The module breaks one of the rules above; the message names the model.
     """
     with torch.device("meta"):
         module = model.build(shape, classes)
@@ -169,13 +205,15 @@ def blank(model: Model, shape: Shape, classes: int, tried: bool = False, tokens:
 
 
 def _replaced(module: nn.Module) -> nn.Module:
-    made: dict[nn.Module, nn.Module] = {}
+    """Return a module with its batch norms and dropouts replaced; a layer that occurs twice by one
+    replacement."""
+    replaced: dict[nn.Module, nn.Module] = {}
     for path, layer in list(module.named_modules(remove_duplicate=False)):
-        other = made.get(layer) or _replacement(path, layer)
+        other = replaced.get(layer) or _replacement(path, layer)
         if other is not None and not path:
             return other
         if other is not None:
-            made[layer] = other
+            replaced[layer] = other
             owner, _, leaf = path.rpartition(".")
             setattr(module.get_submodule(owner), leaf, other)
     return module
@@ -192,7 +230,7 @@ def _replacement(path: str, layer: nn.Module) -> nn.Module | None:
     if not isinstance(layer, _TORCH_BATCH_NORMS):
         return None
     if type(layer) not in _TORCH_BATCH_NORMS:
-        raise ValueError(f"{named} is a batch norm of its own kind: use nn's as it is")
+        raise ValueError(f"{named} is a user-defined batch norm: use one of torch.nn's")
     return BatchNorm(layer.num_features, layer.eps, layer.affine)
 
 
@@ -219,41 +257,52 @@ def _check_content(module: nn.Module, model: Model) -> None:
     frozen = {name: tuple(p.shape) for name, p in named.items() if not p.requires_grad}
     for name, content in model.frozen().items():
         if frozen.get(name) != np.shape(content):
-            there = f"a frozen parameter {list(frozen[name])}" if name in frozen else "no frozen parameter"
-            raise ValueError(
-                f"frozen() gives {name!r} {list(np.shape(content))}: it has {there} of this name"
-            )
+            has = f"a frozen parameter {list(frozen[name])}" if name in frozen else "no frozen parameter"
+            raise ValueError(f"frozen() gives {name!r} {list(np.shape(content))}: it has {has} of this name")
     for start in model.own:
         if not any(name.startswith(start) and p.requires_grad for name, p in named.items()):
             raise ValueError(f"own names {start!r}, with which no trained parameter begins")
 
 
 def shared(module: nn.Module, model: Model) -> list[tuple[str, nn.Parameter]]:
-    """Return the parameters that are trained and sent: what an update holds. ValueError if there are none."""
+    """Return the parameters that are trained and sent, with their names.
+
+    Raises:
+        ValueError: The module has no such parameter.
+    """
     trained = ((name, p) for name, p in module.named_parameters() if p.requires_grad)
-    found = [(name, p) for name, p in trained if not name.startswith(tuple(model.own))]
-    if not found:
+    sent = [(name, p) for name, p in trained if not name.startswith(tuple(model.own))]
+    if not sent:
         raise ValueError(
             f"model {model.name}: all its parameters are its users' own: there is nothing to send"
         )
-    return found
+    return sent
 
 
-def _refuse_draws(
-    _: object, op: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
-) -> Any:
+def watching(note: Callable[[Any, Any, Any, Any], None]) -> Any:
+    """Return a context in which each of torch's operations is noted.
+
+    Args:
+        note: Called with the operation, its arguments by position and by name, and its result.
+    """
+
+    def dispatch(
+        _: object, op: Any, types: object, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        output = op(*args, **(kwargs or {}))
+        note(op, args, kwargs or {}, output)
+        return output
+
+    # Not a class statement: torch's base has no annotations, and mypy refuses to subclass it. Without the
+    # second member torch would import its compiler (two CPU seconds) only to exclude the first from
+    # compilation.
+    members = {"__torch_dispatch__": dispatch, "_should_skip_dynamo": classmethod(lambda _: False)}
+    return type("Watching", (TorchDispatchMode,), members)()
+
+
+def _refuse_draws(op: Any, *_: object) -> None:
     if torch.Tag.nondeterministic_seeded in op.tags:
         raise ValueError(f"it draws random numbers ({op}): only nn.Dropout may")
-    return op(*args, **(kwargs or {}))
-
-
-# Not a class statement: torch's base has no annotations, and mypy refuses to subclass it. Nothing is compiled
-# here: told so, torch does not import its compiler (two CPU seconds) only to switch it off for this class.
-_NoDraws = type(
-    "_NoDraws",
-    (TorchDispatchMode,),
-    {"__torch_dispatch__": _refuse_draws, "_should_skip_dynamo": classmethod(lambda _: False)},
-)
 
 
 def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) -> None:
@@ -261,7 +310,7 @@ def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) 
     hooks = [layer.register_forward_hook(_channels_last) for layer in convolutions]
     of_numbers = [layer for layer in module.modules() if isinstance(layer, _OF_NUMBERS)]
     hooks += [layer.register_forward_pre_hook(_refuse_tokens) for layer in of_numbers]
-    with _NoDraws(), _steps_left_out(module):
+    with watching(_refuse_draws), _steps_left_out(module):
         logits = _forward(module, input_shape, tokens)
     for hook in hooks:
         hook.remove()
@@ -278,7 +327,8 @@ def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) 
 
 
 def _channels_last(_: nn.Module, __: object, output: Tensor) -> Tensor:
-    # As the trainer's convolutions give it: it often cannot be viewed as rows, and meta's would not tell.
+    # The trainer's convolutions return this format, which often cannot be viewed as rows: a module that does
+    # it must fail here too, and not at its first training.
     return output.contiguous(memory_format=torch.channels_last)
 
 

@@ -92,7 +92,7 @@ class Evaluated:
             return signatures.public(seed_array(self.bytes(term.secret))).tobytes()
         if isinstance(term, Signed):
             rows = b"".join(map(self.bytes, term.rows))
-            return signatures.sign(seed_array(self.bytes(term.secret)), term.said + rows).tobytes()
+            return signatures.sign(seed_array(self.bytes(term.secret)), term.message + rows).tobytes()
         if isinstance(term, Public):
             return keys.public(seed_array(self.bytes(term.secret))).tobytes()
         if isinstance(term, Agreed):

@@ -22,10 +22,11 @@ class ProfileError(BadInput):
 
 Seconds = Annotated[float, Field(gt=0, le=1e9, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1, lt=2**31)]
-Intervals = dict[str, tuple[Seconds, Seconds]]  # rate -> the ends of its 95 % confidence interval
+Intervals = dict[str, tuple[Seconds, Seconds]]
+"""Rate -> the ends of its 95 % confidence interval."""
 
-# Kinds of `WORK` whose seconds are a law of training's, and not a rate of the profile.
 TRAINING_WORK = ("train_start", "train_sample")
+"""Kinds of `WORK` whose seconds come from a training-time model, and not from rates of the profile."""
 
 
 _NOT_BEFORE = (
@@ -38,7 +39,8 @@ BEFORE = {
     "softmax_step": "that of train_step",
     "softmax_mac": "that of train_mac",
 }
-"""Kinds of work that earlier profiles lack -> the rate by which they charge nothing of their own."""
+"""Kinds of work that earlier profiles lack -> the rate under which durations are as before there was the
+kind."""
 
 
 class TrainingLaw(BaseModel):
@@ -47,21 +49,20 @@ class TrainingLaw(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     model: str
-    """The word of one of ours, or Class#digest of its layers, which stays when a file is moved or
+    """The word of a model of simfl, or Class#digest of its layers, which stays when a file is moved or
     commented."""
     shape: tuple[Count, ...]
-    """Of a sample."""
+    """Shape of a sample."""
     batch_size: Count
-    """Samples of a whole minibatch."""
+    """Samples of a full minibatch."""
     start: Seconds
-    """Seconds of a training, however short."""
+    """Seconds of a training, in addition to the time of its minibatches and samples."""
     step: Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)] = 0.0
-    """Seconds of a minibatch, besides those of its samples; without it, minibatches take nothing of their
-    own."""
+    """Seconds of a minibatch, in addition to the time of its samples; 0 unless given."""
     sample: Seconds
     """Seconds of a sample that is passed over."""
     intervals: Intervals = {}
-    """95 % confidence intervals of the three."""
+    """95 % confidence intervals of the three figures."""
 
     @model_validator(mode="after")
     def has_good_intervals(self) -> TrainingLaw:
@@ -70,18 +71,22 @@ class TrainingLaw(BaseModel):
 
 
 class Profile(BaseModel):
-    """Seconds per operation; every kind of `WORK` must be there, since a missing one would cost nothing;
-    `codec_byte` for scenarios that count it.
+    """The seconds of each kind of work on a machine.
 
-    Models that `training` has no law of are charged by their multiply-adds and minibatches. Nothing is
-    charged by `intervals`: they say how well measured rates are known; one written over may lie outside.
+    `seconds` must have every kind of `WORK`, since a missing one would cost nothing; and `codec_byte` for
+    scenarios that count it. A model that `training` lacks is charged by its multiply-adds and minibatches.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
     description: str
+    """The machine, and how it was measured."""
     seconds: dict[str, Seconds]
+    """Kind of work -> seconds of one operation."""
     intervals: Intervals = {}
+    """Confidence intervals of measured rates; they charge nothing, and a rate written by hand may lie
+    outside."""
     training: tuple[TrainingLaw, ...] = ()
+    """Training-time models, by model, shape and batch size."""
 
     @model_validator(mode="after")
     def has_good_intervals(self) -> Profile:
@@ -89,37 +94,44 @@ class Profile(BaseModel):
         return self
 
     def law(self, model: str, shape: tuple[int, ...], batch_size: int) -> TrainingLaw | None:
+        """Return the training-time model for a model, found by its digest if it has one; None if there is
+        none."""
         wanted = model.rpartition("#")[2], shape, batch_size
-        found = {(law.model.rpartition("#")[2], law.shape, law.batch_size): law for law in self.training}
-        return found.get(wanted)
+        by_key = {(law.model.rpartition("#")[2], law.shape, law.batch_size): law for law in self.training}
+        return by_key.get(wanted)
 
 
 def _check_intervals(intervals: Intervals, rates: dict[str, float]) -> None:
     for kind, (low, high) in intervals.items():
         if kind not in rates:
-            raise ValueError(f"intervals.{kind} is of no rate that is given")
+            raise ValueError(f"intervals.{kind}: the profile has no rate of this name")
         if low > high:
             raise ValueError(f"intervals.{kind}: {low:g} is above {high:g}")
 
 
 def names() -> list[str]:
-    """Return the profiles that are shipped."""
+    """Return the names of the shipped profiles."""
     return sorted(
         Path(f.name).stem for f in resources.files(__package__).iterdir() if f.name.endswith(".yaml")
     )
 
 
 def text(profile: Mapping[str, Any]) -> str:
-    """Return a profile's file: a rate a line, so that one is easily written over."""
-    first = {key: profile[key] for key in ("description", "seconds")}
-    rest = {key: value for key, value in profile.items() if key not in first}
-    out: str = yaml.safe_dump(first, sort_keys=False, width=100, default_flow_style=False)
-    return out + (yaml.safe_dump(rest, sort_keys=False, width=100, default_flow_style=None) if rest else "")
+    """Return a profile's file: a rate a line, so that a rate is easily written over."""
+    rates = {key: profile[key] for key in ("description", "seconds")}
+    others = {key: value for key, value in profile.items() if key not in rates}
+    out: str = yaml.safe_dump(rates, sort_keys=False, width=100, default_flow_style=False)
+    return out + (
+        yaml.safe_dump(others, sort_keys=False, width=100, default_flow_style=None) if others else ""
+    )
 
 
 def load(name: str) -> Profile:
-    """Return a shipped profile by name, or one from a YAML file by path; ProfileError if there is none, or it
-    does not give each kind of work its seconds."""
+    """Return a shipped profile by name, or one from a YAML file by path.
+
+    Raises:
+        ProfileError: It does not exist, or lacks the seconds of a kind of work.
+    """
     if name in names():
         return _shipped(name)
     if not Path(name).is_file():
@@ -137,10 +149,11 @@ def _read(name: str, file: Traversable) -> Profile:
         profile = Profile.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
     except ValidationError as error:
         first = error.errors()[0]
-        place, value = ".".join(map(str, first["loc"])), first["input"]
-        found = "" if isinstance(value, dict | list) else f", not {show(value)}"
-        raise ProfileError(f"profile {name}: {cut(place)}: {first['msg']}{found}") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # no text, no YAML, endless digits, ...
+        key, value = ".".join(map(str, first["loc"])), first["input"]
+        shown = "" if isinstance(value, dict | list) else f", not {show(value)}"
+        raise ProfileError(f"profile {name}: {cut(key)}: {first['msg']}{shown}") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        # ValueError is for bytes that are no text, and for integers of too many digits.
         raise ProfileError(f"profile {name}: {cut(' '.join(str(error).split()))}") from None
     for kind in sorted((set(profile.seconds) - {CODEC}) ^ (set(WORK) - set(TRAINING_WORK))):
         if kind in profile.seconds:

@@ -1,4 +1,4 @@
-"""Small data sets written as their publishers describe the formats, independently of what reads them."""
+"""Small data sets written as their publishers describe the formats, independently of the readers."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def filled(value: float) -> np.ndarray:
     ],
     ids=str,
 )
-def test_what_a_split_must_not_be(changes: dict[str, Any], parts: list[str]) -> None:
+def test_invalid_splits_are_refused(changes: dict[str, Any], parts: list[str]) -> None:
     refused(lambda: split(**changes).checked("here"), "here: ", *parts)
 
 

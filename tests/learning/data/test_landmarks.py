@@ -39,7 +39,7 @@ def opened() -> Iterator[mock.Mock]:
 
 @with_pillow
 @pytest.mark.parametrize("nested", [False, True])
-def test_only_what_is_indexed_is_opened(tmp_path: Path, opened: mock.Mock, nested: bool) -> None:
+def test_only_indexed_images_are_opened(tmp_path: Path, opened: mock.Mock, nested: bool) -> None:
     put(tmp_path / "gld23k", nested)
     split = read("gld23k", tmp_path, size=16)
     assert split.classes == 203

@@ -180,7 +180,7 @@ def test_more_than_the_bound_is_not_unpacked(
     refused(lambda: npz(path), path, "SIMFL_UNPACK_GB='many' must be a number above 0")
 
 
-def test_a_missing_array_is_told_before_any_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_array_is_named_before_any_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own.npz").write_bytes(packed(x_train=LARGE))
     monkeypatch.setattr(zipfile.ZipFile, "open", None)
     refused(lambda: npz(tmp_path / "own.npz"), "no y_train, x_test, y_test among its arrays ['x_train']")

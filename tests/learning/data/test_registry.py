@@ -21,7 +21,7 @@ def _no_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("SIMFL_DATA", raising=False)
 
 
-def test_every_data_set_says_what_it_is() -> None:
+def test_every_data_set_has_a_description() -> None:
     assert set(NEED_ROOT) == {
         "mnist",
         "fashion_mnist",
@@ -51,7 +51,7 @@ def test_folders_are_not_mixed(tmp_path: Path) -> None:
     put_mnist(tmp_path, 1)
     put_mnist(tmp_path / "fashion_mnist", 2, test=False)
     text = refused(lambda: read("fashion_mnist", tmp_path), "t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte")
-    assert f"{tmp_path / 'fashion_mnist'}, where the rest is" in text
+    assert f"{tmp_path / 'fashion_mnist'}, where the others are" in text
     assert "Fashion-MNIST" in text
     assert "train-" not in text
 

@@ -62,14 +62,12 @@ def test_it_is_read_back(tmp_path: Path, inner: str) -> None:
         (["a" * 79], ["b"], ["sample 0 has 79 characters, expected 80"]),
         (["a" * 80], ["bc"], ["sample 0 has 2 characters, expected 1"]),
         (["a" * 80, [1] * 80], ["b", "c"], ["sample 1 has list, expected 80"]),
-        (["a" * 79 + "{"], ["b"], ["character '{' is none of LEAF's 80"]),
-        (["a" * 80], ["~"], ["character '~' is none of LEAF's 80"]),
+        (["a" * 79 + "{"], ["b"], ["character '{' is not one of LEAF's 80"]),
+        (["a" * 80], ["~"], ["character '~' is not one of LEAF's 80"]),
         (["a" * 80], [], ["1 samples and 0 labels"]),
     ],
 )
-def test_what_leaf_never_writes_is_refused(
-    tmp_path: Path, x: list[Any], y: list[Any], parts: list[str]
-) -> None:
+def test_files_unlike_leafs_are_refused(tmp_path: Path, x: list[Any], y: list[Any], parts: list[str]) -> None:
     user: dict[str, Any] = {"users": ["A"], "num_samples": [1], "user_data": {"A": {"x": x, "y": y}}}
     file = put(tmp_path, user | {"num_samples": [len(x)]})
     refused(lambda: read("shakespeare", tmp_path), file, "user 'A'", *parts)

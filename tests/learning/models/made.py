@@ -13,7 +13,7 @@ from simfl.learning.models.rules import BatchNorm, blank
 
 
 class Made(Model):
-    """A test's own model: what `make` builds."""
+    """A test's model: the module that `make` builds."""
 
     make: Any
     title: str

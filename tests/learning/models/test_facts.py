@@ -1,4 +1,4 @@
-"""What is known of a model: as its module has it, found out once, and then without torch."""
+"""Facts of a model: as its module has them, computed once, and then without torch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_a_model_of_ones_own_is_always_looked_at(cache: Path) -> None:
     assert not cache.exists()
 
 
-def test_what_cannot_be_built_is_said_each_time(cache: Path) -> None:
+def test_a_model_that_cannot_be_built_is_an_error_each_time(cache: Path) -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="vgg11 needs samples"):
             facts(MODELS["vgg11"](), (3, 8, 8), 10)

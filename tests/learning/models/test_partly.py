@@ -170,6 +170,6 @@ class OwnNothing(Personal):
         (OwnNothing(), "own names 'tail', with which no trained parameter begins"),
     ],
 )
-def test_what_cannot_be_sent_or_filled_is_refused(model: Model, message: str) -> None:
+def test_parameters_that_cannot_be_sent_or_filled_are_refused(model: Model, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         facts(model, (6,), 3)

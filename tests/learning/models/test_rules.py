@@ -1,4 +1,4 @@
-"""What a module may hold: converted where it can be, refused by name where not."""
+"""The content of a module: replaced where possible, otherwise refused by name."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ def test_attention_and_recurrence_pass_without_their_own_dropout() -> None:
 
 def test_state_is_refused() -> None:
     odd = type("Odd", (nn.BatchNorm2d,), {})
-    with pytest.raises(ValueError, match="layer '1', Odd, is a batch norm of its own kind"):
+    with pytest.raises(ValueError, match="layer '1', Odd, is a user-defined batch norm"):
         between(odd(6))
     counter = nn.ReLU()
     counter.register_buffer("calls", torch.zeros(1), persistent=False)

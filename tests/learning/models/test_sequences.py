@@ -154,7 +154,7 @@ def test_starting_weights_are_spread_as_torchs() -> None:
 
 
 @pytest.mark.ci
-def test_it_learns_what_follows() -> None:
+def test_char_lstm_learns_the_next_token() -> None:
     spec = MODELS["char_lstm"](embedding=8, hidden=16, layers=1)  # type: ignore[call-arg]
     trainer = Trainer(text(200), [np.arange(200)], spec, LocalSgd(40, 10, 0.5), "cpu")
     start = trainer.initial(bytes(32))
@@ -185,7 +185,7 @@ def test_recurrent_layers_that_draw_or_do_not_fit() -> None:
 
 
 def states(layer: nn.Module, x: Tensor) -> Tensor:
-    """Of every layer and way, what is hidden last, and of an LSTM its cells."""
+    """The last hidden states of every layer and direction, and the cells of an LSTM."""
     state = layer(x)[1]
     parts = [state] if isinstance(state, Tensor) else [*state]
     return torch.cat([part.transpose(0, 1).flatten(1) for part in parts], 1)

@@ -1,4 +1,4 @@
-"""A model of one's own: what works, and one error that names the place for everything that does not.
+"""A user-defined model: its possible content, and one error with the place for any other.
 
 What holds for strangers of every thing is in `tests/test_strangers.py`.
 """
@@ -89,7 +89,7 @@ def test_its_name_has_its_fields(file: Path) -> None:
         ("Asks", r"images, not \(7,\)$"),
     ],
 )
-def test_what_cannot_be_built(file: Path, name: str, shown: str) -> None:
+def test_models_that_cannot_be_built_are_refused(file: Path, name: str, shown: str) -> None:
     for find in (blank, facts):
         with pytest.raises(ValueError, match=f"^{shown}"):
             find(model(file, name), (7,), 4)

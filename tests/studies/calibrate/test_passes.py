@@ -206,7 +206,7 @@ def test_a_profile_without_a_folder_is_refused_at_once(
     ("intervals", "message"),
     [
         ({"step": [2e-6, 1e-6]}, "intervals.step: 2e-06 is above 1e-06"),
-        ({"stride": [1e-7, 1.0]}, "intervals.stride is of no rate that is given"),
+        ({"stride": [1e-7, 1.0]}, "intervals.stride: the profile has no rate of this name"),
         ({"step": [0, 1.0]}, "intervals.step.0: Input should be greater than 0"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The way of training that `auto` takes: by the model and the device alone."""
+"""The training method that `auto` chooses, by the model and the device."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from simfl.learning.sgd import CHUNK, TrainingMethod, choose_method
         ("loop", True, "cuda", "loop"),
     ],
 )
-def test_way_follows_model_and_device(asked: object, softmax: bool, device: str, name: str) -> None:
+def test_auto_follows_model_and_device(asked: object, softmax: bool, device: str, name: str) -> None:
     way = choose_method(asked, softmax, device)  # type: ignore[arg-type]
     assert way == TrainingMethod(name, 1 if name == "loop" else CHUNK[device])  # type: ignore[arg-type]
 
 
-def test_a_way_is_told_in_words() -> None:
+def test_a_training_method_is_described_in_words() -> None:
     assert str(TrainingMethod("loop", 1)) == "one client after the other"
     assert str(TrainingMethod("closed_form", 64)) == "closed form, up to 64 clients at a time"

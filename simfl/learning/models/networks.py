@@ -1,7 +1,10 @@
-"""MobileNetV3 and EfficientNet: chains of inverted bottlenecks.
+"""The networks of `registry` that are more than a chain of layers: inverted bottlenecks, residual blocks, an
+LSTM.
 
-A bottleneck expands channels, convolves each of them alone, weights them (squeeze and excitation) and
-projects them back. Sides are halved five times: below 17 pixels the last time has nothing to halve.
+MobileNetV3 and EfficientNet are chains of inverted bottlenecks. Such a bottleneck expands the channels,
+convolves each of them alone, weights them (squeeze and excitation) and projects them back. ResNet-18 has four
+stages of two residual blocks. All three halve the sides of an image five times: below 17 pixels the last time
+has nothing to halve, so `registry` refuses smaller images.
 """
 
 from torch import Tensor, nn
@@ -31,10 +34,11 @@ _EFFICIENTNET = (
     (6, 3, 1, 320, 1),
 )
 _STOCHASTIC_DEPTH = 0.2
+"""Probability that a sample skips the last block."""
 
 
 def mobilenet_v3(channels: int, classes: int) -> nn.Module:
-    """Return MobileNetV3 small in FedML's variant."""
+    """Return MobileNetV3 small in FedML's variant, for images of `channels` channels."""
     blocks = []
     for into, out, kernel, stride, excite, wide, act in _MOBILENET:
         body = [
@@ -63,6 +67,7 @@ def mobilenet_v3(channels: int, classes: int) -> nn.Module:
 
 
 def efficientnet_b0(channels: int, classes: int) -> nn.Module:
+    """Return EfficientNet-B0, for images of `channels` channels."""
     depth = sum(repeats for *_, repeats in _EFFICIENTNET)
     blocks: list[nn.Module] = []
     into = 32
@@ -99,7 +104,13 @@ def _normed(convolution: nn.Conv2d, eps: float = 1e-5) -> list[nn.Module]:
 
 
 class _Bottleneck(nn.Module):
-    """x + body(x), or body(x) alone. skipped: how likely a sample skips a residual's body in training."""
+    """x + body(x), or body(x) alone.
+
+    Args:
+        body: Layers.
+        residual: x is added.
+        skipped: Probability that a sample skips the body in training (stochastic depth).
+    """
 
     def __init__(self, body: list[nn.Module], residual: bool, skipped: float = 0.0) -> None:
         super().__init__()
@@ -108,7 +119,8 @@ class _Bottleneck(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.body(x)
-        if self.depth is not None:  # one draw a sample: what is dropped out is not y but its factor
+        # One draw for each sample: the dropout is of a factor on y, and not of y's elements.
+        if self.depth is not None:
             y = y * self.depth(y.new_ones(y.shape[0], 1, 1, 1))
         return x + y if self.residual else y
 
@@ -123,3 +135,62 @@ class _Excite(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         s: Tensor = self.scale(x.mean((2, 3)))
         return x * s[:, :, None, None]
+
+
+_STAGES = ((64, 1), (128, 2), (256, 2), (512, 2))
+"""Channels of each stage, and the stride of its first block."""
+
+_GROUPS = 2
+
+
+def resnet18_gn(channels: int, classes: int) -> nn.Module:
+    """Return ResNet-18 with group norm, for images of `channels` channels."""
+    blocks: list[nn.Module] = []
+    into = 64
+    for out, first_stride in _STAGES:
+        blocks += [ResidualBlock(into, out, first_stride), ResidualBlock(out, out, 1)]
+        into = out
+    return nn.Sequential(
+        *_group_normed(channels, 64, kernel=7, stride=2),
+        nn.ReLU(),
+        nn.MaxPool2d(3, stride=2, padding=1),
+        *blocks,
+        nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(),
+        nn.Linear(into, classes),
+    )
+
+
+def _group_normed(into: int, out: int, kernel: int, stride: int = 1) -> list[nn.Module]:
+    convolution = nn.Conv2d(into, out, kernel, stride, kernel // 2, bias=False)
+    return [convolution, nn.GroupNorm(_GROUPS, out)]
+
+
+class ResidualBlock(nn.Module):
+    """relu(shortcut(x) + body(x)): the shortcut is x, or its projection where the shape changes."""
+
+    def __init__(self, into: int, out: int, stride: int) -> None:
+        super().__init__()
+        self.body = nn.Sequential(
+            *_group_normed(into, out, 3, stride), nn.ReLU(), *_group_normed(out, out, 3)
+        )
+        projected = _group_normed(into, out, 1, stride) if stride > 1 or into != out else []
+        self.shortcut, self.act = nn.Sequential(*projected), nn.ReLU()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.act(self.shortcut(x) + self.body(x))
+        return y
+
+
+class CharLstmNetwork(nn.Module):
+    """Embedding, stacked LSTM, and a linear layer on its last output, [n, T] -> [n, classes]."""
+
+    def __init__(self, classes: int, embedding: int, hidden: int, layers: int) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(classes, embedding)
+        self.lstm = nn.LSTM(embedding, hidden, layers, batch_first=True)
+        self.head = nn.Linear(hidden, classes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.head(self.lstm(self.embedding(x))[0][:, -1])
+        return logits
