@@ -18,10 +18,8 @@ from typer.main import get_command
 # Imported for the commands that they add to `app`.
 from simfl.cli import (  # noqa: F401
     authoring,
-    compare,
     data,
     live,
-    plan,
     privacy,
     reports,
     reproduce,
@@ -29,7 +27,15 @@ from simfl.cli import (  # noqa: F401
     serve,
     studies,
 )
-from simfl.cli.common import BAD, app, heed_termination, keeping, naming_unchecked, read_to_its_end, tell
+from simfl.cli.common import (
+    BAD,
+    app,
+    exit_on_closed_pipe,
+    exit_on_failure,
+    heed_termination,
+    name_unchecked_folders,
+    print_lines,
+)
 from simfl.errors import BadInput
 
 
@@ -49,10 +55,10 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.filterwarnings("default", r"simfl\.[\w.]+ is now", DeprecationWarning)
     heed_termination()
     try:
-        with keeping(), read_to_its_end(), naming_unchecked():
+        with exit_on_failure(), exit_on_closed_pipe(), name_unchecked_folders():
             _command()(arguments, prog_name="simfl")  # `python -m simfl` and run.py complete as simfl does
     except BadInput as error:
-        tell(str(error), error=True)
+        print_lines(str(error), error=True)
         sys.exit(BAD)
     except typer.Exit as left:
         sys.exit(left.exit_code)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say, tell
+from simfl.cli.common import app, print_lines, print_paragraph
 from simfl.cli.help import App
 from simfl.cli.inputs import names
 from simfl.errors import did_you_mean
@@ -93,7 +93,7 @@ def list_command(
         if len(name) >= NAME_COLUMNS - 1:  # it has a line of its own
             print(name)
             name = ""
-        say(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), further=" " * NAME_COLUMNS)
+        print_paragraph(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), indent=" " * NAME_COLUMNS)
 
 
 @app.command()
@@ -115,8 +115,8 @@ def init(
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as new_file:  # not one that has appeared meanwhile
             new_file.write(source.read_bytes())
-        tell(f"Written to {file}")
-    tell(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")
+        print_lines(f"Written to {file}")
+    print_lines(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")
 
 
 new = App(help="Begin a protocol of your own.")
@@ -144,5 +144,5 @@ def protocol(
     for file, template in sorted(files.items()):
         text = Template(template.read_text(encoding="utf-8"))
         file.write_text(text.substitute(file=name, class_name=class_name, title=title), encoding="utf-8")
-        tell(f"Written to {file}")
-    tell(f"Try: simfl run {out / name}.yaml; simfl verify {out / name}.py:{class_name}")
+        print_lines(f"Written to {file}")
+    print_lines(f"Try: simfl run {out / name}.yaml; simfl verify {out / name}.py:{class_name}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say
+from simfl.cli.common import app, print_paragraph
 from simfl.cli.help import App
 from simfl.errors import BadInput, need
 
@@ -39,8 +39,10 @@ def fetch(
     """
     from simfl.learning.data.fetch import fetch
 
-    folder = fetch(name, root, lambda url: say(url))
-    say(f"Written to {folder}; SIMFL_DATA={root} in the environment lets scenarios find it", further="  ")
+    folder = fetch(name, root, lambda url: print_paragraph(url))
+    print_paragraph(
+        f"Written to {folder}; SIMFL_DATA={root} in the environment lets scenarios find it", indent="  "
+    )
 
 
 import_ = App(help="Turn recorded users, devices and links into files that a scenario can name.")
@@ -136,6 +138,6 @@ def _write(files: dict[str, Path], imported: "Imported") -> None:
                 writer = csv.writer(stream, lineterminator="\n")
                 writer.writerow(table.columns)
                 writer.writerows(table.rows)
-    say(f"Written to {next(iter(files.values())).parent}: {', '.join(file.name for file in files.values())}",
-        further="  ")  # fmt: skip
-    say(imported.found, further="  ")
+    (folder,) = {file.parent for file in files.values()}
+    print_paragraph(f"Written to {folder}: {', '.join(file.name for file in files.values())}", indent="  ")
+    print_paragraph(imported.found, indent="  ")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
-from simfl.cli.common import tell
+from simfl.cli.common import print_lines
 from simfl.config.python_files import executed
 
 if TYPE_CHECKING:
@@ -74,15 +74,15 @@ def load_scenario(
     from simfl.scenario.load import load, select_protocols
 
     scenario = load(file, {**overrides(set_), **more})
-    tell_whose_code()
+    name_executed_files()
     if protocols is None:
         return scenario
     return select_protocols(scenario, [name.strip() for name in protocols.split(",")])
 
 
-def tell_whose_code() -> None:
+def name_executed_files() -> None:
     """Name each file whose code is executed, once: it can do whatever its user can."""
     for file in executed():
         if file not in _named_files:
             _named_files.add(file)
-            tell(f"Runs the code of {file}", error=True)
+            print_lines(f"Runs the code of {file}", error=True)

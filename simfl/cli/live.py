@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Option
 
-from simfl.cli.common import FAILED, NO_AGGREGATE, app, keeping, stages, tell, warn_inexact
-from simfl.cli.folders import tell_written, telling_removed
+from simfl.cli.common import (
+    app,
+    exit_by_outcome,
+    exit_on_failure,
+    print_lines,
+    print_written,
+    report_removed,
+    stages,
+)
 from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
 from simfl.errors import counted
 
@@ -20,20 +27,23 @@ if TYPE_CHECKING:
     from simfl.runs.build import Experiment
     from simfl.scenario.schema import Scenario
 
-LINKS_HELP = "`user` shapes links as the scenario says; `none` leaves them as this machine's are."
+LINKS_HELP = "`user` shapes links as the scenario states; `none` leaves them as this machine's are."
 RESUME_HELP = "Go on with the unfinished run in DIR: protocols that were played to their end are kept."
 PROCESSES_HELP = "Processes among which the users are dealt; one for each core unless given."
+Links = Annotated[Literal["user", "none"], Option(help=LINKS_HELP)]
+Processes = Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)]
+Resume = Annotated[bool, Option("--resume", help=RESUME_HELP)]
 
 
 @app.command("live")
 def live_command(
     scenario: ScenarioFile,
     out: Out = None,
-    links: Annotated[Literal["user", "none"], Option(help=LINKS_HELP)] = "user",
-    processes: Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)] = None,
+    links: Links = "user",
+    processes: Processes = None,
     set_: Set = None,
     protocols: Protocols = None,
-    resume: Annotated[bool, Option("--resume", help=RESUME_HELP)] = False,
+    resume: Resume = False,
 ) -> None:
     """Play a scenario in real time on this machine: users in processes of their own, real sockets.
 
@@ -47,7 +57,7 @@ def live_command(
     check_resumed(resume, out)
     study = playable(load_scenario(scenario, set_, protocols=protocols))
     with live_folder(out, study.scenario) as folder:
-        play(study, folder, links, processes, told, resume)
+        play(study, folder, links, processes, print_stats, resume)
 
 
 def check_resumed(resume: bool, out: Path | None) -> None:
@@ -70,7 +80,7 @@ def live_folder(out: Path | None, scenario: Scenario) -> Iterator[Path]:
     from simfl.runs.folder.latest import run_folder
 
     reserved = run_folder(out, f"{scenario.name}-live")
-    with reserved as folder, keeping(lambda: _left(folder)), telling_removed(folder):
+    with reserved as folder, exit_on_failure(lambda: _left(folder)), report_removed(folder):
         yield folder
     _show(folder, scenario)
 
@@ -89,40 +99,34 @@ def _show(folder: Path, loaded: Scenario) -> None:
 
     summary = read(folder / "summary.json")
     terminal.show(terminal.console(), run_report([summary], loaded.profile, "real"))
-    tell_written(folder, f"simfl report {folder}")
+    print_written(folder, f"simfl report {folder}")
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
-    inexact = warn_inexact([("", summary.protocols)])
-    if without:
-        tell(f"simfl: no aggregate: {', '.join(without)}", error=True)
-    if inexact:
-        raise typer.Exit(FAILED)
-    if without:
-        raise typer.Exit(NO_AGGREGATE)
+    exit_by_outcome([("", summary.protocols)], [f"no aggregate: {', '.join(without)}"] if without else [])
 
 
-def told(name: str, stats: LiveStats) -> None:
+def print_stats(name: str, stats: LiveStats) -> None:
     from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
 
     own = f"of the server's own steps {stats.server_overrun:.1%}, of users' by their word"
-    tell(f"{name}: {stats.wall_s:.1f} s of real time, overrun {stats.overrun:.1%} ({own})")
+    print_lines(f"{name}: {stats.wall_s:.1f} s of real time, overrun {stats.overrun:.1%} ({own})")
     if stats.overrun > WARN_OVERRUN:
         why = "more steps were due at once than this machine's cores can do in time"
         remedy = "let nothing else run, give devices a larger slowdown, or use fewer users"
-        tell(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}", error=True)
+        print_lines(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}", error=True)
     if stats.held_s > WARN_HELD_S:
         held = f"the real work of a step held its process up for {stats.held_s:.2g} s"
-        tell(f"simfl: {name}: {held}: messages came late meanwhile", error=True)
+        print_lines(f"simfl: {name}: {held}: messages came late meanwhile", error=True)
     for why, count in stats.refused.items():
-        tell(f"simfl: {name}: refused {counted(count, 'time')}: {why}", error=True)
+        print_lines(f"simfl: {name}: refused {counted(count, 'time')}: {why}", error=True)
     if stats.clocks:
         within = max(off for _, _, off in stats.clocks.values())
         moved = max(abs(ahead) for _, ahead, _ in stats.clocks.values())
         users = counted(len(stats.clocks), "user")
         known = f"are known within {within:.2g} s, and moved by {moved:.2g} s at most"
-        tell(f"{name}: clocks of {users} {known}, by the users' own word")
+        print_lines(f"{name}: clocks of {users} {known}, by the users' own word")
     if stats.unchecked:
         sums = counted(stats.unchecked, "aggregate")
-        tell(f"{name}: {sums} not checked: users do not tell how they rounded")
+        print_lines(f"{name}: {sums} not checked: users do not tell how they rounded")
     if stats.silent:
         users = ", ".join(map(str, stats.silent[:10]))
-        tell(f"simfl: {name}: no report of users {users}: their rows are missing", error=True)
+        print_lines(f"simfl: {name}: no report of users {users}: their rows are missing", error=True)

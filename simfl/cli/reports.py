@@ -1,15 +1,17 @@
-"""Report on a finished run."""
+"""Report on a finished run, or compare several."""
 
 from __future__ import annotations
 
+import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, app, say, tell, warn_inexact
-from simfl.cli.folders import telling_removed
+from simfl.cli.common import app, check_place, exit_by_outcome, print_lines, print_paragraph, report_removed
+from simfl.cli.inputs import Format
 from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def report(
         need("--figures", "matplotlib.figure")
     if folder is None:
         folder = latest()
-        tell(f"Report of {folder}, the latest run", error=latex)
+        print_lines(f"Report of {folder}, the latest run", error=latex)
     if (folder / "means.csv").exists():
         if with_perfetto:
             raise typer.BadParameter(f"{folder} holds a sweep, which has no trace", param_hint="--perfetto")
@@ -76,21 +78,20 @@ def report(
         from simfl.reports.figures import catalogue
         from simfl.studies.sweep.figures import of_sweep
 
-        _say_written(folder, catalogue.save(folder / "figures", of_sweep(folder)))
+        _print_written(folder, catalogue.save(folder / "figures", of_sweep(folder)))
         return
     if repeats.repeats_in(folder):
         if figures or latex or with_perfetto or asked is not None:
             raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats.repeat(folder, 1)}")
         _show_repeats(folder)
         return
-    with telling_removed(folder):
+    with report_removed(folder):
         run = open_folder(folder)
     if latex:
         from simfl.reports.tables import latex as as_latex
 
         print(as_latex(run), end="")
-        if warn_inexact([("", run.summary.protocols)]):
-            raise typer.Exit(FAILED)
+        exit_by_outcome([("", run.summary.protocols)])
         return
     _write(folder, run, asked, (round_, user), with_perfetto, figures)
 
@@ -129,19 +130,18 @@ def _write(
             file.writelines(perfetto.lines(run, chosen))
     write_text(folder / "report.html", html)
     names = catalogue.save(folder / "figures", drawn) if figures else []
-    tell("What decides these numbers:")
+    print_lines("What decides these numbers:")
     for decides, sentence in after(run.scenario, run.summary.assumed, run.traces):
-        say(f"- {decides}: {sentence}", further="  ")
+        print_paragraph(f"- {decides}: {sentence}", indent="  ")
     notes = [f"{name}: {sentence}" for name, sentence in advised.items()]
     notes += one_round.sentences(run, focus) if focus else ()
     terminal.show(terminal.console(), run_report([run.summary], run.scenario.profile, run.time, notes))
     for line in perfetto.left_out(run, chosen) if with_perfetto else ():
-        say(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", further="  ")
-    say(f"Written to {folder}: report.html{', trace.perfetto.json' * with_perfetto}", further="  ")
+        print_paragraph(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", indent="  ")
+    print_paragraph(f"Written to {folder}: report.html{', trace.perfetto.json' * with_perfetto}", indent="  ")
     if figures:
-        _say_written(folder, names)
-    if warn_inexact([("", run.summary.protocols)]):
-        raise typer.Exit(FAILED)
+        _print_written(folder, names)
+    exit_by_outcome([("", run.summary.protocols)])
 
 
 def _show_repeats(folder: Path) -> None:
@@ -155,14 +155,13 @@ def _show_repeats(folder: Path) -> None:
     terminal.show(terminal.console(), run_report(list(found.values()), profile))
     for run in repeats.repeats_in(folder):
         if run not in found:
-            say(f"{run.name} is not finished, and left out", further="  ")
-    tell(f"simfl report {next(iter(found))} makes the page of one of them")
-    if warn_inexact((run.name, summary.protocols) for run, summary in found.items()):
-        raise typer.Exit(FAILED)
+            print_paragraph(f"{run.name} is not finished, and left out", indent="  ")
+    print_lines(f"simfl report {next(iter(found))} makes the page of one of them")
+    exit_by_outcome((run.name, summary.protocols) for run, summary in found.items())
 
 
-def _say_written(folder: Path, names: list[str]) -> None:
-    say(f"Written to {folder / 'figures'}: {', '.join(names)}", further="  ")
+def _print_written(folder: Path, names: list[str]) -> None:
+    print_paragraph(f"Written to {folder / 'figures'}: {', '.join(names)}", indent="  ")
 
 
 def _from_to(text: str | None) -> tuple[int, int] | None:
@@ -172,3 +171,43 @@ def _from_to(text: str | None) -> tuple[int, int] | None:
     if not (colon and first.isdecimal() and last.isdecimal()):
         raise typer.BadParameter(f"{text!r} must be A:B, such as 0:9", param_hint="--rounds")
     return int(first), int(last)
+
+
+@app.command()
+def compare(
+    folders: Annotated[
+        list[Path], Argument(help="Folders of runs, or of sweeps; the first is the reference.", metavar="DIR")
+    ],
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write a page to this file, too.")] = None,
+    format_: Format = "table",
+) -> None:
+    """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts.
+
+    Exit code 1: an aggregate of one of them is not the plain sum; stderr names it.
+
+    Example: simfl compare runs/tutorial-1 runs/tutorial-2
+    """
+    from simfl.studies import compared
+
+    if out is not None:
+        check_place(out)
+    with ExitStack() as reports:
+        for folder in folders:
+            reports.enter_context(report_removed(folder))
+        comparison = compared.compare(*folders)
+    summaries = [run for side in comparison.sides for run in side.summaries]
+    if out is not None:
+        from simfl.reports.compare_page import page
+        from simfl.runs.folder.disk import write_text
+
+        write_text(out, page(comparison))
+    if format_ == "json":
+        print(json.dumps(comparison.dump(), indent=2, allow_nan=False))
+    else:
+        from simfl.reports import terminal
+        from simfl.reports.comparison import comparison_report
+
+        terminal.show(terminal.console(), comparison_report(comparison))
+        if out is not None:
+            print_lines(f"Written to {out}")
+    exit_by_outcome(summaries)

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say, tell
+from simfl.cli.common import app, print_lines, print_paragraph
 from simfl.errors import BadInput, need
 
 AT_HELP = "Only print what an entry predicts for a setting that is not in the paper; nothing is stored."
@@ -48,11 +48,11 @@ def reproduce(
             some = ", ".join(name for name, entry in ENTRIES.items() if entry.at is not None)
             raise BadInput(f"--at: needs one name of those that predict other settings: {some}")
         for line in able[0](_numbers(at)):
-            say(line)
+            print_paragraph(line)
         return
     if not page and not names:
         for name, entry in ENTRIES.items():
-            say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
+            print_paragraph(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", indent=" " * 22)
         return
     from papers import store
     from papers.page import pages
@@ -70,14 +70,14 @@ def reproduce(
         from simfl.reports.figures import catalogue
     for entry in entries:
         result = (store.perform if stored_here else store.run)(entry, place)
-        say(f"{entry.name}: {entry.paper} {entry.where}: {entry.title}", further="  ")
+        print_paragraph(f"{entry.name}: {entry.paper} {entry.where}: {entry.title}", indent="  ")
         print_table(console(), HEAD, plain_rows(result.evidence.cells))
         agreed = [cell.agrees for cell in result.evidence.cells if cell.agrees is not None]
-        tell(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {result.cpu_s:.1f} s of CPU time")
+        print_lines(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {result.cpu_s:.1f} s of CPU time")
         if stored_here:
             catalogue.save(place.results, of_result(result), kinds=("svg",))
     if not stored_here:
-        say("Nothing is stored: this folder is no checkout (--root DIR names one)")
+        print_paragraph("Nothing is stored: this folder is no checkout (--root DIR names one)")
         return
     results = {name: (entry, store.read(place, name)) for name, entry in ENTRIES.items()}
     found = [(entry, stored) for entry, stored in results.values() if stored is not None]
@@ -85,7 +85,9 @@ def reproduce(
         path.parent.mkdir(exist_ok=True)
         write_text(path, text)
     missing = ", ".join(sorted(name for name, (_, stored) in results.items() if stored is None))
-    say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))
+    print_paragraph(
+        f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else "")
+    )
 
 
 def _numbers(text: str) -> dict[str, float]:

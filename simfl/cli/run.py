@@ -12,8 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell, warn_inexact
-from simfl.cli.folders import tell_written, telling_removed
+from simfl.cli.common import (
+    PATIENCE_S,
+    app,
+    exit_by_outcome,
+    exit_on_failure,
+    print_lines,
+    print_paragraph,
+    print_written,
+    report_removed,
+    stages,
+)
 from simfl.cli.inputs import (
     SCENARIO_HELP,
     Format,
@@ -105,10 +114,10 @@ def run_command(
     live = format_ == "table" and not no_progress and on_terminal
     lines = not no_progress and not on_terminal
     summaries, pressing, late = {}, list[str](), dict[Path, dict[str, str]]()
-    with run_folder(resume or out, loaded.name) as folder, keeping(lambda: _left(folder, repeat)):
+    with run_folder(resume or out, loaded.name) as folder, exit_on_failure(lambda: _left(folder, repeat)):
         for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
             if live and repeat is not None:
-                tell(f"{run.name} of {repeat}", error=True)
+                print_lines(f"{run.name} of {repeat}", error=True)
             resumed = resume is not None if repeat is None else has_saved(run)
             summaries[run], pressing, late[run] = _perform(
                 loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
@@ -121,17 +130,11 @@ def run_command(
     else:
         report = run_report(list(summaries.values()), loaded.profile, notes=pressing)
         terminal.show(terminal.console(), report)
-        tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
-    inexact = warn_inexact(
-        ("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()
+        print_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
+    exit_by_outcome(
+        [("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()],
+        list(_without_aggregate(summaries, late, repeat is not None)),
     )
-    without = [f"simfl: {line}" for line in _without_aggregate(summaries, late, repeat is not None)]
-    if without:
-        tell("\n".join(without), error=True)
-    if inexact:
-        raise typer.Exit(FAILED)
-    if without:
-        raise typer.Exit(NO_AGGREGATE)
 
 
 def _to_resume(folder: Path | None, repeat: int | None, settings: Iterable[object]) -> Scenario:
@@ -169,7 +172,7 @@ def _perform(
     rounds = f"{unit(loaded.asynchronous)}s"
     piped = _lines(rounds) if lines else nullcontext()
     bars = terminal.progress(terminal.console(stderr=True), loaded.rounds, rounds) if live else piped
-    with telling_removed(folder), bars as watch:
+    with report_removed(folder), bars as watch:
         result = run(loaded, None, folder, watch, resumed, save_every_s, cluster, trackers)
     if parquet:
         from simfl.reports.tables import write_parquet
@@ -203,7 +206,7 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
     def show() -> None:
         if time.monotonic() - since > PATIENCE_S:
             for earlier in list(ended):
-                tell(f"simfl: {earlier}: {ended.pop(earlier)}", error=True)
+                print_lines(f"simfl: {earlier}: {ended.pop(earlier)}", error=True)
 
     yield watch
     show()
@@ -264,11 +267,11 @@ def check(
     print(result.text, end="")
     size, *notes = result.notes
     for line in (f"{scenario.name}: good; {size}", *notes):
-        say(f"# {line}", further="#   ")
+        print_paragraph(f"# {line}", indent="#   ")
     for name, counts in result.labels.items():
         dealt = loaded.of(name).learning.partition
         of = f" ({name})" if len(result.labels) > 1 else ""
-        tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}{of}:")
+        print_lines(f"# {loaded.learning.dataset.kind}, {dealt.kind}{of}:")
         for line in label_histogram(counts, width=78):
             print(f"# {line}")
 
@@ -282,11 +285,11 @@ def _load(
     given = {key: Node(value, f"--{key}") for key, value in options.items() if value is not None}
     loaded = load_scenario(scenario, set_, given, protocols)
     if loaded.population.users >= MANY_USERS:
-        _tell_forecast(loaded)
+        _print_forecast(loaded)
     return loaded
 
 
-def _tell_forecast(loaded: Scenario) -> None:
+def _print_forecast(loaded: Scenario) -> None:
     """Say on stderr what a run of many users will take, before its users are made."""
     from simfl.runs.memory import forecast
     from simfl.scenario.checks import gb
@@ -295,4 +298,4 @@ def _tell_forecast(loaded: Scenario) -> None:
     work = "" if loaded.payload == "shadow" else ", and its training and masks besides (payload real)"
     size = f"{loaded.population.users:,} users, {counted(loaded.rounds, unit(loaded.asynchronous))}"
     what = f"about {found.seconds:.0f} s and {gb(found.nbytes)} GB{work}"
-    tell(f"simfl: {size} of {', '.join(loaded.protocols)}: {what}", error=True)
+    print_lines(f"simfl: {size} of {', '.join(loaded.protocols)}: {what}", error=True)

@@ -1,7 +1,8 @@
-"""Studies of many runs: a grid under every seed, every loss of users, and the work of this machine."""
+"""Studies of many runs: a grid under every seed, every loss of users, a fleet's plan, this machine's work."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from functools import partial
@@ -11,9 +12,19 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, app, ask_before_long, bars, keeping, say, stages, tell, warn_inexact
-from simfl.cli.folders import check_place
-from simfl.cli.inputs import Set, Yes, names_and_files, settings, tell_whose_code
+from simfl.cli.common import (
+    FAILED,
+    app,
+    ask_before_long,
+    bars,
+    check_place,
+    exit_by_outcome,
+    exit_on_failure,
+    print_lines,
+    print_paragraph,
+    stages,
+)
+from simfl.cli.inputs import Set, Yes, name_executed_files, names_and_files, overrides, settings
 
 if TYPE_CHECKING:
     from simfl.studies.sweep.run import Sweep
@@ -47,7 +58,7 @@ def sweep(
     from simfl.studies.sweep.study import complete, open_sweep
 
     state = open_sweep(study, out, keep_traces)
-    tell_whose_code()
+    name_executed_files()
 
     def kept() -> str:
         every, folder = set(state.keys), state.store.folder
@@ -55,19 +66,22 @@ def sweep(
         cells = f"; {number} of {len(every)} cells are kept in {folder}" if number else ""
         return f"{cells}; the same command goes on from there"
 
-    with keeping(kept):
+    with exit_on_failure(kept):
         try:
             with bars() as watch:
-                complete(state, jobs, backend, address, parquet, watch, partial(tell, error=True))
+                complete(state, jobs, backend, address, parquet, watch, partial(print_lines, error=True))
         finally:
-            _tell_failures(state)
-    exact = _show(state)
-    if state.failures or not exact:
+            _print_failures(state)
+    _show(state)
+    exit_by_outcome(
+        {key: (state.plan.label(cell), summary.protocols) for cell, key, summary in state.kept()}.values()
+    )
+    if state.failures:
         raise typer.Exit(FAILED)
 
 
-def _show(state: Sweep) -> bool:
-    """Print the means, and return True if all aggregates of the cells that did not fail are exact."""
+def _show(state: Sweep) -> None:
+    """Print the means over seeds, and the numbers of cells."""
     from simfl.reports import terminal
     from simfl.reports.model import Report, participation
     from simfl.runs.results.drift import warning
@@ -80,28 +94,26 @@ def _show(state: Sweep) -> bool:
     show_sweep(console, plan.name, plan.points, means, seeds, tables.failures(state))
     summaries = {key: summary for _, key, summary in state.kept()}.values()
     if moved := warning([s.drift for s in summaries]):
-        say(moved)
+        print_paragraph(moved)
     for label, entries in tables.selections(state):
-        tell(f"\n{label}".rstrip())
+        print_lines(f"\n{label}".rstrip())
         terminal.show(console, Report(list(participation(entries))))
     without = Counter(name for s in summaries for name, entry in s.protocols.items() if not entry.completed)
     for name, count in without.items():
-        tell(f"{name} has no aggregate in {count} of {len(summaries)} cells")
+        print_lines(f"{name} has no aggregate in {count} of {len(summaries)} cells")
     cells, failures = len(set(state.keys)), len(state.failures)
     failed = f", {failures} failed" if failures else ""
     counts = f"{state.stored} were stored, {cells - state.stored - failures} run{failed}"
-    tell(f"{cells} cells: {counts}. Written to {state.store.folder}")
-    kept = {key: (plan.label(cell), summary.protocols) for cell, key, summary in state.kept()}
-    return not warn_inexact(kept.values())
+    print_lines(f"{cells} cells: {counts}. Written to {state.store.folder}")
 
 
-def _tell_failures(state: Sweep) -> None:
+def _print_failures(state: Sweep) -> None:
     for cell, why in state.failures.values():
-        tell(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
+        print_lines(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
     if state.failures:
         file = state.store.folder / "failures.txt"
         counts = f"{len(state.failures)} of {len(set(state.keys))} cells failed"
-        tell(f"{counts}; details in {file}", error=True)
+        print_lines(f"{counts}; details in {file}", error=True)
 
 
 @app.command()
@@ -132,7 +144,7 @@ def explore(
         open_exploration(protocol, users, random, seed, settings(set_), jobs),
         time.monotonic(),
     )
-    tell_whose_code()
+    name_executed_files()
     cohort, patterns = exploration.cohort, exploration.patterns
     label = f"{cohort.protocol}, {cohort.users} users"
     if not yes:
@@ -146,23 +158,25 @@ def explore(
         took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
         return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
 
-    with keeping(lambda: f"; {counts()}, no law broken so far"), bars() as watch:
+    with exit_on_failure(lambda: f"; {counts()}, no law broken so far"), bars() as watch:
         exploration.run(jobs, lambda report: watch(label, report.patterns, patterns))
     broken = exploration.violation
     if broken is None:
-        say(f"{counts()}; every law held", further="  ")
+        print_paragraph(f"{counts()}; every law held", indent="  ")
         rows = exploration.rows
         for row in rows:
-            say(f"  {row}", further=" " * 13)
-        say(f"  {counted(rows)}")
+            print_paragraph(f"  {row}", indent=" " * 13)
+        print_paragraph(f"  {counted(rows)}")
         return
-    say(f"{counts()}; a law is broken:", further="  ")
-    tell(f"  {broken}")
+    print_paragraph(f"{counts()}; a law is broken:", indent="  ")
+    print_lines(f"  {broken}")
     if exploration.report.patterns < patterns:
-        say(f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", further="    ")
-    say("On the engine: " + ("; ".join(exploration.replayed) or "every law held"), further="  ")
+        print_paragraph(
+            f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", indent="    "
+        )
+    print_paragraph("On the engine: " + ("; ".join(exploration.replayed) or "every law held"), indent="  ")
     write_text(out, exploration.scenario_text())
-    tell(f"Written to {out}; replay it with: python run.py {out}")
+    print_lines(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
 
 
@@ -180,15 +194,15 @@ def verify(
     from simfl.studies import verify as verifying
 
     def show(row: verifying.Row) -> None:
-        tell_whose_code()
-        say(f"{row.outcome:<11}{row.name.replace('_', ' ')}: {row.demand}", further=" " * 11)
+        name_executed_files()
+        print_paragraph(f"{row.outcome:<11}{row.name.replace('_', ' ')}: {row.demand}", indent=" " * 11)
         for finding in row.findings[:MAX_FINDINGS]:
-            say(f"{'':11}- {finding}", further=" " * 13)
+            print_paragraph(f"{'':11}- {finding}", indent=" " * 13)
         if row.outcome == "not tried":
-            say(f"{'':11}because {row.not_tried}", further=" " * 11)
+            print_paragraph(f"{'':11}because {row.not_tried}", indent=" " * 11)
 
     rows = verifying.verify(protocol, settings(set_), show)
-    say(verifying.counted_rows(rows))
+    print_paragraph(verifying.counted_rows(rows))
     if any(row.findings for row in rows):
         raise typer.Exit(FAILED)
 
@@ -228,3 +242,44 @@ def calibrate(
     for kind, (low, high) in profile["intervals"].items():
         print(f"{kind:<18}{profile['seconds'][kind]:<10.3g} s   95 %: {low:.3g} to {high:.3g}")
     print(f"{out}: name it as a scenario's profile, with clock: modelled")
+
+
+@app.command("plan")
+def plan_command(
+    fleet: Annotated[
+        Path,
+        Argument(
+            help="A fleet, YAML, or a name such as fleets/phones: see docs/plan.md.",
+            metavar="FLEET",
+            autocompletion=names_and_files,
+        ),
+    ],
+    out: Annotated[Path, Option(metavar="FILE", help="Where the scenario goes that runs the answer.")] = Path(
+        "planned.yaml"
+    ),
+    set_: Set = None,
+    json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Find the protocol and the settings that keep a fleet's promises soonest, in shadow.
+
+    Example: simfl plan fleets/phones
+    """
+    from simfl.reports.terminal import console, show
+    from simfl.runs.folder.disk import write_text
+    from simfl.studies.plan import fleet_plan
+    from simfl.studies.plan.report import plan_report
+
+    check_place(out)
+    with stages() as stage:
+
+        def watch(text: str) -> None:
+            name_executed_files()
+            stage(text)
+
+        planned = fleet_plan.plan(fleet, overrides(set_), watch)
+    write_text(out, planned.scenario_text())
+    if json_:
+        print(json.dumps(planned.dump(), indent=2))
+        return
+    show(console(), plan_report(planned.answer, planned.changes))
+    print_paragraph(f"Written to {out}: run it with simfl run {out}")
