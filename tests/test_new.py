@@ -37,7 +37,7 @@ def test_what_it_writes_passes(tmp_path: Path) -> None:
     assert not [row for row in rows.values() if row.findings]
     # It uploads plain updates, and promises nothing.
     for name in ("fresh_masks", "secrets", "sessions", "statements"):
-        assert rows[name].not_tried == "the protocol promises nothing (`withstands`)"
+        assert rows[name].not_tried == "the protocol promises nothing (`max_colluders`)"
     assert load(tmp_path / "masked_mean.yaml").protocols["masked_mean"].protocol == "module"
     assert "masked_mean" not in list(PROTOCOLS)
 

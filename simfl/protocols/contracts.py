@@ -14,8 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, cast, runtime_checkable
 
 from simfl.errors import RunFailed
-from simfl.protocols.definitions import place_of
-from simfl.protocols.machine import Effects, Message, Timer, Update
+from simfl.protocols.machine import Effects, Message, Timer, Update, place_of
 
 
 @runtime_checkable

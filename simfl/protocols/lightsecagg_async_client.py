@@ -1,8 +1,9 @@
-"""A user of LightSecAgg over a buffer; `lightsecagg_async` says how the protocol goes."""
+"""The user and the messages of LightSecAgg over a buffer; `lightsecagg_async` has the protocol's rounds."""
 
 import math
 from bisect import bisect
 from collections import defaultdict
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import filterfalse, repeat
 from operator import gt
@@ -11,18 +12,78 @@ from simfl.crypto import mds
 from simfl.crypto.keys import TAG_BYTES, nonce
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
-from simfl.protocols.buffered_server import Upload
+from simfl.protocols.buffered_server import UpdateMessage, Upload
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import BufferedClient
 from simfl.protocols.index_views import AllBut
 from simfl.protocols.keyed_messages import Advertise, Invite, Roster, check_roster, coded_bytes
-from simfl.protocols.lightsecagg_async_messages import MaskInbox, MaskShares, Recover, Start, SumOfShares
-from simfl.protocols.machine import Effects, Entropy, Ignore, Params, Ready, Refuse, Send, Update, misshapen
-from simfl.trace.codes import Reason, UpdateId, name_of
+from simfl.protocols.machine import (
+    Effects,
+    Entropy,
+    Ignore,
+    Message,
+    Number,
+    Params,
+    Ready,
+    Refuse,
+    Send,
+    Update,
+    misshapen,
+)
+from simfl.trace.codes import Reason, RecoveryId, Subject, UpdateId, name_of
 from simfl.trace.rows import SERVER
 
 AFTER_ALL_CYCLES = math.inf
 """The last cycle, as it were, of a user with whom no key is shared: none of its masks is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start(UpdateMessage):
+    kind, phase = "begin", "offline"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskShares(UpdateMessage):
+    """The sealed coded shares of one mask (eq. 28): row k is for user to[k]."""
+
+    kind, phase, point, relayed = "shares", "offline", "shares", True
+    to: tuple[int, ...]
+    sealed: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class MaskInbox(Message):
+    """The receiver's shares of others' masks: row k is of the mask of masks[k], made on versions[k]."""
+
+    kind, phase, relayed = "inbox", "offline", True
+    masks: tuple[UpdateId, ...]
+    versions: tuple[Number, ...]
+    sealed: Handle
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryMessage(Message):
+    recovery: RecoveryId
+
+    @property
+    def subject(self) -> Subject:
+        return self.recovery
+
+
+@dataclass(frozen=True, slots=True)
+class Recover(RecoveryMessage):
+    """The server asks for the weighted sum of these masks' coded shares."""
+
+    kind, phase = "recover", "recovery"
+    version: int
+    masks: tuple[UpdateId, ...]
+    weights: tuple[Number, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SumOfShares(RecoveryMessage):
+    kind, phase, point = "answer", "recovery", "recovery"
+    content: Handle
 
 
 class LightSecAggAsyncClient(BufferedClient):

@@ -13,8 +13,18 @@ from typing import Any, ClassVar
 from simfl.dataplane.ops import Ops
 from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.contracts import check_table
-from simfl.protocols.definitions import SIGNED_STAGES, check_known
-from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Surplus, Timer
+from simfl.protocols.machine import (
+    SIGNED_STAGES,
+    Abort,
+    Effects,
+    GiveUp,
+    Ignore,
+    Message,
+    Refuse,
+    Surplus,
+    Timer,
+    check_known,
+)
 from simfl.trace.codes import Reason, Refusal
 from simfl.trace.rows import PHASES, SERVER
 

@@ -13,17 +13,16 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
 from simfl.config.python_files import located_errors
 from simfl.config.texts import FileName
-from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain, read
+from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain
 from simfl.errors import BadInput, Problem, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import checks
-from simfl.scenario.load import anchor
+from simfl.scenario.load import anchor, read_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
-from simfl.scenario.shipped import located, refuse_other
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
 from simfl.world.dropout import AnyDropout, NoLosses
@@ -127,14 +126,7 @@ class Fleet(Block):
 
 def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Fleet:
     """Return the fleet of a YAML file, or of a mapping; ScenarioError has all problems with their lines."""
-    if isinstance(source, Mapping):
-        file, folders = "fleet", dict[str, Path]()
-        tree = nodes(source, Node(None, file))
-    else:
-        path = located(Path(source))
-        file, folders = str(path), {str(path): path.parent}
-        tree = read(path, file, "fleet")
-        refuse_other(tree, "fleet")
+    tree, folders = read_tree(source, "fleet")
     for key, value in (overrides or {}).items():
         _put(tree, key, value)
     anchor(tree, folders)

@@ -35,6 +35,7 @@ from simfl.scenario.schema_shape import Shape, Unfit, expand, override
 from simfl.scenario.shipped import located, refuse_other
 
 Source = str | Path | Mapping[str, Any] | Scenario
+Tree = tuple[Node, dict[str, Path]]
 
 # The key of a folder; besides, every `module`, `file` and `..._file` names a file.
 PATHS = (("learning", "data", "root"),)
@@ -58,9 +59,10 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
     """
     try:
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
-        source = located(Path(source)) if isinstance(source, str | Path) else source
-        folders = {str(source): source.parent} if isinstance(source, Path) else {}
-        return load_tree(_tree(source), more, folders)
+        if isinstance(source, Scenario):
+            return load_tree(nodes(source.model_dump(mode="json"), source.read_from), {}, more)
+        name = source.get("name") if isinstance(source, Mapping) else None
+        return load_tree(*read_tree(source, "scenario", name if isinstance(name, str) else ""), more)
     except RecursionError:
         raise refusal(str(source)[:80], None, "nested too deeply") from None
 
@@ -82,22 +84,35 @@ def load_without_code(path: Path) -> Scenario:
         return load(path)
 
 
-def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
-    if isinstance(source, Scenario):
-        return nodes(source.model_dump(mode="json"), source.read_from)
-    if isinstance(source, Mapping):
-        name = source.get("name")
-        return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
-    tree = read(source, str(source))
-    refuse_other(tree, "scenario")
-    return tree
-
-
-def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Path]) -> Scenario:
-    """Load a scenario from its tree, which is changed; overrides that are nodes keep their place.
+def read_tree(source: str | Path | Mapping[str, Any], kind: str, label: str = "") -> Tree:
+    """Read a scenario, a study or a fleet as a tree of values that have their lines.
 
     Args:
-        folders: Folder of the relative paths in each file; other files' paths are of the working directory.
+        source: A YAML file, a shipped file's name, or a mapping of the same shape.
+        kind: `scenario`, `study` or `fleet`.
+        label: A mapping's name in messages; `kind` unless given.
+
+    Returns:
+        The tree, and the folder of relative paths by file; none for a mapping.
+    """
+    if isinstance(source, Mapping):
+        return nodes(source, Node(None, label or kind)), {}
+    path = located(Path(source))
+    tree = read(path, str(path), kind)
+    refuse_other(tree, kind)
+    return tree, {str(path): path.parent}
+
+
+def load_tree(tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, Any]) -> Scenario:
+    """Validate a scenario's tree.
+
+    Args:
+        tree: The tree, which is changed. folders: Folder of the relative paths in each file; those of other
+        files start at the working directory. overrides: Values by dotted path; a `Node` keeps its place for
+        messages.
+
+    Raises:
+        ScenarioError: The tree has problems; all of them, each with its place.
     """
     anchor(tree, folders)  # before shorthands are written out, which asks a file's class for its fields
     for value in overrides.values():

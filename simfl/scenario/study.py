@@ -23,13 +23,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from simfl.config.blocks import Block, Name
-from simfl.config.yaml_tree import Node, nodes, plain, read
+from simfl.config.yaml_tree import Node, plain, read
 from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, show
-from simfl.scenario.load import anchor, load_tree
+from simfl.scenario.load import anchor, load_tree, read_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape, expand
-from simfl.scenario.shipped import located, refuse_other
 
 
 def _base(value: Any) -> Any:
@@ -104,7 +103,7 @@ class Study:
         settings, tree = (*self.common, *settings), deepcopy(self.base)
         overrides: dict[str, Any] = {s.key: _subset(tree, s) or deepcopy(s.node) for s in settings}
         try:
-            return load_tree(tree, {**overrides, "seed": seed}, self.folders)
+            return load_tree(tree, self.folders, {**overrides, "seed": seed})
         except ScenarioError as error:
             raise ScenarioError([self._placed(p, settings) for p in error.problems]) from None
 
@@ -124,14 +123,8 @@ def load_study(source: str | Path | Mapping[str, Any]) -> Study:
         source: a YAML file, a shipped study's name, or a mapping of the same shape, whose base is a path from
             the working directory.
     """
-    if isinstance(source, Mapping):
-        file = "study"
-        tree = nodes({"name": file, **source}, Node(None, file))
-    else:
-        path = located(Path(source))
-        file = str(path)
-        tree = read(path, file, "study")
-        refuse_other(tree, "study")
+    tree, _ = read_tree({"name": "study", **source} if isinstance(source, Mapping) else source, "study")
+    file = tree.file
     try:
         study = SweepFile.model_validate(plain(tree))
     except ValidationError as errors:

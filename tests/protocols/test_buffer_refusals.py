@@ -7,7 +7,7 @@ import pytest
 
 from simfl.dataplane.handles import U8, Handle
 from simfl.protocols.keyed_messages import Invite, Roster
-from simfl.protocols.lightsecagg_async_messages import MaskInbox, Recover, Start
+from simfl.protocols.lightsecagg_async_client import MaskInbox, Recover, Start
 from simfl.protocols.machine import SERVER, Ignore, Reason, RecoveryId, Refuse
 from simfl.protocols.machine import UpdateId as Id
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled

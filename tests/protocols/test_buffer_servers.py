@@ -6,7 +6,7 @@ import pytest
 
 from simfl.dataplane.handles import Handle
 from simfl.protocols.keyed_messages import Advertise, MaskedUpload, Survivors
-from simfl.protocols.lightsecagg_async_messages import SumOfShares
+from simfl.protocols.lightsecagg_async_client import SumOfShares
 from simfl.protocols.machine import SERVER, GiveUp, Ignore, Reason, RecoveryId, Refuse, Send, Timer
 from simfl.protocols.machine import UpdateId as Id
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.protocols.lightsecagg_async_messages import SumOfShares
+from simfl.protocols.lightsecagg_async_client import SumOfShares
 from simfl.protocols.machine import SERVER, Discard, Discarded, Ignore, Reason, RecoveryId
 from simfl.protocols.machine import UpdateId as Id
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled

@@ -9,8 +9,9 @@ from simfl.errors import RunFailed
 from simfl.protocols import contracts, staleness
 from simfl.protocols.client import BufferedClient, Client
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, buffer_server, round_server
+from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.keyed_messages import Invite
-from simfl.protocols.machine import Message
+from simfl.protocols.machine import Message, Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import Server, Stage
@@ -101,3 +102,11 @@ def test_a_protocol_without_a_client_ends_with_its_name(scenario, monkeypatch):
     scenario = {**scenario, "protocols": {name: {}}, "payload": "shadow"}
     with pytest.raises(RunFailed, match=rf"{kind.__name__}\.client returned None, which has no receive"):
         simfl.run(scenario)
+
+
+def test_protocol_takes_the_old_names_of_its_methods():
+    """`withstands` and `small` of before 0.2 stand for `max_colluders` and `small_settings`."""
+    own = {"withstands": lambda self, p: 7, "small": classmethod(lambda cls, users, lost: {"t": users})}
+    with pytest.warns(DeprecationWarning, match=r"Protocol\.(withstands|small) is now"):
+        old = type("Old", (FedAvg,), {"__module__": __name__, **own})
+    assert (old().max_colluders(Params(d=1, q=101)), old.small_settings(4, 1)) == (7, {"t": 4})
