@@ -47,7 +47,7 @@ def test_nothing_is_overwritten_and_names_are_names(
 ) -> None:
     (tmp_path / "mine.yaml").write_text("kept")
     assert code_of("mine", "--out", str(tmp_path)) == 2
-    assert "mine.yaml is there already" in capsys.readouterr().err
+    assert "mine.yaml exists already" in capsys.readouterr().err
     assert (tmp_path / "mine.yaml").read_text() == "kept"
     assert code_of("My-Protocol", "--out", str(tmp_path)) == 2
     assert "small letters" in capsys.readouterr().err

@@ -110,7 +110,7 @@ def init(
 
     files = shipped.with_its_files(name)
     if taken := [file for file in files if file.exists()]:
-        raise typer.BadParameter(f"{taken[0]} is there already", param_hint="NAME")
+        raise typer.BadParameter(f"{taken[0]} exists already", param_hint="NAME")
     for file, source in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
         with file.open("xb") as new_file:  # not one that has appeared meanwhile
@@ -139,7 +139,7 @@ def protocol(
     templates = (resources.files("simfl.cli") / "templates").iterdir()
     files = {out / t.name.removesuffix(".template").replace("protocol", name): t for t in templates}
     if taken := sorted(file for file in files if file.exists()):
-        raise typer.BadParameter(f"{taken[0]} is there already", param_hint="NAME")
+        raise typer.BadParameter(f"{taken[0]} exists already", param_hint="NAME")
     out.mkdir(parents=True, exist_ok=True)
     for file, template in sorted(files.items()):
         text = Template(template.read_text(encoding="utf-8"))

@@ -50,7 +50,7 @@ app.add_typer(import_, name="import")
 
 Out = Annotated[Path, Option("--out", metavar="DIR", help="The folder of the files that are written.")]
 Parquet = Annotated[bool, Option("--parquet", help="Write Parquet instead of CSV.")]
-Force = Annotated[bool, Option("--force", help="Replace files that are there already.")]
+Force = Annotated[bool, Option("--force", help="Replace files that exist already.")]
 
 
 @import_.command()
@@ -119,7 +119,7 @@ def _files(out: Path, tables: tuple[str, ...], parquet: bool, force: bool) -> di
     for file in files.values():
         if file.is_dir() or (file.exists() and not force):
             remedy = "it is a folder" if file.is_dir() else "--force replaces it"
-            raise BadInput(f"{file} is there already: {remedy}")
+            raise BadInput(f"{file} exists already: {remedy}")
     return files
 
 

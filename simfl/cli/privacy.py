@@ -74,7 +74,7 @@ def _stages_of(target: Path, set_: Set, out: Path | None) -> Iterator[Callable[[
     """Yield what shows a stage, and first the files whose code is executed."""
     for option, given in (("--set", set_), ("--out", out)):
         if given and target.is_dir():
-            raise typer.BadParameter(f"goes with a scenario, and {target} is a folder", param_hint=option)
+            raise typer.BadParameter(f"must go with a scenario, and {target} is a folder", param_hint=option)
     with exit_on_failure(), stages() as stage:
 
         def begin(text: str) -> None:
@@ -164,9 +164,9 @@ def proof(
 
     scenario = is_scenario(target)
     if lie is not None:
-        _refuse("goes with losses, and --lie has none", random=random, out=out)
+        _refuse("must not go with --lie, which tries no losses", random=random, out=out)
     elif scenario:
-        _refuse("goes with a protocol, not with a scenario", users=users, random=random)
+        _refuse("must go with a protocol, not with a scenario", users=users, random=random)
     else:
         out = out or PROOF_OUT
     if out is not None:
@@ -177,7 +177,9 @@ def proof(
         if figure.suffix not in (".svg", ".png"):
             raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
         if scenario or lie:
-            raise typer.BadParameter("goes with a protocol's losses alone", param_hint="--figure")
+            raise typer.BadParameter(
+                "must go with a protocol's losses, not with a scenario or --lie", param_hint="--figure"
+            )
     if scenario and lie is None:
         leaks = _of_scenario(Path(target), colluders, seed, set_, out, yes)
     else:
@@ -273,7 +275,7 @@ def _of_lies(small: Small | SmallBuffer, colluders: int, lie: str) -> bool:
 
     label, since = _label(small), time.monotonic()
     if not isinstance(small, Small):
-        raise BadInput(f"{label}: lies are told in rounds, and this protocol has none")
+        raise BadInput(f"{label}: --lie must go with a protocol in rounds, and this one is asynchronous")
     report = Lied()
     with exit_on_failure(lambda: f"; {report.tried.total()} lies so far"), stages() as stage:
         stage(f"{label}: lies about {lie}", lambda: f", {counted(report.tried.total(), 'lie')}")

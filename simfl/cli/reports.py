@@ -73,7 +73,7 @@ def report(
         if with_perfetto:
             raise typer.BadParameter(f"{folder} holds a sweep, which has no trace", param_hint="--perfetto")
         if not figures:
-            there = "whose report.html and tables are there already; --figures draws its figure"
+            there = "whose report.html and tables exist already; --figures draws its figure"
             raise BadInput(f"{folder} holds a sweep, {there}")
         from simfl.reports.figures import catalogue
         from simfl.studies.sweep.figures import of_sweep

@@ -96,13 +96,13 @@ def run_command(
     from simfl.runs.folder.unfinished import has_saved
 
     if resume is not None and out is not None:
-        raise typer.BadParameter("goes on in the run's own folder: leave --out away", param_hint="--resume")
+        raise typer.BadParameter("continues in the run's own folder: leave out --out", param_hint="--resume")
     if given := resume or out:
         repeats.check_folder(given, resume is not None, repeat is not None)
     settings = (set_, seed, clock, protocols, workers)
     loaded = _to_resume(resume, repeat, settings) if scenario is None else _load(scenario, *settings)
     if repeat is not None and loaded.clock.kind != "measured":
-        message = f"under clock {loaded.clock.kind} all runs would be the same: it goes with --clock measured"
+        message = f"must go with --clock measured: under clock {loaded.clock.kind} all runs are the same"
         raise typer.BadParameter(message, param_hint="--repeat")
 
     from simfl.reports import terminal
@@ -145,7 +145,7 @@ def _to_resume(folder: Path | None, repeat: int | None, settings: Iterable[objec
     if folder is None:
         raise typer.BadParameter("is missing", param_hint="SCENARIO")
     if any(setting is not None for setting in settings):
-        message = "goes on with the run as it is: leave other settings away"
+        message = "continues the run as it is: leave out other settings"
         raise typer.BadParameter(message, param_hint="--resume")
     return unfinished_scenario(folder) if repeat is None else repeats.scenario_of(folder)
 

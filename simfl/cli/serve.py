@@ -64,7 +64,7 @@ def serve_command(
     if tokens is None:
         raise typer.BadParameter("is missing: --make-cert DIR writes one", param_hint="--tokens")
     if (cert is None) != (key is None):
-        raise typer.BadParameter("go together", param_hint="--cert, --key")
+        raise typer.BadParameter("must be given together", param_hint="--cert, --key")
     tls.refuse_open(at[0], cert is not None)
     check_resumed(resume, out)
     loaded = _load(scenario, set_)

@@ -92,7 +92,7 @@ def by_lines(
         names = [name.strip() for name in next(rows, [])]
         for name in (*needed, *optional):
             if names.count(name) > 1 or (name in needed and name not in names):
-                what = "there twice" if name in names else "missing"
+                what = "doubled" if name in names else "missing"
                 hint = f"the header needs {','.join(needed)}" if len(needed) > 1 else _there_are(name, names)
                 raise refusal(file, reader.line_num if names else 1, f"the column {name} is {what}: {hint}")
         for row in rows:
@@ -132,7 +132,7 @@ def read_column(
     if problems:
         raise ScenarioError(problems[:MAX_PROBLEMS])
     if not entries:
-        raise refusal(file, None, f"no entries below the header: a user has none to take its {column} of")
+        raise refusal(file, None, f"no entries below the header: no user would have a {column}")
     return np.array(entries)
 
 

@@ -81,7 +81,7 @@ def _check(found: Any, base: type[Block], offer: str, thing: str) -> None:
         raise ValueError(f"{offer} is no {thing}: it must be a class derived from {needed}")
     if isabstract(found):
         lacks = ", ".join(sorted(found.__abstractmethods__))
-        raise ValueError(f"{offer} is no whole {thing}: it lacks {lacks}")
+        raise ValueError(f"{offer} is no complete {thing}: it lacks {lacks}")
 
 
 @cache
@@ -122,7 +122,7 @@ class KindRegistry(Generic[B]):
         self.classes: dict[str, type[B]] = {cls.model_fields[tag].default: cls for cls in own}
         for word, cls in _installed(f"simfl.{group}", base, thing):
             if word in self.classes or word == "module":
-                raise BadInput(f"entry point {word} of simfl.{group}: there is a {thing} of this name")
+                raise BadInput(f"entry point {word} of simfl.{group}: is the name of another {thing}")
             tagged = _tagged(cls, tag, word)
             if not any("opens" in vars(parent) for parent in cls.__mro__[: cls.__mro__.index(base)]):
                 tagged.opens = "executes code of an installed package, which does not state what it opens"

@@ -175,7 +175,7 @@ class _Reader:
     def convert(self, node: yaml.Node, path: Keys, line: int | None) -> Node:
         self.count += 1
         if self.count > MAX_VALUES:
-            raise refusal(self.file, None, f"more than {MAX_VALUES} values: do its aliases multiply?")
+            raise refusal(self.file, None, f"more than {MAX_VALUES} values: its aliases may multiply")
         value: Any = None
         tag = node.tag.removeprefix(_TAG)
         if id(node) in self.open:
@@ -227,7 +227,7 @@ class _Reader:
 
 def _whole(text: str) -> int:
     if re.match(r"[-+]?0[0-9]", text):
-        remedy = "drop it, write 0o.. for octal, or put it in quotes"
+        remedy = "leave it out, write 0o.. for octal, or put it in quotes"
         raise ValueError(f"{cut(text)} has a leading zero: {remedy}")
     try:
         whole = int(text, 0)

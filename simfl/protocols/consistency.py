@@ -197,7 +197,7 @@ class Consistent(Protocol):
     @model_validator(mode="after")
     def keys_sign(self) -> "Consistent":
         if self.pki and not self.signed:
-            raise ValueError("pki: true is for `consistency: signatures`: nothing is signed without it")
+            raise ValueError("pki: true must go with `consistency: signatures`: nothing is signed without it")
         return self
 
     @property

@@ -64,7 +64,7 @@ def check_known(kind: type, what: str, values: Iterable[object], known: Collecti
     for value in values:
         if value not in known:
             guess = did_you_mean(value, known)
-            raise TypeError(f"{place_of(kind)}: {what} {value!r} is none of {', '.join(known)}{guess}")
+            raise TypeError(f"{place_of(kind)}: {what} {value!r} must be one of {', '.join(known)}{guess}")
 
 
 INT_BYTES = 4

@@ -93,7 +93,7 @@ def _in_both_modes(s: Scenario) -> Problems:
     if shadow and s.record_updates:
         yield "record_updates", "needs payload real: a shadow has no updates to record"
     if not shadow and s.learning.model.size() is not None:
-        yield "learning.model", "is known by its size alone, which nobody can train: needs payload shadow"
+        yield "learning.model", "is known by its size alone and cannot be trained: needs payload shadow"
     if shadow and s.targets is not None:
         yield "targets", "needs payload real: a shadow trains no model to be evaluated"
     yield from _partial(s)
@@ -117,7 +117,7 @@ def _flower(s: Scenario) -> Problems:
         if getattr(spec, key) != type(spec).model_fields[key].default:
             yield f"learning.{key}", "has no effect on Flower's clients: leave it out"
     if isinstance(s.clock, Modelled) and spec.flower.sample_s is None:
-        why = "the work of a fit is not known: say its seconds, or use clock measured or recorded"
+        why = "the work of a fit is not known: give its seconds, or use clock measured or recorded"
         yield "learning.flower.sample_s", f"missing under clock modelled; {why}"
 
 
@@ -138,8 +138,7 @@ def _partial(s: Scenario) -> Problems:
 def _buffered(s: Scenario) -> Problems:
     for name, deadline in s.deadlines.given.items():
         if not isinstance(deadline, FixedDeadline):
-            why = f"{deadline.kind} is for rounds; an asynchronous run takes fixed deadlines"
-            yield f"deadlines.{name}", why
+            yield f"deadlines.{name}", f"must be fixed in an asynchronous run, not {deadline.kind}"
     if s.buffer is None:
         yield "buffer", f"missing; protocol {next(iter(s.protocols))} is asynchronous"
         return
@@ -152,7 +151,10 @@ def _buffered(s: Scenario) -> Problems:
         yield "buffer.staleness", f"{drawn.uniform[1]} must not be above staleness_bound={bound}"
     lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
     if s.buffer.return_s is None and lossy:
-        yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
+        yield (
+            "buffer.return_s",
+            f"missing; dropout {lossy[0].kind} needs the seconds after which lost users return",
+        )
     models = {key_of(s, name, "dropout"): own.dropout for name, own in settings_of(s).items()}
     chances = [model.chance() for model in models.values()]
     if all(chance is not None and chance.before == 1 for chance in chances):
@@ -194,8 +196,8 @@ def _overflow(s: Scenario, name: str) -> Problems:
 
 def _selection(s: Scenario) -> Problems:
     if s.asynchronous and not isinstance(s.selection, All):
-        remedy = "in an asynchronous run it must be all (buffer.concurrency limits who is in flight)"
-        yield "selection", f"{s.selection.kind} is for rounds; {remedy}"
+        remedy = "buffer.concurrency limits the users in flight"
+        yield "selection", f"must be all in an asynchronous run, not {s.selection.kind}: {remedy}"
     with_battery = [
         own.energy is not None and own.energy.battery is not None for own in settings_of(s).values()
     ]
@@ -272,7 +274,7 @@ def _masked(s: Scenario, name: str) -> Problems:
     enough = s.selection.enough()
     if enough is not None and N - enough > D:
         why = f"{enough} uploads of N={N} users are enough (selection.over)"
-        yield "privacy.D", f"D={D} must be at least {N - enough}: {why}, and the others are as good as lost"
+        yield "privacy.D", f"D={D} must be at least {N - enough}: {why}, and the others count as lost"
     if D >= N or T >= N:
         return
     spec = s.protocols[name]

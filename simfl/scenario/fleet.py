@@ -166,7 +166,8 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
         yield "updates", f"updates={fleet.updates} must not be above population.users={users}"
     named = "dataset" in fleet.learning.model_fields_set
     if fleet.samples is not None and named and not isinstance(fleet.learning.dataset, Synthetic):
-        yield "samples", f"are made up, and learning.dataset is {fleet.learning.dataset.kind}: leave one out"
+        chosen = fleet.learning.dataset.kind
+        yield "samples", f"must not go with learning.dataset {chosen}, which has its own: leave one out"
     if not fleet.entries:
         which = {"true": "asynchronous", "false": "synchronous"}[fleet.asynchronous]
         yield "protocols", f"none of them is {which}: see `asynchronous`"
@@ -174,4 +175,4 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
     yield from checks.check(plainly)
     lossy = [own.dropout for own in settings_of(plainly).values() if not isinstance(own.dropout, NoLosses)]
     if fleet.asynchronous != "false" and lossy and fleet.return_s is None:
-        yield "return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
+        yield "return_s", f"missing; dropout {lossy[0].kind} needs the seconds after which lost users return"

@@ -107,9 +107,9 @@ def load_tree(tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, A
     """Validate a scenario's tree.
 
     Args:
-        tree: The tree, which is changed. folders: Folder of the relative paths in each file; those of other
-        files start at the working directory. overrides: Values by dotted path; a `Node` keeps its place for
-        messages.
+        tree: The tree, which is changed.
+        folders: Folder of the relative paths in each file; the working directory for other files.
+        overrides: Values by dotted path; a `Node` keeps its place for messages.
 
     Raises:
         ScenarioError: The tree has problems; all of them, each with its place.

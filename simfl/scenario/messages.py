@@ -197,7 +197,7 @@ def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
         if word not in shape.kinds:
             return _unknown("kind", word, shape.kinds)
         remedy = f"write `kind: {word}`, with each value under its name"
-    return f"does not say its kind: {remedy}"
+    return f"needs its kind: {remedy}"
 
 
 def _purpose(shape: Shape) -> str:

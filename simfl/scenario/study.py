@@ -169,9 +169,9 @@ def _misplaced(tree: Node, common: Settings, varied: Settings, axes: Settings) -
     for s in (*common, *varied, *axes):
         where = (*s.part.split("."), s.key)
         if s.key == "seed":
-            yield place(tree, where, "say it in `seeds`")
+            yield place(tree, where, "must not be set here: list it in `seeds`")
         if s.part == "grid" and s.key in {other.key for other in varied}:
-            yield place(tree, where, "is in `cells` too, which gives it other values")
+            yield place(tree, where, "is in `cells` too: give its values in one of them")
 
 
 def _subset(tree: Node, setting: Setting) -> Node | None:

@@ -77,7 +77,7 @@ def test_init_overwrites_nothing(tmp_path: Path, called: Called) -> None:
     (tmp_path / "traces" / "rides.csv").write_text("mine")
     code, out, errors = called("init", "mixed_links")
     assert (code, out) == (2, "")
-    assert "traces/rides.csv is there already" in errors
+    assert "traces/rides.csv exists already" in errors
     assert (tmp_path / "traces" / "rides.csv").read_text() == "mine"
     assert not (tmp_path / "mixed_links.yaml").exists()
 

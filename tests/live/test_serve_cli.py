@@ -40,7 +40,7 @@ def scenario(tmp_path: Path) -> str:
         (("serve", "SCENARIO", "--listen", "myhost:7000", "--tokens", "x"), "beyond the loopback"),
         (("serve", "SCENARIO", "--listen", "7000", "--tokens", "x"), "must be HOST:PORT"),
         (("serve", "SCENARIO"), "--make-cert DIR writes one"),
-        (("serve", "SCENARIO", "--tokens", "x", "--cert", "x"), "go together"),
+        (("serve", "SCENARIO", "--tokens", "x", "--cert", "x"), "must be given together"),
         (("serve", "SCENARIO", "--tokens", "x", "--resume"), "needs the folder"),
         (("serve", "SCENARIO", "--tokens", "/none"), "cannot be read"),
         (("join", "simfl://192.0.2.1:7000", "--user", "1", "--token-file", "x"), "beyond the loopback"),

@@ -198,7 +198,7 @@ def test_a_recovery_with_too_few_answers_aborts_by_its_deadline():
     run = enrolled()
     asked(run)
     for user in (2, 3, 4):
-        run.leave(user, tell=False)
+        run.leave(user, notify=False)
     run.settle()
     run.expire(next(t for t in run.timers if t.name == "recovery"))
     assert run.aborts == ["recovery: 2 users answered, 3 needed"]

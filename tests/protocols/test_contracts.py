@@ -72,17 +72,17 @@ def test_a_message_without_a_phase_fails_at_its_table():
 
 
 MISSPELT = {
-    "phase of a message": (Message, {"phase": "uplod"}, "phase 'uplod' is none of offline, training, upload"),
-    "point of a message": (Message, {"point": "tell"}, "point 'tell' is none of advertise, shares"),
-    "stage": (Server, {"stages": {"uplod": Stage(Invite, "upload", "gone")}}, "stage 'uplod' is none of"),
+    "phase of a message": (Message, {"phase": "uplod"}, "phase 'uplod' must be one of offline, train"),
+    "point of a message": (Message, {"point": "tell"}, "point 'tell' must be one of advertise, shares"),
+    "stage": (Server, {"stages": {"uplod": Stage(Invite, "upload", "gone")}}, "stage 'uplod' must be one of"),
     "phase of a stage": (
         Server, {"stages": {"upload": Stage(Invite, "advertise", "gone")}},
-        "phase of stage 'upload': 'advertise' is none of offline, training, upload, recovery",
+        "phase of stage 'upload': 'advertise' must be one of offline, training, upload, recovery",
     ),
-    "point": (Protocol, {"points": ("training", "uplod")}, "point 'uplod' is none of .*; did you mean"),
+    "point": (Protocol, {"points": ("training", "uplod")}, "point 'uplod' must be one of .*; did you mean"),
     "no upload": (Protocol, {"points": ("training",)}, "its points lack upload"),
-    "timer": (Protocol, {"timers": ("uplod",)}, "timer 'uplod' is none of advertise, shares, upload"),
-    "mode": (Protocol, {"mode": "round"}, "mode 'round' is none of rounds, buffered; did you mean 'rounds'"),
+    "timer": (Protocol, {"timers": ("uplod",)}, "timer 'uplod' must be one of advertise, shares, upload"),
+    "mode": (Protocol, {"mode": "round"}, "mode 'round' must be one of rounds, buffered; did you mean"),
     "model": (Protocol, {"model_with": (Invite, "pad")}, "its model_with has 'pad', no type of messages"),
 }  # fmt: skip
 

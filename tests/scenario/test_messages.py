@@ -41,10 +41,10 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("{disconnect: 0.5}", "{disconect: 0.5}", "9: detect: unknown kind 'disconect'; known: timeout, "
          "disconnect; did you mean 'disconnect'?"),
         ("{disconnect: 0.5}", "\n  disconnect: -0.5", "10: detect.disconnect: must be at least 0, not -0.5"),
-        ("{disconnect: 0.5}", "{timeout: 0.5}", "9: detect: does not say its kind: write `kind: timeout`, "
+        ("{disconnect: 0.5}", "{timeout: 0.5}", "9: detect: needs its kind: write `kind: timeout`, "
          "with each value under its name"),
-        ("{disconnect: 0.5}", "{delay_s: 0.5}", "9: detect: does not say its kind: add `kind: disconnect`"),
-        ("{disconnect: 0.5}", "{}", "9: detect: does not say its kind: one of timeout, disconnect"),
+        ("{disconnect: 0.5}", "{delay_s: 0.5}", "9: detect: needs its kind: add `kind: disconnect`"),
+        ("{disconnect: 0.5}", "{}", "9: detect: needs its kind: one of timeout, disconnect"),
         ("{disconnect: 0.5}", "{kind: timeout, delay: 3}", "9: detect.delay: kind timeout has no key "
          "'delay'; did you mean 'delay_s' of kind disconnect?"),
         ("slowdown: 5", "slowdown: true", "4: population.devices.slowdown: must be a number, not true"),

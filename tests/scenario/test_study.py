@@ -106,10 +106,13 @@ def test_paths_are_of_the_file_that_they_stand_in(tmp_path: Path) -> None:
             "study.yaml:2: seeds: must be a count from 1 to 2^31 - 1, or a list of seeds, each once, not "
             "[1, 1]",
         ),
-        ("base: base.yaml\nset:\n  seed: 3", "study.yaml:3: set.seed: say it in `seeds`"),
+        (
+            "base: base.yaml\nset:\n  seed: 3",
+            "study.yaml:3: set.seed: must not be set here: list it in `seeds`",
+        ),
         (
             "base: base.yaml\ncells: [{rounds: 1}]\ngrid: {rounds: [2]}",
-            "study.yaml:3: grid.rounds: is in `cells` too, which gives it other values",
+            "study.yaml:3: grid.rounds: is in `cells` too: give its values in one of them",
         ),
         (
             "base: base.yaml\ngrid:\n  population.userz: [1]",
