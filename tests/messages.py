@@ -67,7 +67,7 @@ def messages_in(function: ast.AST, returns: bool) -> Iterator[tuple[int, str]]:
     """Yield the line and text of each message in a function; those that it returns, too, if `returns`."""
     texts = local_texts(function)
     for node in ast.walk(function):
-        parts: list[ast.expr] = []
+        parts, line = list[ast.expr](), getattr(node, "lineno", 0)
         if isinstance(node, ast.Call):
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
             parts = list(node.args) if name in MAKERS else []
@@ -75,9 +75,9 @@ def messages_in(function: ast.AST, returns: bool) -> Iterator[tuple[int, str]]:
             parts = list(node.value.elts) if len(node.value.elts) == 2 else []
         elif returns and isinstance(node, ast.Return) and node.value is not None:
             parts = [node.value]
-        shown = [text for part in parts if (text := written(part, texts, node.lineno))]
+        shown = [text for part in parts if (text := written(part, texts, line))]
         if shown and " " in shown[-1]:
-            yield node.lineno, " ".join(": ".join(shown).split())
+            yield line, " ".join(": ".join(shown).split())
 
 
 def listed() -> str:
@@ -87,15 +87,11 @@ def listed() -> str:
         tree = ast.parse(path.read_text(encoding="utf-8"))
         functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
         tables = [n for n in ast.walk(tree) if isinstance(n, ast.Dict)] if path in WORDED else []
-        found = dict.fromkeys(
-            message for function in functions for message in messages_in(function, path in WORDED)
-        )
-        values = [
-            (v.lineno, v.value) for table in tables for v in table.values if isinstance(v, ast.Constant)
-        ]
-        found |= dict.fromkeys((line, text) for line, text in values if " " in str(text))
-        if found:
-            lines = "".join(f"  {text}\n" for _, text in sorted(found))
+        texts = {message for function in functions for message in messages_in(function, path in WORDED)}
+        values = [value for table in tables for value in table.values if isinstance(value, ast.Constant)]
+        texts |= {(value.lineno, str(value.value)) for value in values if " " in str(value.value)}
+        if texts:
+            lines = "".join(f"  {text}\n" for _, text in sorted(texts))
             blocks.append(f"{path.relative_to(PRODUCT).as_posix()}\n{lines}")
     return "\n".join(blocks)
 

@@ -160,7 +160,11 @@ class Update:
 # --- effects ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Send `message` to user `to`, or to `SERVER`.
+    """An outgoing message.
+
+    Attributes:
+        to: Number of the receiving user, or `SERVER`.
+        message: The message.
 
     >>> Send(SERVER, Message()).to
     -1
@@ -427,8 +431,13 @@ class Params:
 
 
 def misshapen(handle: Handle, n: int, length: int, dtype: DType) -> str:
-    """Return the fault of a handle that should be n rows of `length` elements of `dtype`; empty if it is
-    right.
+    """Return the fault of a handle's shape or type; empty if it is right.
+
+    Args:
+        handle: The handle, of a message.
+        n: Rows that it must have.
+        length: Elements that a row must have.
+        dtype: Type that an element must have.
 
     >>> from simfl.dataplane.handles import F32, U32
     >>> misshapen(Handle(1, 5, F32), 1, 4, U32)
