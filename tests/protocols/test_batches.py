@@ -175,7 +175,7 @@ def test_a_protocol_that_knows_of_no_batches_is_refused(tmp_path: Any) -> None:
         "from simfl.protocols.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n"
         '    """Mine."""\n\n    batches = False\n    protocol: str = "mine"\n'
     )
-    with pytest.raises(BadInput, match="the machines of protocol Mine do not know of batches"):
+    with pytest.raises(BadInput, match="the machines of protocol Mine keep no batches together"):
         cohort(f"{path}:Mine", "drop")
     assert cohort(f"{path}:Mine", "keep").params.batches == Batches(2, "keep")
 
