@@ -1,4 +1,4 @@
-"""Commands for authors of scenarios and protocols: schema, lists of names, beginnings of a protocol."""
+"""Commands for authors of scenarios and protocols: schema, lists of names, templates of a protocol."""
 
 import json
 import re
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simfl.config.kinds import KindRegistry
 
 NAME_COLUMNS = 20
+INIT_HELP = "See `simfl list scenarios`."
 
 REGISTRIES = {
     "models": "learning.models.registry:MODELS",
@@ -36,8 +37,14 @@ REGISTRIES = {
     "staleness": "protocols.staleness:STALENESS",
     "attacks": "privacy.attacks.registry:ATTACKS",
 }
-"""A thing that has kinds -> their registry; each registry of simfl has a line."""
+"""A thing with kinds -> their registry, `module:NAME`; each registry of simfl has a line."""
 THINGS = ("scenarios", "profiles", *REGISTRIES)
+THING_HELP = f"One of {', '.join(THINGS)}."
+
+
+def things(incomplete: str) -> list[str]:
+    """Complete the name of a thing."""
+    return [name for name in THINGS if name.startswith(incomplete)]
 
 
 @app.command()
@@ -73,14 +80,7 @@ def listed(thing: str) -> list[tuple[str, str]]:
 
 @app.command("list")
 def list_command(
-    thing: Annotated[
-        str,
-        Argument(
-            metavar="THING",
-            help=f"One of {', '.join(THINGS)}.",
-            autocompletion=lambda incomplete: [name for name in THINGS if name.startswith(incomplete)],
-        ),
-    ],
+    thing: Annotated[str, Argument(metavar="THING", help=THING_HELP, autocompletion=things)],
 ) -> None:
     """List shipped scenarios, protocols, models, datasets, profiles, or the kinds of another thing.
 
@@ -90,7 +90,7 @@ def list_command(
         message = f"{thing!r:.80} must be one of {', '.join(THINGS)}{did_you_mean(thing, THINGS)}"
         raise typer.BadParameter(message, param_hint="THING")
     for name, text in listed(thing):
-        if len(name) >= NAME_COLUMNS - 1:  # it has a line of its own
+        if len(name) >= NAME_COLUMNS - 1:  # a long name has a separate line
             print(name)
             name = ""
         print_paragraph(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), indent=" " * NAME_COLUMNS)
@@ -98,9 +98,7 @@ def list_command(
 
 @app.command()
 def init(
-    name: Annotated[
-        str, Argument(help="See `simfl list scenarios`.", metavar="[NAME]", autocompletion=names)
-    ] = "tutorial",
+    name: Annotated[str, Argument(help=INIT_HELP, metavar="[NAME]", autocompletion=names)] = "tutorial",
 ) -> None:
     """Write a shipped scenario here, with the files that it reads, to start from; overwrite nothing.
 
@@ -113,7 +111,7 @@ def init(
         raise typer.BadParameter(f"{taken[0]} exists already", param_hint="NAME")
     for file, source in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("xb") as new_file:  # not one that has appeared meanwhile
+        with file.open("xb") as new_file:  # "x": a file that appeared since the check is not overwritten
             new_file.write(source.read_bytes())
         print_lines(f"Written to {file}")
     print_lines(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")

@@ -29,11 +29,16 @@ from simfl.version import __version__
 if TYPE_CHECKING:
     from simfl.runs.results.summary import ProtocolSummary
 
-WIDTH = 80  # columns of text, on a terminal and off it
-LONG_S = 3600.0  # beyond which a study is not begun unasked
-PATIENCE_S = 2.0  # after which a stage is told off a terminal
-MAX_NAMED = 5  # rounds in a message
-AGAIN_S = 15.0  # after which it is told again how far a stage has come
+WIDTH = 80
+"""Columns of text, on a terminal and off it."""
+LONG_S = 3600.0
+"""Seconds of work beyond which a command asks before it begins."""
+PATIENCE_S = 2.0
+"""Seconds after which a stage is shown off a terminal."""
+AGAIN_S = 15.0
+"""Seconds after which its progress is shown again there."""
+MAX_NAMED = 5
+"""Rounds in a message."""
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
 _ending_signals: list[int] = []
@@ -69,7 +74,7 @@ def exit_on_failure(kept: Callable[[], str] = str) -> Iterator[None]:
 
 
 def _forget(interrupt: KeyboardInterrupt) -> None:
-    """Let go of the half-made things that an interrupt left, as an event loop, without their complaints."""
+    """Free the objects that an interrupt left half-made, such as an event loop, without their warnings."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda complaint: None
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -80,7 +85,7 @@ def _forget(interrupt: KeyboardInterrupt) -> None:
 
 @contextmanager
 def exit_on_closed_pipe() -> Iterator[None]:
-    """End a command quietly once nobody reads its output, with the exit code of a tool that SIGPIPE ends."""
+    """End a command quietly once its output is closed, with the exit code of a tool that SIGPIPE ends."""
     try:
         try:
             yield
@@ -90,30 +95,30 @@ def exit_on_closed_pipe() -> Iterator[None]:
     except BrokenPipeError:
         pass
     except SystemExit as left:
-        if not isinstance(left.__context__, BrokenPipeError):  # which typer and rich turn into a 1
+        if not isinstance(left.__context__, BrokenPipeError):  # typer and rich turn one into exit code 1
             raise
-    # Output that is still buffered is written once more when the interpreter ends.
+    # The interpreter flushes the buffered output at its end: it must not fail a second time.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise typer.Exit(UNREAD)
 
 
 @contextmanager
 def name_unchecked_folders() -> Iterator[None]:
-    """Name on stderr, at a command's end, the folders of which files were read without digests."""
-    take_unchecked()  # what a caller in this process read before
+    """Name on stderr, at a command's end, the folders whose files were read without digests."""
+    take_unchecked()  # a caller in this process may have read some before
     try:
         yield
     finally:
         if folders := take_unchecked():
             more = f" and {counted(len(folders) - 1, 'other folder')}" if len(folders) > 1 else ""
             reason = "files of an earlier simfl, or made by hand, are read unchecked"
-            print_lines(f"simfl: no {SUMS} in {folders[0]}{more}: {reason}", error=True)
+            warn(f"no {SUMS} in {folders[0]}{more}: {reason}")
 
 
 def exit_by_outcome(
     runs: Iterable[tuple[str, Mapping[str, ProtocolSummary]]], without: Sequence[str] = ()
 ) -> None:
-    """Name on stderr what is wrong with finished runs, and end the command if anything is.
+    """Name on stderr the faults of finished runs, and end the command if there is one.
 
     Args:
         runs: Of each run a label, empty if it is the only one, and its protocols' summaries by entry.
@@ -125,7 +130,7 @@ def exit_by_outcome(
     """
     inexact = [line for label, protocols in runs for line in inexact_lines(label, protocols)]
     for line in (*inexact, *without):
-        print_lines(f"simfl: {line}", error=True)
+        warn(line)
     if inexact:
         raise typer.Exit(FAILED)
     if without:
@@ -169,6 +174,11 @@ def print_paragraph(text: str, indent: str = "") -> None:
     print_lines(whole_words.fill(text))
 
 
+def warn(text: str) -> None:
+    """Print a message of simfl itself to stderr."""
+    print_lines(f"simfl: {text}", error=True)
+
+
 def print_lines(text: str, error: bool = False) -> None:
     """Print lines as they are, to stderr if it is an `error`; control characters are spelled out."""
     print(printable(text), file=sys.stderr if error else sys.stdout)
@@ -177,9 +187,12 @@ def print_lines(text: str, error: bool = False) -> None:
 def ask_before_long(
     what: str, seconds: float, yes: bool, less: str = "--random N tries N random ones"
 ) -> None:
-    """Ask if work that takes longer than `LONG_S` is meant; BadInput off a terminal.
+    """Ask before work that takes longer than `LONG_S`; a BadInput off a terminal.
 
     Args:
+        what: Noun for the work, for the message.
+        seconds: Predicted time.
+        yes: True begins without asking.
         less: How to shorten it, for the message.
     """
     if seconds <= LONG_S or yes:
@@ -194,15 +207,16 @@ def ask_before_long(
 
 
 class Begin(Protocol):
-    """Shows a stage as it begins; so_far: how far it has come, for one that may take minutes."""
+    """Shows a stage as it begins."""
 
-    def __call__(self, stage: str, so_far: Callable[[], str] = str) -> None: ...
+    def __call__(self, stage: str, so_far: Callable[[], str] = str) -> None:
+        """Show the stage; `so_far` returns its progress, for one that may take minutes."""
 
 
 @contextmanager
 def stages() -> Iterator[Begin]:
-    """Yield a function that shows a stage on stderr as it begins; off a terminal, those that last. How far a
-    stage has come is shown again and again."""
+    """Yield a function that shows a stage on stderr as it begins, and its progress from time to time. Off a
+    terminal, a stage is shown once it has lasted `PATIENCE_S`."""
     with ExitStack() as stack:
         if sys.stderr.isatty():
             from rich.console import Console
@@ -244,7 +258,7 @@ def stages() -> Iterator[Begin]:
 
 @contextmanager
 def bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows on stderr how much of a stage is done: its name, a number and the total."""
+    """Yield a function that shows a stage's progress on stderr: its name, the number done, the total."""
     from simfl.reports.terminal import console, counting
 
     with ExitStack() as stack:
@@ -260,7 +274,7 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
 
 
 def check_place(file: Path) -> None:
-    """Refuse a file that cannot be written because of the folders that are there."""
+    """Refuse a file that cannot be written: a folder has its name, or its folder does not exist."""
     if file.is_dir():
         raise BadInput(f"{file} is a folder")
     if not file.parent.is_dir():
@@ -268,7 +282,7 @@ def check_place(file: Path) -> None:
 
 
 def print_written(folder: Path, shown_by: str) -> None:
-    """Print where a run was written, its size there, and the command that shows it."""
+    """Print the folder of a run, its size on disk, and the command that shows it."""
     nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     megabytes = math.ceil(nbytes / 1e5) / 10  # 0.1 MB at least
     print_lines(f"Written to {folder} ({megabytes:.1f} MB; {shown_by} shows it)")

@@ -1,4 +1,4 @@
-"""Play a scenario in real time, over real sockets."""
+"""Run a scenario in real time, over real sockets."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from simfl.cli.common import (
     print_written,
     report_removed,
     stages,
+    warn,
 )
 from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
 from simfl.errors import counted
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario
 
 LINKS_HELP = "`user` shapes links as the scenario states; `none` leaves them as this machine's are."
-RESUME_HELP = "Go on with the unfinished run in DIR: protocols that were played to their end are kept."
+RESUME_HELP = "Continue the unfinished run in DIR: protocols that have ended are kept."
 PROCESSES_HELP = "Processes among which the users are dealt; one for each core unless given."
 Links = Annotated[Literal["user", "none"], Option(help=LINKS_HELP)]
 Processes = Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)]
@@ -45,10 +46,10 @@ def live_command(
     protocols: Protocols = None,
     resume: Resume = False,
 ) -> None:
-    """Play a scenario in real time on this machine: users in processes of their own, real sockets.
+    """Run a scenario in real time on this machine: users in separate processes, real sockets.
 
     It leaves a folder like `simfl run`, which report and compare read. Step time that this machine could not
-    deliver is printed as overrun: above 2 % the figures are those of a busy machine.
+    deliver is printed as overrun: above 2 % the figures show a busy machine.
 
     Example: simfl live tutorial
     """
@@ -66,7 +67,7 @@ def check_resumed(resume: bool, out: Path | None) -> None:
 
 
 def playable(scenario: Scenario) -> Experiment:
-    """Return the experiment of a scenario that can be played."""
+    """Return the experiment of a scenario that can run live."""
     from simfl.live.live_protocol import prepared
 
     with stages() as stage:
@@ -86,9 +87,9 @@ def live_folder(out: Path | None, scenario: Scenario) -> Iterator[Path]:
 
 
 def _left(folder: Path) -> str:
-    """Return the end of the message of a run that was ended."""
+    """Return the end of the message of a run that stopped early."""
     unfinished = (folder / "unfinished").is_dir()
-    return f"; what was finished is in {folder}, and --out {folder} --resume goes on" * unfinished
+    return f"; what was finished is in {folder}, and --out {folder} --resume continues it" * unfinished
 
 
 def _show(folder: Path, loaded: Scenario) -> None:
@@ -105,6 +106,7 @@ def _show(folder: Path, loaded: Scenario) -> None:
 
 
 def print_stats(name: str, stats: LiveStats) -> None:
+    """Print how exactly a protocol's live run kept its times, and what it refused or could not check."""
     from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
 
     own = f"of the server's own steps {stats.server_overrun:.1%}, of users' by their word"
@@ -112,12 +114,11 @@ def print_stats(name: str, stats: LiveStats) -> None:
     if stats.overrun > WARN_OVERRUN:
         why = "more steps were due at once than this machine's cores can do in time"
         remedy = "let nothing else run, give devices a larger slowdown, or use fewer users"
-        print_lines(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}", error=True)
+        warn(f"{name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}")
     if stats.held_s > WARN_HELD_S:
-        held = f"the real work of a step held its process up for {stats.held_s:.2g} s"
-        print_lines(f"simfl: {name}: {held}: messages came late meanwhile", error=True)
+        warn(f"{name}: a step's real work held its process up for {stats.held_s:.2g} s: messages came late")
     for why, count in stats.refused.items():
-        print_lines(f"simfl: {name}: refused {counted(count, 'time')}: {why}", error=True)
+        warn(f"{name}: refused {counted(count, 'time')}: {why}")
     if stats.clocks:
         within = max(off for _, _, off in stats.clocks.values())
         moved = max(abs(ahead) for _, ahead, _ in stats.clocks.values())
@@ -126,7 +127,7 @@ def print_stats(name: str, stats: LiveStats) -> None:
         print_lines(f"{name}: clocks of {users} {known}, by the users' own word")
     if stats.unchecked:
         sums = counted(stats.unchecked, "aggregate")
-        print_lines(f"{name}: {sums} not checked: users do not tell how they rounded")
+        print_lines(f"{name}: {sums} not checked: users do not send how they rounded")
     if stats.silent:
         users = ", ".join(map(str, stats.silent[:10]))
-        print_lines(f"simfl: {name}: no report of users {users}: their rows are missing", error=True)
+        warn(f"{name}: no report of users {users}: their rows are missing")

@@ -53,7 +53,7 @@ FIGURE_HELP = "An SVG or PNG of who could learn what, in the shown case."
 
 
 class _Group(Group):
-    """A group whose first word may be what `sums` looks at, as before it was a group."""
+    """A group whose first word may be the target of `sums`, as before it was a group."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help"):
@@ -71,7 +71,7 @@ RunOut = Annotated[Path | None, Option("--out", metavar="DIR", help="Where a sce
 
 @contextmanager
 def _stages_of(target: Path, set_: Set, out: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield what shows a stage, and first the files whose code is executed."""
+    """Yield a function that shows a stage, and names the executed files first."""
     for option, given in (("--set", set_), ("--out", out)):
         if given and target.is_dir():
             raise typer.BadParameter(f"must go with a scenario, and {target} is a folder", param_hint=option)
@@ -152,7 +152,7 @@ def proof(
     out: Annotated[Path | None, Option(metavar="FILE", help=OUT_HELP)] = None,
     figure: Annotated[Path | None, Option(metavar="FILE", help=FIGURE_HELP)] = None,
 ) -> None:
-    """Prove what the server and colluding users learn beyond the sum, whoever is lost.
+    """Prove what the server and colluding users learn beyond the sum, under every loss of users.
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
 
@@ -241,7 +241,7 @@ def _label(small: Small | SmallBuffer) -> str:
 
 
 def _write(out: Path, found: Found, scenario: Scenario) -> None:
-    """Write the scenario in which a leak is met, below its proof."""
+    """Write the scenario that shows a leak, below the proof as a comment."""
     from simfl.runs.folder.disk import write_text
     from simfl.scenario.load import resolved_yaml
 
@@ -252,7 +252,7 @@ def _write(out: Path, found: Found, scenario: Scenario) -> None:
 
 
 def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
-    """Draw the case that is shown, or one without losses."""
+    """Draw the case of a leak, or one without losses."""
     from simfl.privacy.exposure_figure import exposure_figure
     from simfl.privacy.leaks.coalitions import coalitions_of
     from simfl.privacy.leaks.exposure import exposure
@@ -306,7 +306,7 @@ def _of_scenario(
         views = sum(map(len, coalitions.values()))
         ask_before_long(f"{label}: {counted(views, 'view')}", expected, yes, "lower --colluders")
         with exit_on_failure(), stages() as stage:
-            stage(f"{name}: what its views tell", report.so_far)
+            stage(f"{name}: what its views reveal", report.so_far)
             report.look(None, seen, coalitions)
         print_paragraph(f"{label}, the whole run: {time.monotonic() - since:.0f} s")
         _show(report)
@@ -344,7 +344,7 @@ def _indent(found: Found | Lied) -> None:
 
 
 def _keep_old_name(old: str, command: Callable[..., None]) -> None:
-    """Accept a command by the name that it had, without showing it."""
+    """Accept a command by its old name, which the help does not list."""
 
     @wraps(command)
     def renamed(**given: Any) -> None:

@@ -17,34 +17,24 @@ from simfl.errors import BadInput, need
 if TYPE_CHECKING:
     from simfl.reports.folder import Run
 
+FOLDER_HELP = "A run's folder, or with --figures a sweep's; the latest run in runs/ unless given."
+ROUNDS_HELP = "Rounds of the page's timeline and of trace.perfetto.json."
+ROUND_HELP = "Open the page on this round; print its critical path."
+PERFETTO_HELP = "Write trace.perfetto.json too, for ui.perfetto.dev."
+FIGURES_HELP = "Write figures/*.svg and *.png too (needs matplotlib)."
+LATEX_HELP = "Print the breakdown as a LaTeX table and do nothing else."
+FOLDERS_HELP = "Folders of runs, or of sweeps; the first is the reference."
+
 
 @app.command()
 def report(
-    folder: Annotated[
-        Path | None,
-        Argument(
-            help="A run's folder, or with --figures a sweep's; the latest run in runs/ unless given.",
-            metavar="DIR",
-            show_default=False,
-        ),
-    ] = None,
-    rounds: Annotated[
-        str | None, Option(metavar="A:B", help="Rounds of the page's timeline and of trace.perfetto.json.")
-    ] = None,
-    round_: Annotated[
-        int | None,
-        Option("--round", min=0, metavar="N", help="Open the page on this round; print its critical path."),
-    ] = None,
+    folder: Annotated[Path | None, Argument(help=FOLDER_HELP, metavar="DIR", show_default=False)] = None,
+    rounds: Annotated[str | None, Option(metavar="A:B", help=ROUNDS_HELP)] = None,
+    round_: Annotated[int | None, Option("--round", min=0, metavar="N", help=ROUND_HELP)] = None,
     user: Annotated[int | None, Option(min=0, metavar="I", help="With --round: show this user.")] = None,
-    with_perfetto: Annotated[
-        bool, Option("--perfetto", help="Write trace.perfetto.json too, for ui.perfetto.dev.")
-    ] = False,
-    figures: Annotated[
-        bool, Option("--figures", help="Write figures/*.svg and *.png too (needs matplotlib).")
-    ] = False,
-    latex: Annotated[
-        bool, Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
-    ] = False,
+    with_perfetto: Annotated[bool, Option("--perfetto", help=PERFETTO_HELP)] = False,
+    figures: Annotated[bool, Option("--figures", help=FIGURES_HELP)] = False,
+    latex: Annotated[bool, Option("--latex", help=LATEX_HELP)] = False,
 ) -> None:
     """Print a run's table again and what to speed up first; write report.html.
 
@@ -104,11 +94,15 @@ def _write(
     with_perfetto: bool,
     figures: bool,
 ) -> None:
-    """Write a run's report.html and what else is asked for; print its table and what decides it.
+    """Write a run's report.html and the other requested files; print its table and what decides it.
 
     Args:
-        asked: The rounds of the page's timeline.
+        folder: The run's folder.
+        run: The run.
+        asked: First and last round of the page's timeline; None for a choice of it.
         shown: The round that the page opens on, and its user.
+        with_perfetto: Write trace.perfetto.json.
+        figures: Write figures.
     """
     from simfl.reports import one_round, perfetto, terminal
     from simfl.reports.advice import advise
@@ -119,7 +113,7 @@ def _write(
 
     if figures:
         from simfl.reports.figures import catalogue
-    # All is made before any of it is written, so that a folder never holds half of a report.
+    # All parts exist before any is written, so that a folder never has half of a report.
     chosen = perfetto.choose(run, asked) if with_perfetto or asked else {}
     focus = None if shown[0] is None else one_round.focus(run, shown[0], shown[1])
     html = page(run, asked, focus)
@@ -150,14 +144,14 @@ def _show_repeats(folder: Path) -> None:
     from simfl.runs.folder import repeats
     from simfl.scenario.load import load_recorded
 
-    found = repeats.finished(folder)
-    profile = load_recorded(next(iter(found)) / "resolved.yaml").profile
-    terminal.show(terminal.console(), run_report(list(found.values()), profile))
+    finished = repeats.finished(folder)
+    profile = load_recorded(next(iter(finished)) / "resolved.yaml").profile
+    terminal.show(terminal.console(), run_report(list(finished.values()), profile))
     for run in repeats.repeats_in(folder):
-        if run not in found:
+        if run not in finished:
             print_paragraph(f"{run.name} is not finished, and left out", indent="  ")
-    print_lines(f"simfl report {next(iter(found))} makes the page of one of them")
-    exit_by_outcome((run.name, summary.protocols) for run, summary in found.items())
+    print_lines(f"simfl report {next(iter(finished))} makes the page of one of them")
+    exit_by_outcome((run.name, summary.protocols) for run, summary in finished.items())
 
 
 def _print_written(folder: Path, names: list[str]) -> None:
@@ -175,9 +169,7 @@ def _from_to(text: str | None) -> tuple[int, int] | None:
 
 @app.command()
 def compare(
-    folders: Annotated[
-        list[Path], Argument(help="Folders of runs, or of sweeps; the first is the reference.", metavar="DIR")
-    ],
+    folders: Annotated[list[Path], Argument(help=FOLDERS_HELP, metavar="DIR")],
     out: Annotated[Path | None, Option(metavar="FILE", help="Write a page to this file, too.")] = None,
     format_: Format = "table",
 ) -> None:

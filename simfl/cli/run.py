@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from simfl.cli.common import (
     PATIENCE_S,
@@ -22,9 +22,10 @@ from simfl.cli.common import (
     print_written,
     report_removed,
     stages,
+    warn,
 )
 from simfl.cli.inputs import (
-    SCENARIO_HELP,
+    SCENARIO,
     Format,
     Out,
     Protocols,
@@ -33,7 +34,6 @@ from simfl.cli.inputs import (
     Set,
     finite,
     load_scenario,
-    names_and_files,
 )
 from simfl.errors import counted, need
 from simfl.trace.rows import unit
@@ -44,12 +44,16 @@ if TYPE_CHECKING:
     from simfl.scenario.schema import Scenario
 
 ClockOption = Annotated[str | None, Option(metavar="CLOCK", help="measured, modelled, or recorded:DIR.")]
-REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
-MANY_USERS = 100_000  # from which on a command says first what a run takes
+RESUME_HELP = "Continue the unfinished run in this folder."
+REPEAT_HELP = (
+    "Repeat the run N times with one seed, in folders repeat-1 to repeat-N; only measured times differ."
+)
+MANY_USERS = 100_000
+"""Users from which a command first prints a forecast of time and memory."""
 CLUSTER_HELP = (
     "Train on a cluster: dask://HOST:PORT, ray://HOST:PORT, or local:N, a Dask cluster of N processes here."
 )
-TRACK_HELP = "Write its rounds for tensorboard, wandb (offline) or mlflow too."
+TRACK_HELP = "Also write rounds for tensorboard, wandb (offline) or mlflow."
 Tracked = Literal["tensorboard", "wandb", "mlflow"]
 Track = Annotated[Tracked | None, Option("--track", metavar="NAME", help=TRACK_HELP)]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)]
@@ -58,19 +62,11 @@ Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in li
 
 @app.command("run")
 def run_command(
-    scenario: Annotated[
-        Path | None,
-        Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
-    ] = None,
+    scenario: Annotated[Path | None, SCENARIO] = None,
     out: Out = None,
-    resume: Annotated[
-        Path | None, Option(metavar="DIR", help="Go on with the unfinished run in this folder.")
-    ] = None,
+    resume: Annotated[Path | None, Option(metavar="DIR", help=RESUME_HELP)] = None,
     save_every_s: Annotated[
-        float,
-        Option(
-            "--save-every", metavar="S", min=0, callback=finite, help="Seconds from one saving to the next."
-        ),
+        float, Option("--save-every", metavar="S", min=0, callback=finite, help="Seconds between savings.")
     ] = 2.0,
     set_: Set = None,
     seed: Seed = None,
@@ -87,7 +83,7 @@ def run_command(
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder.
 
     Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
-    Exit code 3: all is written, but an entry of the protocols completed nothing; stderr says why.
+    Exit code 3: all is written, but an entry of the protocols completed nothing; stderr has the reason.
 
     Example: simfl run tutorial
     """
@@ -161,7 +157,12 @@ def _perform(
     cluster: str | None,
     track: Tracked | None,
 ) -> tuple[Summary, list[str], dict[str, str]]:
-    """Run a scenario in a folder; return its summary, what pressed it, and `late_users` by protocol."""
+    """Run a scenario in a folder.
+
+    Returns:
+        Its summary; the limits that it hit, a sentence each; and `late_users` by protocol, if one completed
+        nothing.
+    """
     from simfl.connect.trackers import tracker
     from simfl.reports import terminal
     from simfl.reports.assumptions import late_users, pressing
@@ -183,15 +184,15 @@ def _perform(
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
     summary, late = read(folder / "summary.json"), dict[str, str]()
-    if not all(entry.completed for entry in summary.protocols.values()):  # rounds are found anew
+    if not all(entry.completed for entry in summary.protocols.values()):  # `result.rounds` reads whole traces
         late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
     return summary, list(pressing(loaded, result.assumed, result.traces)), late
 
 
 @contextmanager
 def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
-    """Tell on stderr, where there is no terminal for bars, of each protocol that ended. A run that is over
-    before one would look for it says nothing."""
+    """Yield a function that prints each ended protocol on stderr, for want of a terminal with bars. A run of
+    at most `PATIENCE_S` prints nothing."""
     since, ended = time.monotonic(), dict[str, str]()
     now = None
 
@@ -206,7 +207,7 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
     def show() -> None:
         if time.monotonic() - since > PATIENCE_S:
             for earlier in list(ended):
-                print_lines(f"simfl: {earlier}: {ended.pop(earlier)}", error=True)
+                warn(f"{earlier}: {ended.pop(earlier)}")
 
     yield watch
     show()
@@ -215,9 +216,10 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
 def _without_aggregate(
     summaries: dict[Path, Summary], late: dict[Path, dict[str, str]], repeated: bool
 ) -> Iterator[str]:
-    """Yield a line for each entry that completed nothing, with its most frequent reason, and its late users.
+    """Yield a line for each entry that completed nothing, with its most frequent reason and its late users.
 
-    That all users were still busy with an earlier round is a reason only if there is no other."""
+    That all users were still busy with an earlier round is a reason only if the entry has no other.
+    """
     from simfl.runs.results.round_summary import SELECTION
 
     for run, summary in summaries.items():
@@ -229,8 +231,8 @@ def _without_aggregate(
                 reason, count = next(iter(failures), ("no round was finished", 0))
                 rounds = counted(len(entry.rounds), unit(entry.buffered))
                 where = f"{run.name}: " if repeated else ""
-                why = f"; {users}" if (users := late.get(run, {}).get(name)) else ""
-                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds}){why}"
+                users = f"; {users}" if (users := late.get(run, {}).get(name)) else ""
+                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds}){users}"
 
 
 def _left(folder: Path, count: int | None) -> str:
@@ -238,9 +240,9 @@ def _left(folder: Path, count: int | None) -> str:
 
     if runs := repeats_in(folder):
         done = f"{sum(map(is_finished, runs))} of {count} repeats are finished in {folder}"
-        return f"; {done}, and simfl run --resume {folder} --repeat {count} goes on"
+        return f"; {done}, and simfl run --resume {folder} --repeat {count} continues them"
     if (folder / "unfinished").is_dir():
-        return f"; what was finished is in {folder}, and simfl run --resume {folder} goes on"
+        return f"; what was finished is in {folder}, and simfl run --resume {folder} continues it"
     return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""
 
 
@@ -290,12 +292,12 @@ def _load(
 
 
 def _print_forecast(loaded: Scenario) -> None:
-    """Say on stderr what a run of many users will take, before its users are made."""
+    """Print on stderr the predicted time and memory of a run of many users, before they are made."""
     from simfl.runs.memory import forecast
     from simfl.scenario.checks import gb
 
-    found = forecast(loaded)
+    estimate = forecast(loaded)
     work = "" if loaded.payload == "shadow" else ", and its training and masks besides (payload real)"
     size = f"{loaded.population.users:,} users, {counted(loaded.rounds, unit(loaded.asynchronous))}"
-    what = f"about {found.seconds:.0f} s and {gb(found.nbytes)} GB{work}"
-    print_lines(f"simfl: {size} of {', '.join(loaded.protocols)}: {what}", error=True)
+    what = f"about {estimate.seconds:.0f} s and {gb(estimate.nbytes)} GB{work}"
+    warn(f"{size} of {', '.join(loaded.protocols)}: {what}")

@@ -1,4 +1,4 @@
-"""Serve a live run, join one, and ping its server: across machines."""
+"""Serve a live run, join one, and ping its server, across machines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from simfl.live.tls import Address
     from simfl.scenario.schema import Scenario
 
-SCENARIO_HELP = "The scenario as it is here; the server sends it unless given."
+SENT_HELP = "The scenario as it is here; the server sends it unless given."
+SENT = Argument(help=SENT_HELP, metavar="[SCENARIO]", show_default=False)
 URL_HELP = "The server's address, such as simfl://192.0.2.1:7000."
 TOKENS_HELP = "Lines of a user's number and its token."
 PIN_HELP = "SHA-256 of the server's certificate; left away on the loopback only."
@@ -44,9 +45,10 @@ def serve_command(
     wait: Wait = 600.0,
     set_: Set = None,
 ) -> None:
-    """Play a scenario in real time with users who join from other machines.
+    """Run a scenario in real time with users who join from other machines.
 
-    Users' secrets are their own (`entropy: os`). Beyond the loopback it is TLS 1.3, and nothing else.
+    Users draw their secrets from their system (`entropy: os`). Beyond the loopback, connections are TLS 1.3
+    only.
 
     Example: simfl serve tutorial --tokens keys/tokens
     """
@@ -55,11 +57,11 @@ def serve_command(
 
     at = tls.address(listen, "--listen")
     if make_cert is not None:
-        made = tls.make(make_cert, _load(scenario, set_).population.users)
-        files = f"--cert {made.certificate} --key {made.key} --tokens {made.tokens}"
-        print_lines(f"pin {made.pin}")
+        secrets = tls.make(make_cert, _load(scenario, set_).population.users)
+        files = f"--cert {secrets.certificate} --key {secrets.key} --tokens {secrets.tokens}"
+        print_lines(f"pin {secrets.pin}")
         print_lines(f"simfl serve {scenario} --listen {listen} {files}")
-        print_lines(f"simfl join simfl://{listen} --users 0-3 --token-file FILE --pin {made.pin}")
+        print_lines(f"simfl join simfl://{listen} --users 0-3 --token-file FILE --pin {secrets.pin}")
         return
     if tokens is None:
         raise typer.BadParameter("is missing: --make-cert DIR writes one", param_hint="--tokens")
@@ -72,10 +74,11 @@ def serve_command(
     context = None if cert is None or key is None else tls.server_context(cert, key)
     fingerprint = "" if cert is None else tls.fingerprint_of(cert)
     study = playable(loaded)
-    own = listening(at, context, fingerprint, shown_to)
+    listener = listening(at, context, fingerprint, shown_to)
     with live_folder(out, loaded) as folder:
-        print_lines(f"Listens at {own.address[0]}:{own.address[1]}, pin {fingerprint or 'none'}", error=True)
-        serve(study, own, folder, links == "user", wait, print_stats, resume)
+        host, port = listener.address[:2]
+        print_lines(f"Listens at {host}:{port}, pin {fingerprint or 'none'}", error=True)
+        serve(study, listener, folder, links == "user", wait, print_stats, resume)
 
 
 @app.command("join")
@@ -83,16 +86,14 @@ def join_command(
     url: Annotated[str, Argument(help=URL_HELP, metavar="URL", show_default=False)],
     users: Annotated[str, Option("--users", "--user", metavar="USERS", help="Their numbers, such as 3-7,9.")],
     token_file: TokenFile,
-    scenario: Annotated[
-        Path | None, Argument(help=SCENARIO_HELP, metavar="[SCENARIO]", show_default=False)
-    ] = None,
+    scenario: Annotated[Path | None, SENT] = None,
     pin: Pin = None,
     processes: Annotated[int | None, Option(metavar="N", min=1, help=PROCESSES_HELP)] = None,
     wait: Wait = 60.0,
     reveal: Annotated[bool, Option("--reveal-rounding", "--reveal", help=REVEAL_HELP)] = False,
     set_: Set = None,
 ) -> None:
-    """Be some users of a live run that `simfl serve` plays on another machine.
+    """Run some users of a live run that `simfl serve` began on another machine.
 
     Example: simfl join simfl://127.0.0.1:7000 --users 0-3 --token-file keys/tokens
     """
@@ -113,7 +114,7 @@ def join_command(
 @app.command("ping")
 def ping_command(
     what: Annotated[str, Argument(help=f"{URL_HELP[:-1]}, or a scenario.", metavar="URL|SCENARIO")],
-    user: Annotated[int, Option(metavar="USER", min=0, help="Who asks.")] = 0,
+    user: Annotated[int, Option(metavar="USER", min=0, help="The user that pings.")] = 0,
     token_file: Annotated[Path | None, Option(metavar="FILE", help=TOKENS_HELP)] = None,
     pin: Pin = None,
     wait: Wait = 5.0,

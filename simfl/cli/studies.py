@@ -31,26 +31,28 @@ if TYPE_CHECKING:
 
 JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
 STUDY_HELP = "A study (base, set, cells, grid, seeds): YAML, or a name such as studies/which_links."
-MAX_FINDINGS = 5  # of a law that a protocol breaks, that are listed
+SWEEP_OUT_HELP = "Folder of cells and tables; sweeps/NAME unless given."
+PROFILE_HELP = "File of the profile, which is printed unless given."
+FOR_HELP = "Fit the training time of its model too."
+FLEET_HELP = "A fleet, YAML, or a name such as fleets/phones: see docs/plan.md."
+EXPLORED, PLANNED = Path("explored.yaml"), Path("planned.yaml")
+MAX_FINDINGS = 5
+"""Listed findings of an invariant that a protocol breaks."""
 
 
 @app.command()
 def sweep(
     study: Annotated[Path, Argument(help=STUDY_HELP, metavar="STUDY", autocompletion=names_and_files)],
-    out: Annotated[
-        Path | None, Option(metavar="DIR", help="Where cells and tables go; sweeps/NAME unless given.")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help=SWEEP_OUT_HELP)] = None,
     jobs: Annotated[int | None, Option(min=1, help=JOBS_HELP)] = None,
     backend: Annotated[Literal["loky", "dask", "ray"], Option(help="What runs them.")] = "loky",
-    address: Annotated[
-        str | None, Option(metavar="ADDRESS", help="Of a Dask scheduler or Ray cluster that is there.")
-    ] = None,
+    address: Annotated[str | None, Option(metavar="ADDRESS", help="A running Dask or Ray cluster.")] = None,
     keep_traces: Annotated[bool, Option("--keep-traces", help="Each cell keeps its trace.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write sweep.parquet too.")] = False,
 ) -> None:
     """Run what is missing of a study, keep each cell, print means and 95 % intervals over seeds.
 
-    The same command goes on where a sweep was stopped: a cell is stored under its resolved scenario and the
+    The same command continues a sweep that was stopped: a cell is stored under its resolved scenario and the
     code's version, and is not run again. Exit code 1: a cell failed, or an aggregate is not the plain sum.
 
     Example: simfl sweep studies/users_and_losses
@@ -64,7 +66,7 @@ def sweep(
         every, folder = set(state.keys), state.store.folder
         number = sum(map(state.store.has, every))
         cells = f"; {number} of {len(every)} cells are kept in {folder}" if number else ""
-        return f"{cells}; the same command goes on from there"
+        return f"{cells}; the same command continues from there"
 
     with exit_on_failure(kept):
         try:
@@ -119,19 +121,19 @@ def _print_failures(state: Sweep) -> None:
 @app.command()
 def explore(
     protocol: Annotated[str, Argument(help="See `simfl list protocols`.", metavar="PROTOCOL")],
-    users: Annotated[int, Option(min=3, help="Size of the cohort; beyond 6 use --random.")] = 4,
+    users: Annotated[int, Option(min=3, help="Users of the cohort; beyond 6 use --random.")] = 4,
     random: Annotated[
-        int | None, Option(min=1, metavar="COUNT", help="So many random patterns instead of all.")
+        int | None, Option(min=1, metavar="COUNT", help="Try random patterns, not all.")
     ] = None,
     seed: Annotated[int, Option(help="For keys, updates and random graphs.")] = 0,
     set_: Set = None,
     jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
     yes: Yes = False,
-    out: Annotated[Path, Option(metavar="FILE", help="A broken law's scenario.")] = Path("explored.yaml"),
+    out: Annotated[Path, Option(metavar="FILE", help="A broken invariant's scenario.")] = EXPLORED,
 ) -> None:
-    """Lose users at every combination of points, and hold every law to each round.
+    """Lose users at every combination of points, and check every invariant in each round.
 
-    It counts the patterns, times a few, and asks before it begins what would take more than an hour.
+    It counts the patterns, times a few, and asks before an exploration that would take more than an hour.
 
     Example: simfl explore secagg --users 4
     """
@@ -140,10 +142,8 @@ def explore(
     from simfl.studies.explore.reached import counted
 
     check_place(out)
-    exploration, since = (
-        open_exploration(protocol, users, random, seed, settings(set_), jobs),
-        time.monotonic(),
-    )
+    since = time.monotonic()
+    exploration = open_exploration(protocol, users, random, seed, settings(set_), jobs)
     name_executed_files()
     cohort, patterns = exploration.cohort, exploration.patterns
     label = f"{cohort.protocol}, {cohort.users} users"
@@ -163,18 +163,17 @@ def explore(
     broken = exploration.violation
     if broken is None:
         print_paragraph(f"{counts()}; every law held", indent="  ")
-        rows = exploration.rows
-        for row in rows:
+        for row in exploration.rows:
             print_paragraph(f"  {row}", indent=" " * 13)
-        print_paragraph(f"  {counted(rows)}")
+        print_paragraph(f"  {counted(exploration.rows)}")
         return
     print_paragraph(f"{counts()}; a law is broken:", indent="  ")
     print_lines(f"  {broken}")
     if exploration.report.patterns < patterns:
-        print_paragraph(
-            f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", indent="    "
-        )
-    print_paragraph("On the engine: " + ("; ".join(exploration.replayed) or "every law held"), indent="  ")
+        rest = f"the rest of {patterns:,} patterns, because a law is broken"
+        print_paragraph(f"  Not tried: {rest}", indent="    ")
+    replayed = "; ".join(exploration.replayed) or "every law held"
+    print_paragraph(f"On the engine: {replayed}", indent="  ")
     write_text(out, exploration.scenario_text())
     print_lines(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
@@ -209,19 +208,11 @@ def verify(
 
 @app.command()
 def calibrate(
-    out: Annotated[
-        Path | None, Argument(help="Where the profile goes; printed unless given.", metavar="[OUT.yaml]")
-    ] = None,
+    out: Annotated[Path | None, Argument(help=PROFILE_HELP, metavar="[OUT.yaml]")] = None,
     scenario: Annotated[
-        Path | None,
-        Option(
-            "--for",
-            metavar="SCENARIO",
-            help="Find the law of its model's training too.",
-            autocompletion=names_and_files,
-        ),
+        Path | None, Option("--for", metavar="SCENARIO", help=FOR_HELP, autocompletion=names_and_files)
     ] = None,
-    passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
+    passes: Annotated[int, Option(min=6, help="Passes over all measurements; intervals need 6.")] = 21,
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
 
@@ -246,21 +237,12 @@ def calibrate(
 
 @app.command("plan")
 def plan_command(
-    fleet: Annotated[
-        Path,
-        Argument(
-            help="A fleet, YAML, or a name such as fleets/phones: see docs/plan.md.",
-            metavar="FLEET",
-            autocompletion=names_and_files,
-        ),
-    ],
-    out: Annotated[Path, Option(metavar="FILE", help="Where the scenario goes that runs the answer.")] = Path(
-        "planned.yaml"
-    ),
+    fleet: Annotated[Path, Argument(help=FLEET_HELP, metavar="FLEET", autocompletion=names_and_files)],
+    out: Annotated[Path, Option(metavar="FILE", help="The scenario that runs the answer.")] = PLANNED,
     set_: Set = None,
     json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
-    """Find the protocol and the settings that keep a fleet's promises soonest, in shadow.
+    """Find the protocol and the settings that keep a fleet's guarantees in the least time, in shadow.
 
     Example: simfl plan fleets/phones
     """

@@ -156,8 +156,8 @@ class KindRegistry(Generic[B]):
             listed = f"such as {word:.200}:{names[0]}" if names else f"but it has no {self.thing}"
             raise BadInput(f"{word:.200}: name a class behind a colon, {listed}")
         if word not in self.classes:
-            names = f"{', '.join(self.classes)}, or path.py:Name of your own"
-            raise BadInput(f"unknown {self.thing} {word!r:.200}; known: {names}")
+            known = f"{', '.join(self.classes)}, or path.py:Name of your own"
+            raise BadInput(f"unknown {self.thing} {word!r:.200}; known: {known}")
         return self.classes[word]
 
     def annotation(self, *before: Any, mixin: type[Block] | None = None) -> Any:

@@ -157,7 +157,7 @@ def test_two_machines_as_the_docs_say(
         assert (process.returncode, told.splitlines()) == (0, ["Joins secagg", "The run is over"]), told
     told, _ = serving.communicate(timeout=30)
     assert serving.returncode == 0, told
-    assert "secagg: 1 aggregate not checked: users do not tell how they rounded" in told
+    assert "secagg: 1 aggregate not checked: users do not send how they rounded" in told
     summary = read(out / "summary.json")
     assert [len(summary.protocols[name].completed) for name in ("fedavg", "secagg")] == [1, 1]
     assert not summary.interrupted

@@ -124,7 +124,7 @@ def test_an_interrupt_keeps_what_is_finished(
     interrupt(monkeypatch, 2, rounds)
     _, errors = told(capsys, INTERRUPTED, "run", *MEASURED, "--out", str(folder), "--repeat", "3")
     goes_on = f"simfl run --resume {folder} --repeat 3"
-    assert errors == f"Interrupted; 1 of 3 repeats are finished in {folder}, and {goes_on} goes on\n"
+    assert errors == f"Interrupted; 1 of 3 repeats are finished in {folder}, and {goes_on} continues them\n"
     assert has_saved(folder / "repeat-2") == (rounds > 0)
     out, _ = told(capsys, 0, "report", str(folder))
     assert ("repeat-2 is not finished, and left out" in out) == (rounds > 0)
