@@ -27,7 +27,7 @@ def leak(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.ci
-def test_nothing_beyond_the_sum_and_what_one_more_would_learn(leak) -> None:
+def test_proof_prints_leaks_and_those_of_one_more_colluder(leak) -> None:
     code, out, _ = leak("lightsecagg", "--set", "U=4")
     assert code == 0
     assert re.match(

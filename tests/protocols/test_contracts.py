@@ -39,7 +39,7 @@ def test_our_machines_keep_their_contracts(protocol):
     assert all(isinstance(client, ClientMachine) for client in w.clients.values())
 
 
-def test_an_incomplete_server_is_refused_by_what_it_lacks():
+def test_incomplete_server_is_refused_with_missing_names():
     with pytest.raises(RunFailed, match="object has no awaits, expire, gone, quorum, receive, start"):
         round_server(object())
     with pytest.raises(RunFailed, match="FedAvgServer has no admits, back, begin, flights, open, version"):

@@ -80,9 +80,7 @@ def test_a_file_of_yours_weighs_updates(hinge: str, tmp_path: Path) -> None:
         ({"module": "Nobody"}, "has no Nobody"),
     ],
 )
-def test_what_is_wrong_with_it_is_told_at_its_place(
-    hinge: str, spec: dict[str, object], message: str
-) -> None:
+def test_wrong_staleness_is_reported_at_its_place(hinge: str, spec: dict[str, object], message: str) -> None:
     with pytest.raises(ScenarioError) as problem:
         load(with_weight({**spec, "module": f"{hinge}:{spec['module']}"}))
     assert message in str(problem.value)

@@ -108,7 +108,7 @@ def test_synchronous(tmp_path: Path, overrides: dict[str, Any], expected: list[s
     assert found(tmp_path, SYNC, overrides) == expected
 
 
-def test_a_target_that_nothing_can_reach_is_found_at_its_line(tmp_path: Path) -> None:
+def test_unreachable_target_is_found_at_its_line(tmp_path: Path) -> None:
     text = swap(SYNC, ("rounds: 3\n", "rounds: 3\npayload: shadow\n"))
     text = swap(text, ("dropout: none", "dropout: none\ntargets:\n  loss: 0.5"))
     message = "needs payload real: a shadow trains no model to be evaluated"

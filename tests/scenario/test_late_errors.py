@@ -198,7 +198,7 @@ def test_an_override_is_named_as_one(tmp_path: Path, key: str, value: object, ex
     assert told(tmp_path, lambda: build(load(world, {key: value})))[0].startswith(expected)
 
 
-def test_a_scenario_that_is_loaded_again_knows_its_lines(tmp_path: Path) -> None:
+def test_reloaded_scenario_keeps_its_lines(tmp_path: Path) -> None:
     world = load(laid(tmp_path, swap(SYNC, ("rounds: 3", "rounds: 3\nprofile: nowhere"))))
     chosen = select_protocols(load(world, {"seed": 2}), ["fedavg"])
     assert told(tmp_path, lambda: build(chosen))[0].startswith("world.yaml:4: profile: ")

@@ -112,7 +112,7 @@ def test_a_list_of_protocols_holds_names_each_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_thousand_problems_are_told_in_forty_lines() -> None:
+def test_thousand_problems_print_forty_lines() -> None:
     with pytest.raises(ScenarioError) as refused:
         load({"seed": 1, "dropout": {"worst_case": [-1.0] * 1000}})
     *told, last = str(refused.value).splitlines()

@@ -136,11 +136,11 @@ def test_paths_are_of_the_file_that_they_stand_in(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line_and_its_part(tmp_path: Path, text: str, said: str) -> None:
+def test_problem_has_its_line_and_part_of_the_study(tmp_path: Path, text: str, said: str) -> None:
     assert problems(tmp_path, text) == [said]
 
 
-def test_what_does_not_go_together_is_placed_in_the_base(tmp_path: Path) -> None:
+def test_conflicting_values_are_placed_in_the_base(tmp_path: Path) -> None:
     said = problems(tmp_path, "base: base.yaml\ngrid: {population.users: [9]}\nset: {dropout: none}")
     line = 1 + EDGES.read_text().splitlines().index("privacy: {T: 5, D: 4, U: 6}")
     assert f"base.yaml:{line}: privacy.U: U=6 must not be above N - D = 9 - 4 = 5" in said
