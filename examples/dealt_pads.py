@@ -112,8 +112,8 @@ class DealtPads(Protocol):
     def needed(self, stage: str, p: Params) -> int:
         return max(2, p.N - p.D - self.spare)
 
-    def withstands(self, p: Params) -> None:
-        """Nobody: who deals the pads can read every update."""
+    def max_colluders(self, p: Params) -> None:
+        """None: the dealer of the pads can read every update."""
 
     def problems(self, p: Params) -> Problems:
         if self.spare > p.N - p.D - 2:

@@ -26,8 +26,11 @@ def scenario(file: str | Path, **overrides: Any) -> pytest.MarkDecorator:
     """Mark a test (or a class of tests) whose fixture `result` is the run of a scenario.
 
     Args:
-        file: the scenario; a relative path is of the folder of the test's file.
-        overrides: values by key; a dotted key is given as `**{"privacy.T": 3}`.
+        file: The scenario; a relative path starts at the folder of the test's file.
+        overrides: Values by key; a dotted key is given as `**{"privacy.T": 3}`.
+
+    Returns:
+        The mark, for use as a decorator.
 
     >>> @scenario("lost_at_upload.yaml", rounds=2)
     ... def test_sums(result):
@@ -54,7 +57,13 @@ def result(request: pytest.FixtureRequest) -> Result:
 
 
 def assert_exact(result: Result) -> None:
-    """Raise an AssertionError unless each protocol has an aggregate, and each is its members' exact sum.
+    """Check that each protocol has an aggregate, and that each aggregate is its members' exact sum.
+
+    Args:
+        result: The run.
+
+    Raises:
+        AssertionError: It lists each protocol without an aggregate, and each aggregate that is not exact.
 
     >>> import simfl
     >>> assert_exact(simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}))

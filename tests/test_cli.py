@@ -104,7 +104,7 @@ def test_without_out_a_new_folder_is_made_each_time(
         ([], "SCENARIO"),
     ],
 )
-def test_what_is_wrong_ends_in_one_message_and_exit_code_2(
+def test_mistake_ends_in_one_message_and_exit_code_2(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -131,7 +131,7 @@ def test_messages_cannot_steer_a_terminal(tmp_path: Path, capsys: pytest.Capture
     assert errors.replace("\n", "").isprintable()
 
 
-def test_a_stage_that_lasts_is_told_on_stderr(
+def test_long_stage_is_shown_on_stderr(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("simfl.cli.common.PATIENCE_S", 0.2)
@@ -142,7 +142,7 @@ def test_a_stage_that_lasts_is_told_on_stderr(
     assert capsys.readouterr().err == "simfl: forecasting the memory that secagg takes for 12 users ...\n"
 
 
-def test_the_stages_of_a_build_are_told_in_words() -> None:
+def test_stages_of_a_build_are_shown_in_words() -> None:
     told: list[str] = []
     data = {"kind": "synthetic", "shape": [30_000], "classes": 2, "train": 10, "test": 2}
     more = {"payload": "real", "learning.dataset": data, "dropout": "none", "memory_limit_gb": 0.02}
@@ -196,7 +196,7 @@ main(sys.argv[1:])
 
 
 @pytest.mark.ci
-def test_what_ctrl_c_leaves_half_made_says_nothing(tmp_path: Path) -> None:
+def test_objects_that_ctrl_c_leaves_print_nothing(tmp_path: Path) -> None:
     """An event loop without its pipe cannot be closed, and the coroutine for it was never awaited."""
     command = [sys.executable, "-c", INTERRUPTED_EARLY, "run", EDGES, *QUICK, "--out", str(tmp_path / "r")]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
@@ -213,7 +213,7 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_check_says_what_a_scenario_resolves_to(capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_the_resolved_scenario(capsys: pytest.CaptureFixture[str]) -> None:
     out = told(capsys, "check", EDGES, "--set", "learning.epochs=2")
     assert "epochs: 2" in out
     assert "d = 650 parameters" in out
@@ -257,7 +257,7 @@ def test_list_lists(capsys: pytest.CaptureFixture[str], things: str, one: str) -
     assert one in told(capsys, "list", things)
 
 
-def test_a_name_stands_apart_from_what_is_said_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_name_is_apart_from_its_description(capsys: pytest.CaptureFixture[str]) -> None:
     words = told(capsys, "list", "profiles").split()
     assert set(profiles.names()) <= set(words)
     assert max(map(len, profiles.names())) > 20

@@ -47,7 +47,7 @@ def test_an_entry_that_completed_nothing_ends_with_3(
 
 
 @pytest.mark.ci
-def test_the_most_frequent_reason_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_most_frequent_reason_is_printed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = f"dropout={{script: [{lost(0, 5)}, {lost(1, 6)}, {lost(2, 6)}]}}"
     command = ["run", TUTORIAL, *QUICK, "--set", script, "--protocols", "lightsecagg"]
     assert ended(*command, "--out", str(tmp_path)) == NO_AGGREGATE
@@ -78,9 +78,7 @@ def test_one_completed_round_is_enough(tmp_path: Path) -> None:
     assert ended("run", TUTORIAL, *QUICK, "--set", script, "--out", str(tmp_path)) == 0
 
 
-def test_a_sweep_tells_of_cells_without_an_aggregate(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sweep_prints_cells_without_an_aggregate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = study(tmp_path, grid={"dropout.rate": [0.0, 0.7]}, seeds=1)
     assert ended("sweep", str(file), "--out", str(tmp_path / "s"), "--jobs", "1") == 0
     assert "lightsecagg has no aggregate in 1 of 2 cells\n" in capsys.readouterr().out

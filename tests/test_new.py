@@ -37,7 +37,7 @@ def test_what_it_writes_passes(tmp_path: Path) -> None:
     assert not [row for row in rows.values() if row.findings]
     # It uploads plain updates, and promises nothing.
     for name in ("fresh_masks", "secrets", "sessions", "statements"):
-        assert rows[name].not_tried == "the protocol promises nothing (`withstands`)"
+        assert rows[name].not_tried == "the protocol promises nothing (`max_colluders`)"
     assert load(tmp_path / "masked_mean.yaml").protocols["masked_mean"].protocol == "module"
     assert "masked_mean" not in list(PROTOCOLS)
 
@@ -47,7 +47,7 @@ def test_nothing_is_overwritten_and_names_are_names(
 ) -> None:
     (tmp_path / "mine.yaml").write_text("kept")
     assert code_of("mine", "--out", str(tmp_path)) == 2
-    assert "mine.yaml is there already" in capsys.readouterr().err
+    assert "mine.yaml exists already" in capsys.readouterr().err
     assert (tmp_path / "mine.yaml").read_text() == "kept"
     assert code_of("My-Protocol", "--out", str(tmp_path)) == 2
     assert "small letters" in capsys.readouterr().err

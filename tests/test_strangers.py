@@ -74,7 +74,7 @@ def test_what_is_wrong_is_told_at_its_place(case: Case, file: Path) -> None:
     assert message in str(problem.value)
     with pytest.raises(ScenarioError, match=rf"{case.path}.nonsense: .*no key 'nonsense'"):
         load(said(case, file, nonsense=1))
-    with pytest.raises(ScenarioError, match=f"is no whole {case.thing}: it lacks {case.lacks}"):
+    with pytest.raises(ScenarioError, match=f"is no complete {case.thing}: it lacks {case.lacks}"):
         load(said(case, file, "Half"))
     with pytest.raises(ScenarioError, match=f"is no {case.thing}: it must be a class derived from"):
         load(said(case, file, "Path" if "import Path" in case.code else "Field"))
@@ -176,7 +176,7 @@ def test_an_installed_packages_kinds_are_taken_like_ours(tmp_path: Path) -> None
     [
         ("steep", "their_dealt_pads:DealtPads", "is no staleness weight: it must be a class derived from"),
         ("steep", "nowhere:Hinge", "of package theirs cannot be loaded: ModuleNotFoundError"),
-        ("constant", "their_hinge:Hinge", "there is a staleness weight of this name"),
+        ("constant", "their_hinge:Hinge", "is the name of another staleness weight"),
     ],
 )
 def test_a_packages_mistake_names_the_package(

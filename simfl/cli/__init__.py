@@ -1,8 +1,9 @@
-"""The command line. Exit codes: 0 done; 1 the run failed, or an aggregate is not exact; 2 a bad scenario, bad
-usage or a damaged file; 3 an entry of the run completed nothing; 130 interrupted; 141 nobody reads what is
-printed; 143 terminated.
+"""The command line.
 
-Heavy modules are imported inside the commands that need them: `--help` answers at once.
+Exit codes: 0 done; 1 the run failed, or an aggregate is not exact; 2 a bad scenario, bad usage or a damaged
+file; 3 an entry of the run completed nothing; 130 interrupted; 141 the output was closed; 143 terminated.
+
+Heavy modules are imported inside the commands that need them, so that `--help` prints at once.
 """
 
 import atexit
@@ -18,10 +19,8 @@ from typer.main import get_command
 # Imported for the commands that they add to `app`.
 from simfl.cli import (  # noqa: F401
     authoring,
-    compare,
     data,
     live,
-    plan,
     privacy,
     reports,
     reproduce,
@@ -29,30 +28,39 @@ from simfl.cli import (  # noqa: F401
     serve,
     studies,
 )
-from simfl.cli.common import BAD, app, heed_termination, keeping, naming_unchecked, read_to_its_end, tell
+from simfl.cli.common import (
+    BAD,
+    app,
+    exit_on_closed_pipe,
+    exit_on_failure,
+    heed_termination,
+    name_unchecked_folders,
+    print_lines,
+)
 from simfl.errors import BadInput
 
 
 @cache
 def _command() -> Any:
-    """Return the commands as click has them; to make them takes as long as a short command."""
+    """Return the commands as click has them, cached: to build them takes as long as a short command."""
     return get_command(app)
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line and exit. All that a user can cause ends in one message, never a traceback."""
-    # Imports and rows make little garbage, and torch's modules are large: the collector looks seldom, and not
-    # once more at everything when the process ends. Together that was a tenth of a short run.
+    """Run the command line and exit. Each error that a user can cause ends in one message, never a
+    traceback."""
+    # Imports and rows make little garbage, and torch's modules are large. So the collector runs seldom, and
+    # not over all objects when the process ends. Together that was a tenth of a short run.
     gc.set_threshold(200_000, 20, 1000)
     atexit.register(gc.freeze)
     # A user's own file that imports an old name of a module (`simfl/moved.py`).
     warnings.filterwarnings("default", r"simfl\.[\w.]+ is now", DeprecationWarning)
     heed_termination()
     try:
-        with keeping(), read_to_its_end(), naming_unchecked():
+        with exit_on_failure(), exit_on_closed_pipe(), name_unchecked_folders():
             _command()(arguments, prog_name="simfl")  # `python -m simfl` and run.py complete as simfl does
     except BadInput as error:
-        tell(str(error), error=True)
+        print_lines(str(error), error=True)
         sys.exit(BAD)
     except typer.Exit as left:
         sys.exit(left.exit_code)

@@ -1,4 +1,4 @@
-"""Commands for authors of scenarios and protocols: schema, lists of names, beginnings of a protocol."""
+"""Commands for authors of scenarios and protocols: schema, lists of names, templates of a protocol."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say, tell
+from simfl.cli.common import app, print_lines, print_paragraph
 from simfl.cli.help import App
 from simfl.cli.inputs import names
 from simfl.errors import did_you_mean
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from simfl.config.kinds import KindRegistry
 
 NAME_COLUMNS = 20
+INIT_HELP = "See `simfl list scenarios`."
 
 REGISTRIES = {
     "models": "learning.models.registry:MODELS",
@@ -36,8 +37,14 @@ REGISTRIES = {
     "staleness": "protocols.staleness:STALENESS",
     "attacks": "privacy.attacks.registry:ATTACKS",
 }
-"""A thing that has kinds -> their registry; each registry of simfl has a line."""
+"""A thing with kinds -> their registry, `module:NAME`; each registry of simfl has a line."""
 THINGS = ("scenarios", "profiles", *REGISTRIES)
+THING_HELP = f"One of {', '.join(THINGS)}."
+
+
+def things(incomplete: str) -> list[str]:
+    """Complete the name of a thing."""
+    return [name for name in THINGS if name.startswith(incomplete)]
 
 
 @app.command()
@@ -73,14 +80,7 @@ def listed(thing: str) -> list[tuple[str, str]]:
 
 @app.command("list")
 def list_command(
-    thing: Annotated[
-        str,
-        Argument(
-            metavar="THING",
-            help=f"One of {', '.join(THINGS)}.",
-            autocompletion=lambda incomplete: [name for name in THINGS if name.startswith(incomplete)],
-        ),
-    ],
+    thing: Annotated[str, Argument(metavar="THING", help=THING_HELP, autocompletion=things)],
 ) -> None:
     """List shipped scenarios, protocols, models, datasets, profiles, or the kinds of another thing.
 
@@ -90,17 +90,15 @@ def list_command(
         message = f"{thing!r:.80} must be one of {', '.join(THINGS)}{did_you_mean(thing, THINGS)}"
         raise typer.BadParameter(message, param_hint="THING")
     for name, text in listed(thing):
-        if len(name) >= NAME_COLUMNS - 1:  # it has a line of its own
+        if len(name) >= NAME_COLUMNS - 1:  # a long name has a separate line
             print(name)
             name = ""
-        say(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), further=" " * NAME_COLUMNS)
+        print_paragraph(f"{name:<{NAME_COLUMNS}}{text}".rstrip(), indent=" " * NAME_COLUMNS)
 
 
 @app.command()
 def init(
-    name: Annotated[
-        str, Argument(help="See `simfl list scenarios`.", metavar="[NAME]", autocompletion=names)
-    ] = "tutorial",
+    name: Annotated[str, Argument(help=INIT_HELP, metavar="[NAME]", autocompletion=names)] = "tutorial",
 ) -> None:
     """Write a shipped scenario here, with the files that it reads, to start from; overwrite nothing.
 
@@ -110,13 +108,13 @@ def init(
 
     files = shipped.with_its_files(name)
     if taken := [file for file in files if file.exists()]:
-        raise typer.BadParameter(f"{taken[0]} is there already", param_hint="NAME")
+        raise typer.BadParameter(f"{taken[0]} exists already", param_hint="NAME")
     for file, source in files.items():
         file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("xb") as new_file:  # not one that has appeared meanwhile
+        with file.open("xb") as new_file:  # "x": a file that appeared since the check is not overwritten
             new_file.write(source.read_bytes())
-        tell(f"Written to {file}")
-    tell(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")
+        print_lines(f"Written to {file}")
+    print_lines(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")
 
 
 new = App(help="Begin a protocol of your own.")
@@ -139,10 +137,10 @@ def protocol(
     templates = (resources.files("simfl.cli") / "templates").iterdir()
     files = {out / t.name.removesuffix(".template").replace("protocol", name): t for t in templates}
     if taken := sorted(file for file in files if file.exists()):
-        raise typer.BadParameter(f"{taken[0]} is there already", param_hint="NAME")
+        raise typer.BadParameter(f"{taken[0]} exists already", param_hint="NAME")
     out.mkdir(parents=True, exist_ok=True)
     for file, template in sorted(files.items()):
         text = Template(template.read_text(encoding="utf-8"))
         file.write_text(text.substitute(file=name, class_name=class_name, title=title), encoding="utf-8")
-        tell(f"Written to {file}")
-    tell(f"Try: simfl run {out / name}.yaml; simfl verify {out / name}.py:{class_name}")
+        print_lines(f"Written to {file}")
+    print_lines(f"Try: simfl run {out / name}.yaml; simfl verify {out / name}.py:{class_name}")

@@ -1,7 +1,8 @@
-"""The application, its exit codes, and what commands print."""
+"""The application, its exit codes, what commands print, and the files that they write."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -9,9 +10,10 @@ import textwrap
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
@@ -27,11 +29,16 @@ from simfl.version import __version__
 if TYPE_CHECKING:
     from simfl.runs.results.summary import ProtocolSummary
 
-WIDTH = 80  # columns of text, on a terminal and off it
-LONG_S = 3600.0  # beyond which a study is not begun unasked
-PATIENCE_S = 2.0  # after which a stage is told off a terminal
-MAX_NAMED = 5  # rounds in a message
-AGAIN_S = 15.0  # after which it is told again how far a stage has come
+WIDTH = 80
+"""Columns of text, on a terminal and off it."""
+LONG_S = 3600.0
+"""Seconds of work beyond which a command asks before it begins."""
+PATIENCE_S = 2.0
+"""Seconds after which a stage is shown off a terminal."""
+AGAIN_S = 15.0
+"""Seconds after which its progress is shown again there."""
+MAX_NAMED = 5
+"""Rounds in a message."""
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
 _ending_signals: list[int] = []
@@ -51,7 +58,7 @@ def heed_termination() -> None:
 
 
 @contextmanager
-def keeping(kept: Callable[[], str] = str) -> Iterator[None]:
+def exit_on_failure(kept: Callable[[], str] = str) -> Iterator[None]:
     """End a command that is interrupted or fails; its message closes with `kept`."""
     try:
         yield
@@ -62,12 +69,12 @@ def keeping(kept: Callable[[], str] = str) -> Iterator[None]:
     except (RunFailed, OSError) as error:
         text = cut(str(error), LONGEST) if isinstance(error, OSError) else str(error)
         message, code = f"simfl: {text}", FAILED
-    tell(f"{message}{kept()}", error=True)
+    print_lines(f"{message}{kept()}", error=True)
     raise typer.Exit(code)
 
 
 def _forget(interrupt: KeyboardInterrupt) -> None:
-    """Let go of the half-made things that an interrupt left, as an event loop, without their complaints."""
+    """Free the objects that an interrupt left half-made, such as an event loop, without their warnings."""
     hook, sys.unraisablehook = sys.unraisablehook, lambda complaint: None
     try:
         with warnings.catch_warnings(action="ignore"):
@@ -77,8 +84,8 @@ def _forget(interrupt: KeyboardInterrupt) -> None:
 
 
 @contextmanager
-def read_to_its_end() -> Iterator[None]:
-    """End a command quietly once nobody reads its output, with the exit code of a tool that SIGPIPE ends."""
+def exit_on_closed_pipe() -> Iterator[None]:
+    """End a command quietly once its output is closed, with the exit code of a tool that SIGPIPE ends."""
     try:
         try:
             yield
@@ -88,77 +95,91 @@ def read_to_its_end() -> Iterator[None]:
     except BrokenPipeError:
         pass
     except SystemExit as left:
-        if not isinstance(left.__context__, BrokenPipeError):  # which typer and rich turn into a 1
+        if not isinstance(left.__context__, BrokenPipeError):  # typer and rich turn one into exit code 1
             raise
-    # Output that is still buffered is written once more when the interpreter ends.
+    # The interpreter flushes the buffered output at its end: it must not fail a second time.
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise typer.Exit(UNREAD)
 
 
 @contextmanager
-def naming_unchecked() -> Iterator[None]:
-    """Name on stderr, at a command's end, the folders of which files were read without digests."""
-    take_unchecked()  # what a caller in this process read before
+def name_unchecked_folders() -> Iterator[None]:
+    """Name on stderr, at a command's end, the folders whose files were read without digests."""
+    take_unchecked()  # a caller in this process may have read some before
     try:
         yield
     finally:
         if folders := take_unchecked():
             more = f" and {counted(len(folders) - 1, 'other folder')}" if len(folders) > 1 else ""
             reason = "files of an earlier simfl, or made by hand, are read unchecked"
-            tell(f"simfl: no {SUMS} in {folders[0]}{more}: {reason}", error=True)
+            warn(f"no {SUMS} in {folders[0]}{more}: {reason}")
 
 
-def warn_inexact(runs: Iterable[tuple[str, Mapping[str, ProtocolSummary]]]) -> bool:
-    """Name on stderr each protocol of which an aggregate is not the plain sum of its updates.
+def exit_by_outcome(
+    runs: Iterable[tuple[str, Mapping[str, ProtocolSummary]]], without: Sequence[str] = ()
+) -> None:
+    """Name on stderr the faults of finished runs, and end the command if there is one.
 
     Args:
-        runs: of each run a label, empty if there is one only, and its protocols' summaries by entry.
+        runs: Of each run a label, empty if it is the only one, and its protocols' summaries by entry.
+        without: A line for each entry that completed nothing.
 
-    Returns:
-        True if there is one. The command then ends with `FAILED`, after it has written its files.
+    Raises:
+        typer.Exit: `FAILED` if an aggregate is not the plain sum of its updates; else `NO_AGGREGATE` if
+            there is a line in `without`.
     """
-    inexact = False
-    for label, protocols in runs:
-        for name, protocol in protocols.items():
-            rounds = [r for r in protocol.rounds if r.aggregate_exact is False]
-            if rounds:
-                inexact = True
-                indices = ", ".join(str(r.index) for r in rounds[:MAX_NAMED])
-                more = f" and {len(rounds) - MAX_NAMED} more" if len(rounds) > MAX_NAMED else ""
-                kind = unit(protocol.buffered)
-                where = f"{kind} {indices}{more} of {len(protocol.rounds)}"
-                differ = counted(sum(r.differ for r in rounds), "element")
-                place = f"{label}: {name}" if label else name
-                text = f"simfl: {place}: not the plain sum of its updates in {where}: {differ} off"
-                tell(text, error=True)
-    return inexact
+    inexact = [line for label, protocols in runs for line in inexact_lines(label, protocols)]
+    for line in (*inexact, *without):
+        warn(line)
+    if inexact:
+        raise typer.Exit(FAILED)
+    if without:
+        raise typer.Exit(NO_AGGREGATE)
+
+
+def inexact_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Iterator[str]:
+    """Yield a line for each protocol of a run of which an aggregate is not the plain sum of its updates."""
+    for name, protocol in protocols.items():
+        rounds = [r for r in protocol.rounds if r.aggregate_exact is False]
+        if rounds:
+            indices = ", ".join(str(r.index) for r in rounds[:MAX_NAMED])
+            more = f" and {len(rounds) - MAX_NAMED} more" if len(rounds) > MAX_NAMED else ""
+            where = f"{unit(protocol.buffered)} {indices}{more} of {len(protocol.rounds)}"
+            differ = counted(sum(r.differ for r in rounds), "element")
+            subject = f"{label}: {name}" if label else name
+            yield f"{subject}: not the plain sum of its updates in {where}: {differ} off"
 
 
 app = App(name="simfl", pretty_exceptions_enable=False)
 
 
-def _tell_version(asked: bool) -> None:
+def _print_version(asked: bool) -> None:
     if asked:
-        tell(f"simfl {__version__}")
+        print_lines(f"simfl {__version__}")
         raise typer.Exit
 
 
 @app.callback()
 def options(
     version: Annotated[
-        bool, Option("--version", is_eager=True, callback=_tell_version, help="Print simfl's version.")
+        bool, Option("--version", is_eager=True, callback=_print_version, help="Print simfl's version.")
     ] = False,
 ) -> None:
     """Federated learning with real secure aggregation, in virtual time."""
 
 
-def say(text: str, further: str = "") -> None:
-    """Print a paragraph within `WIDTH` columns, each line but the first behind `further`. No word is cut."""
-    whole_words = textwrap.TextWrapper(WIDTH, "", further, break_long_words=False, break_on_hyphens=False)
-    tell(whole_words.fill(text))
+def print_paragraph(text: str, indent: str = "") -> None:
+    """Print a paragraph within `WIDTH` columns, each line but the first behind `indent`. No word is cut."""
+    whole_words = textwrap.TextWrapper(WIDTH, "", indent, break_long_words=False, break_on_hyphens=False)
+    print_lines(whole_words.fill(text))
 
 
-def tell(text: str, error: bool = False) -> None:
+def warn(text: str) -> None:
+    """Print a message of simfl itself to stderr."""
+    print_lines(f"simfl: {text}", error=True)
+
+
+def print_lines(text: str, error: bool = False) -> None:
     """Print lines as they are, to stderr if it is an `error`; control characters are spelled out."""
     print(printable(text), file=sys.stderr if error else sys.stdout)
 
@@ -166,9 +187,12 @@ def tell(text: str, error: bool = False) -> None:
 def ask_before_long(
     what: str, seconds: float, yes: bool, less: str = "--random N tries N random ones"
 ) -> None:
-    """Ask if work that takes longer than `LONG_S` is meant; BadInput off a terminal.
+    """Ask before work that takes longer than `LONG_S`; a BadInput off a terminal.
 
     Args:
+        what: Noun for the work, for the message.
+        seconds: Predicted time.
+        yes: True begins without asking.
         less: How to shorten it, for the message.
     """
     if seconds <= LONG_S or yes:
@@ -183,15 +207,16 @@ def ask_before_long(
 
 
 class Begin(Protocol):
-    """Shows a stage as it begins; so_far: how far it has come, for one that may take minutes."""
+    """Shows a stage as it begins."""
 
-    def __call__(self, stage: str, so_far: Callable[[], str] = str) -> None: ...
+    def __call__(self, stage: str, so_far: Callable[[], str] = str) -> None:
+        """Show the stage; `so_far` returns its progress, for one that may take minutes."""
 
 
 @contextmanager
 def stages() -> Iterator[Begin]:
-    """Yield a function that shows a stage on stderr as it begins; off a terminal, those that last. How far a
-    stage has come is shown again and again."""
+    """Yield a function that shows a stage on stderr as it begins, and its progress from time to time. Off a
+    terminal, a stage is shown once it has lasted `PATIENCE_S`."""
     with ExitStack() as stack:
         if sys.stderr.isatty():
             from rich.console import Console
@@ -199,7 +224,7 @@ def stages() -> Iterator[Begin]:
             status = stack.enter_context(Console(stderr=True).status(""))
             first_s, again_s, show = 0.0, 1.0, status.update
         else:
-            first_s, again_s, show = PATIENCE_S, AGAIN_S, partial(tell, error=True)
+            first_s, again_s, show = PATIENCE_S, AGAIN_S, partial(print_lines, error=True)
         waiting = threading.Timer(0, str)
         stage_number = 0
 
@@ -233,7 +258,7 @@ def stages() -> Iterator[Begin]:
 
 @contextmanager
 def bars() -> Iterator[Callable[[str, int, int], None]]:
-    """Yield a function that shows on stderr how much of a stage is done: its name, a number and the total."""
+    """Yield a function that shows a stage's progress on stderr: its name, the number done, the total."""
     from simfl.reports.terminal import console, counting
 
     with ExitStack() as stack:
@@ -246,3 +271,31 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
             shown[stage](done)
 
         yield watch
+
+
+def check_place(file: Path) -> None:
+    """Refuse a file that cannot be written: a folder has its name, or its folder does not exist."""
+    if file.is_dir():
+        raise BadInput(f"{file} is a folder")
+    if not file.parent.is_dir():
+        raise BadInput(f"{file}: there is no folder {file.parent}")
+
+
+def print_written(folder: Path, shown_by: str) -> None:
+    """Print the folder of a run, its size on disk, and the command that shows it."""
+    nbytes = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    megabytes = math.ceil(nbytes / 1e5) / 10  # 0.1 MB at least
+    print_lines(f"Written to {folder} ({megabytes:.1f} MB; {shown_by} shows it)")
+
+
+@contextmanager
+def report_removed(folder: Path) -> Iterator[None]:
+    """Name on stderr the reports of earlier results that new results removed from a run's folder."""
+    from simfl.runs.folder.outdated import outdated_files
+
+    before = outdated_files(folder)
+    try:
+        yield
+    finally:
+        if gone := [str(path.relative_to(folder)) for path in before if not path.exists()]:
+            print_lines(f"Removed from {folder}, as of earlier results: {', '.join(gone)}", error=True)

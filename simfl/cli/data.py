@@ -7,12 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say
+from simfl.cli.common import app, print_paragraph
 from simfl.cli.help import App
 from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
     from simfl.connect.importers import Imported
+
+NAME_HELP = "mnist, fashion_mnist, cifar10, cifar100 or att_faces."
+ROOT_HELP = "The folder of data sets (SIMFL_DATA)."
+TRACES_HELP = "Traces by pairs, uplink and downlink, one pair per user."
+TABLE_HELP = "A table of speed tests: CSV, one location per row."
 
 data = App(help="Fetch published data sets.")
 app.add_typer(data, name="data")
@@ -25,22 +30,19 @@ def group() -> None:
 
 @data.command()
 def fetch(
-    name: Annotated[
-        str, Argument(help="mnist, fashion_mnist, cifar10, cifar100 or att_faces.", metavar="NAME")
-    ],
-    root: Annotated[
-        Path,
-        Option("--root", metavar="DIR", envvar="SIMFL_DATA", help="The folder of data sets (SIMFL_DATA)."),
-    ],
+    name: Annotated[str, Argument(help=NAME_HELP, metavar="NAME")],
+    root: Annotated[Path, Option("--root", metavar="DIR", envvar="SIMFL_DATA", help=ROOT_HELP)],
 ) -> None:
-    """Download a data set from its publisher, check it, and go on where an earlier download broke off.
+    """Download a data set from its publisher, check it, and continue an earlier download that was
+    interrupted.
 
     Example: simfl data fetch mnist --root data
     """
     from simfl.learning.data.fetch import fetch
 
-    folder = fetch(name, root, lambda url: say(url))
-    say(f"Written to {folder}; SIMFL_DATA={root} in the environment lets scenarios find it", further="  ")
+    folder = fetch(name, root, lambda url: print_paragraph(url))
+    remedy = f"SIMFL_DATA={root} in the environment lets scenarios find it"
+    print_paragraph(f"Written to {folder}; {remedy}", indent="  ")
 
 
 import_ = App(help="Turn recorded users, devices and links into files that a scenario can name.")
@@ -48,7 +50,7 @@ app.add_typer(import_, name="import")
 
 Out = Annotated[Path, Option("--out", metavar="DIR", help="The folder of the files that are written.")]
 Parquet = Annotated[bool, Option("--parquet", help="Write Parquet instead of CSV.")]
-Force = Annotated[bool, Option("--force", help="Replace files that are there already.")]
+Force = Annotated[bool, Option("--force", help="Replace files that exist already.")]
 
 
 @import_.command()
@@ -71,9 +73,9 @@ def fedscale(
 
 @import_.command()
 def mahimahi(
-    traces: Annotated[list[Path], Argument(help="Traces by pairs: one user's link each.", metavar="UP DOWN")],
+    traces: Annotated[list[Path], Argument(help=TRACES_HELP, metavar="UP DOWN")],
     out: Out,
-    window_ms: Annotated[int, Option("--window-ms", min=1, help="The time of one mean rate.")] = 1000,
+    window_ms: Annotated[int, Option("--window-ms", min=1, help="Milliseconds of an average rate.")] = 1000,
     parquet: Parquet = False,
     force: Force = False,
 ) -> None:
@@ -91,7 +93,7 @@ def mahimahi(
 
 @import_.command()
 def ookla(
-    table: Annotated[Path, Argument(help="A table of speed tests: CSV, one place a row.", metavar="CSV")],
+    table: Annotated[Path, Argument(help=TABLE_HELP, metavar="CSV")],
     out: Out,
     parquet: Parquet = False,
     force: Force = False,
@@ -117,7 +119,7 @@ def _files(out: Path, tables: tuple[str, ...], parquet: bool, force: bool) -> di
     for file in files.values():
         if file.is_dir() or (file.exists() and not force):
             remedy = "it is a folder" if file.is_dir() else "--force replaces it"
-            raise BadInput(f"{file} is there already: {remedy}")
+            raise BadInput(f"{file} exists already: {remedy}")
     return files
 
 
@@ -136,6 +138,6 @@ def _write(files: dict[str, Path], imported: "Imported") -> None:
                 writer = csv.writer(stream, lineterminator="\n")
                 writer.writerow(table.columns)
                 writer.writerows(table.rows)
-    say(f"Written to {next(iter(files.values())).parent}: {', '.join(file.name for file in files.values())}",
-        further="  ")  # fmt: skip
-    say(imported.found, further="  ")
+    (folder,) = {file.parent for file in files.values()}
+    print_paragraph(f"Written to {folder}: {', '.join(file.name for file in files.values())}", indent="  ")
+    print_paragraph(imported.found, indent="  ")

@@ -1,4 +1,5 @@
-"""The text of `--help`: commands by purpose in whole sentences, alike with any version of typer and click."""
+"""The text of `--help`: commands by purpose in whole sentences, equal under all versions of typer and
+click."""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ def first_sentence(text: str | None) -> str:
 
 
 class _Help:
-    """Help without the marks of rich, which some versions of typer leave in it, and short messages."""
+    """Help without rich's escape marks, which some versions of typer leave in it, and with short messages."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
@@ -70,11 +71,11 @@ class _Help:
         return text.replace("\\[", "[")
 
     def format_arguments(self, ctx: Any, formatter: Any) -> None:
-        """Leave arguments to typer, beside whose section click 8.5 has one of its own."""
+        """Print no section: typer has one, and click 8.5 would print a second."""
 
 
 class Command(_Help, TyperCommand):
-    """A command whose arguments have their help, which click 8.5 takes away from those of older typer."""
+    """A command whose arguments keep their help, which is lost between click 8.5 and older typer."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

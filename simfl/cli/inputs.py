@@ -1,4 +1,4 @@
-"""The options that commands share, and the scenarios that they name."""
+"""The options that several commands share, and the loading of the scenarios that they name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from typer import Argument, BadParameter, Option
 
-from simfl.cli.common import tell
+from simfl.cli.common import print_lines
 from simfl.config.python_files import executed
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ _named_files: set[str] = set()
 
 
 def finite(seconds: float) -> float:
-    """Refuse what is no number of seconds; `min=0` of an option lets nan and inf pass."""
+    """Refuse nan and inf, which an option's `min=0` lets pass."""
     if not math.isfinite(seconds):
         raise BadParameter(f"must be a number of seconds, not {seconds}")
     return seconds
@@ -40,9 +40,10 @@ def names_and_files(incomplete: str) -> list[tuple[str, str]]:
 
 
 SCENARIO_HELP = "A scenario: a YAML file, or a name of `simfl list scenarios`."
-ScenarioFile = Annotated[
-    Path, Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files)
-]
+SCENARIO = Argument(
+    help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files
+)
+ScenarioFile = Annotated[Path, SCENARIO]
 
 _SET_HELP = "Override a value, such as a.b=c."
 Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
@@ -70,19 +71,26 @@ def settings(set_: Set, option: str = "--set") -> dict[str, Any]:
 def load_scenario(
     file: Path, set_: Set, more: Mapping[str, Any] = {}, protocols: Protocols = None
 ) -> Scenario:
-    """Load a scenario with `--set` and further values by dotted path; name the files that it executes."""
+    """Load a scenario, and name the files that it executes.
+
+    Args:
+        file: A YAML file, or a shipped scenario's name.
+        set_: The values of `--set`.
+        more: Further values by dotted path.
+        protocols: The value of `--protocols`.
+    """
     from simfl.scenario.load import load, select_protocols
 
     scenario = load(file, {**overrides(set_), **more})
-    tell_whose_code()
+    name_executed_files()
     if protocols is None:
         return scenario
     return select_protocols(scenario, [name.strip() for name in protocols.split(",")])
 
 
-def tell_whose_code() -> None:
-    """Name each file whose code is executed, once: it can do whatever its user can."""
+def name_executed_files() -> None:
+    """Name each executed file once on stderr, since it can do whatever its user can."""
     for file in executed():
         if file not in _named_files:
             _named_files.add(file)
-            tell(f"Runs the code of {file}", error=True)
+            print_lines(f"Runs the code of {file}", error=True)

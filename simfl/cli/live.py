@@ -1,4 +1,4 @@
-"""Play a scenario in real time, over real sockets."""
+"""Run a scenario in real time, over real sockets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Option
 
-from simfl.cli.common import FAILED, NO_AGGREGATE, app, keeping, stages, tell, warn_inexact
-from simfl.cli.folders import tell_written, telling_removed
+from simfl.cli.common import (
+    app,
+    exit_by_outcome,
+    exit_on_failure,
+    print_lines,
+    print_written,
+    report_removed,
+    stages,
+    warn,
+)
 from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
 from simfl.errors import counted
 
@@ -20,25 +28,28 @@ if TYPE_CHECKING:
     from simfl.runs.build import Experiment
     from simfl.scenario.schema import Scenario
 
-LINKS_HELP = "`user` shapes links as the scenario says; `none` leaves them as this machine's are."
-RESUME_HELP = "Go on with the unfinished run in DIR: protocols that were played to their end are kept."
+LINKS_HELP = "`user` shapes links as the scenario states; `none` leaves them as this machine's are."
+RESUME_HELP = "Continue the unfinished run in DIR: protocols that have ended are kept."
 PROCESSES_HELP = "Processes among which the users are dealt; one for each core unless given."
+Links = Annotated[Literal["user", "none"], Option(help=LINKS_HELP)]
+Processes = Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)]
+Resume = Annotated[bool, Option("--resume", help=RESUME_HELP)]
 
 
 @app.command("live")
 def live_command(
     scenario: ScenarioFile,
     out: Out = None,
-    links: Annotated[Literal["user", "none"], Option(help=LINKS_HELP)] = "user",
-    processes: Annotated[int | None, Option(metavar="N", help=PROCESSES_HELP)] = None,
+    links: Links = "user",
+    processes: Processes = None,
     set_: Set = None,
     protocols: Protocols = None,
-    resume: Annotated[bool, Option("--resume", help=RESUME_HELP)] = False,
+    resume: Resume = False,
 ) -> None:
-    """Play a scenario in real time on this machine: users in processes of their own, real sockets.
+    """Run a scenario in real time on this machine: users in separate processes, real sockets.
 
     It leaves a folder like `simfl run`, which report and compare read. Step time that this machine could not
-    deliver is printed as overrun: above 2 % the figures are those of a busy machine.
+    deliver is printed as overrun: above 2 % the figures show a busy machine.
 
     Example: simfl live tutorial
     """
@@ -47,7 +58,7 @@ def live_command(
     check_resumed(resume, out)
     study = playable(load_scenario(scenario, set_, protocols=protocols))
     with live_folder(out, study.scenario) as folder:
-        run_live(study, folder, links, processes, told, resume)
+        run_live(study, folder, links, processes, print_stats, resume)
 
 
 def check_resumed(resume: bool, out: Path | None) -> None:
@@ -56,7 +67,7 @@ def check_resumed(resume: bool, out: Path | None) -> None:
 
 
 def playable(scenario: Scenario) -> Experiment:
-    """Return the experiment of a scenario that can be played."""
+    """Return the experiment of a scenario that can run live."""
     from simfl.live.live_protocol import prepared
 
     with stages() as stage:
@@ -70,15 +81,15 @@ def live_folder(out: Path | None, scenario: Scenario) -> Iterator[Path]:
     from simfl.runs.folder.latest import run_folder
 
     reserved = run_folder(out, f"{scenario.name}-live")
-    with reserved as folder, keeping(lambda: _left(folder)), telling_removed(folder):
+    with reserved as folder, exit_on_failure(lambda: _left(folder)), report_removed(folder):
         yield folder
     _show(folder, scenario)
 
 
 def _left(folder: Path) -> str:
-    """Return the end of the message of a run that was ended."""
+    """Return the end of the message of a run that stopped early."""
     unfinished = (folder / "unfinished").is_dir()
-    return f"; what was finished is in {folder}, and --out {folder} --resume goes on" * unfinished
+    return f"; what was finished is in {folder}, and --out {folder} --resume continues it" * unfinished
 
 
 def _show(folder: Path, loaded: Scenario) -> None:
@@ -89,40 +100,34 @@ def _show(folder: Path, loaded: Scenario) -> None:
 
     summary = read(folder / "summary.json")
     terminal.show(terminal.console(), run_report([summary], loaded.profile, "real"))
-    tell_written(folder, f"simfl report {folder}")
+    print_written(folder, f"simfl report {folder}")
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
-    inexact = warn_inexact([("", summary.protocols)])
-    if without:
-        tell(f"simfl: no aggregate: {', '.join(without)}", error=True)
-    if inexact:
-        raise typer.Exit(FAILED)
-    if without:
-        raise typer.Exit(NO_AGGREGATE)
+    exit_by_outcome([("", summary.protocols)], [f"no aggregate: {', '.join(without)}"] if without else [])
 
 
-def told(name: str, stats: LiveStats) -> None:
+def print_stats(name: str, stats: LiveStats) -> None:
+    """Print how exactly a protocol's live run kept its times, and what it refused or could not check."""
     from simfl.live.run_live import WARN_HELD_S, WARN_OVERRUN
 
     own = f"of the server's own steps {stats.server_overrun:.1%}, of users' by their word"
-    tell(f"{name}: {stats.wall_s:.1f} s of real time, overrun {stats.overrun:.1%} ({own})")
+    print_lines(f"{name}: {stats.wall_s:.1f} s of real time, overrun {stats.overrun:.1%} ({own})")
     if stats.overrun > WARN_OVERRUN:
         why = "more steps were due at once than this machine's cores can do in time"
         remedy = "let nothing else run, give devices a larger slowdown, or use fewer users"
-        tell(f"simfl: {name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}", error=True)
+        warn(f"{name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}")
     if stats.held_s > WARN_HELD_S:
-        held = f"the real work of a step held its process up for {stats.held_s:.2g} s"
-        tell(f"simfl: {name}: {held}: messages came late meanwhile", error=True)
+        warn(f"{name}: a step's real work held its process up for {stats.held_s:.2g} s: messages came late")
     for why, count in stats.refused.items():
-        tell(f"simfl: {name}: refused {counted(count, 'time')}: {why}", error=True)
+        warn(f"{name}: refused {counted(count, 'time')}: {why}")
     if stats.clocks:
         within = max(off for _, _, off in stats.clocks.values())
         moved = max(abs(ahead) for _, ahead, _ in stats.clocks.values())
         users = counted(len(stats.clocks), "user")
         known = f"are known within {within:.2g} s, and moved by {moved:.2g} s at most"
-        tell(f"{name}: clocks of {users} {known}, by the users' own word")
+        print_lines(f"{name}: clocks of {users} {known}, by the users' own word")
     if stats.unchecked:
         sums = counted(stats.unchecked, "aggregate")
-        tell(f"{name}: {sums} not checked: users do not tell how they rounded")
+        print_lines(f"{name}: {sums} not checked: users do not send how they rounded")
     if stats.silent:
         users = ", ".join(map(str, stats.silent[:10]))
-        tell(f"simfl: {name}: no report of users {users}: their rows are missing", error=True)
+        warn(f"{name}: no report of users {users}: their rows are missing")

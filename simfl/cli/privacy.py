@@ -12,10 +12,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, app, ask_before_long, keeping, say, stages, tell
-from simfl.cli.folders import check_place
+from simfl.cli.common import (
+    FAILED,
+    app,
+    ask_before_long,
+    check_place,
+    exit_on_failure,
+    print_lines,
+    print_paragraph,
+    stages,
+)
 from simfl.cli.help import App, Group
-from simfl.cli.inputs import Set, Yes, load_scenario, names_and_files, overrides, settings, tell_whose_code
+from simfl.cli.inputs import (
+    Set,
+    Yes,
+    load_scenario,
+    name_executed_files,
+    names_and_files,
+    overrides,
+    settings,
+)
 from simfl.errors import BadInput, counted, need
 
 if TYPE_CHECKING:
@@ -37,7 +53,7 @@ FIGURE_HELP = "An SVG or PNG of who could learn what, in the shown case."
 
 
 class _Group(Group):
-    """A group whose first word may be what `sums` looks at, as before it was a group."""
+    """A group whose first word may be the target of `sums`, as before it was a group."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if args and args[0] not in (*self.commands, "--help"):
@@ -55,14 +71,14 @@ RunOut = Annotated[Path | None, Option("--out", metavar="DIR", help="Where a sce
 
 @contextmanager
 def _stages_of(target: Path, set_: Set, out: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield what shows a stage, and first the files whose code is executed."""
+    """Yield a function that shows a stage, and names the executed files first."""
     for option, given in (("--set", set_), ("--out", out)):
         if given and target.is_dir():
-            raise typer.BadParameter(f"goes with a scenario, and {target} is a folder", param_hint=option)
-    with keeping(), stages() as stage:
+            raise typer.BadParameter(f"must go with a scenario, and {target} is a folder", param_hint=option)
+    with exit_on_failure(), stages() as stage:
 
         def begin(text: str) -> None:
-            tell_whose_code()
+            name_executed_files()
             stage(text)
 
         yield begin
@@ -86,9 +102,9 @@ def sums(
     with _stages_of(target, set_, out) as begin:
         results = simfl.privacy.sums(target, first, last, overrides(set_), out, begin)
     for name, result in results.items():
-        tell("\n".join(window_lines(name, result)))
+        print_lines("\n".join(window_lines(name, result)))
     if not target.is_dir():
-        tell(f"Recorded in {next(iter(results.values())).file.parent}")
+        print_lines(f"Recorded in {next(iter(results.values())).file.parent}")
 
 
 @privacy.command()
@@ -117,8 +133,8 @@ def attack(
         return
     terminal.console().print(attack_report.table(done.outcome))
     for line in attack_report.notes(done.attack):
-        say(line, further="  ")
-    tell(f"Written to {done.folder}: {', '.join(done.files)}")
+        print_paragraph(line, indent="  ")
+    print_lines(f"Written to {done.folder}: {', '.join(done.files)}")
 
 
 @privacy.command()
@@ -136,7 +152,7 @@ def proof(
     out: Annotated[Path | None, Option(metavar="FILE", help=OUT_HELP)] = None,
     figure: Annotated[Path | None, Option(metavar="FILE", help=FIGURE_HELP)] = None,
 ) -> None:
-    """Prove what the server and colluding users learn beyond the sum, whoever is lost.
+    """Prove what the server and colluding users learn beyond the sum, under every loss of users.
 
     Exit code 0: nothing; 1: a leak, with its proof; 2: a kernel of the protocol has no meaning on symbols.
 
@@ -148,9 +164,9 @@ def proof(
 
     scenario = is_scenario(target)
     if lie is not None:
-        _refuse("goes with losses, and --lie has none", random=random, out=out)
+        _refuse("must not go with --lie, which tries no losses", random=random, out=out)
     elif scenario:
-        _refuse("goes with a protocol, not with a scenario", users=users, random=random)
+        _refuse("must go with a protocol, not with a scenario", users=users, random=random)
     else:
         out = out or PROOF_OUT
     if out is not None:
@@ -161,14 +177,16 @@ def proof(
         if figure.suffix not in (".svg", ".png"):
             raise typer.BadParameter(f"{figure} must end in .svg or .png", param_hint="--figure")
         if scenario or lie:
-            raise typer.BadParameter("goes with a protocol's losses alone", param_hint="--figure")
+            raise typer.BadParameter(
+                "must go with a protocol's losses, not with a scenario or --lie", param_hint="--figure"
+            )
     if scenario and lie is None:
         leaks = _of_scenario(Path(target), colluders, seed, set_, out, yes)
     else:
         from simfl.studies.proof.patterns import make_small
 
         small = make_small(target, users or USERS, seed or 0, settings(set_))
-        tell_whose_code()
+        name_executed_files()
         if lie is not None:
             leaks = _of_lies(small, colluders, lie)
         else:
@@ -199,7 +217,7 @@ def _of_protocol(
                 expected = seconds_for_sample(small, random, colluders)
         ask_before_long(f"{label}: {losses}", expected, yes)
 
-    with keeping(lambda: f"; {report.rounds + report.pairs} rounds so far"), stages() as stage:
+    with exit_on_failure(lambda: f"; {report.rounds + report.pairs} rounds so far"), stages() as stage:
         stage(f"{label}: {losses}", report.so_far)
         if random is None:
             sweep(small, colluders, report)
@@ -207,7 +225,7 @@ def _of_protocol(
             sample(small, random, colluders, report)
     pairs = f", {counted(report.pairs, 'pair')} of rounds" if report.pairs else ""
     counts = f"{report.rounds} rounds, {report.results} with a result{pairs}"
-    say(f"{label}: {counts}, {time.monotonic() - since:.0f} s", further="  ")
+    print_paragraph(f"{label}: {counts}, {time.monotonic() - since:.0f} s", indent="  ")
     _show(report)
     if figure is not None:
         _draw(small, report.found or report.further, label, figure)
@@ -223,18 +241,18 @@ def _label(small: Small | SmallBuffer) -> str:
 
 
 def _write(out: Path, found: Found, scenario: Scenario) -> None:
-    """Write the scenario in which a leak is met, below its proof."""
+    """Write the scenario that shows a leak, below the proof as a comment."""
     from simfl.runs.folder.disk import write_text
     from simfl.scenario.load import resolved_yaml
 
     head = "".join(f"# {line}\n" for line in str(found).splitlines())
     write_text(out, head + resolved_yaml(scenario))
     again = f"simfl privacy proof {out} --colluders {len(found.coalition)}"
-    tell(f"Written to {out}; replay it with: {again}")
+    print_lines(f"Written to {out}; replay it with: {again}")
 
 
 def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
-    """Draw the case that is shown, or one without losses."""
+    """Draw the case of a leak, or one without losses."""
     from simfl.privacy.exposure_figure import exposure_figure
     from simfl.privacy.leaks.coalitions import coalitions_of
     from simfl.privacy.leaks.exposure import exposure
@@ -248,7 +266,7 @@ def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Pat
     coalitions = [coalition for coalitions in by_size.values() for coalition in coalitions]
     figure = exposure_figure(exposure(small.replay(case), coalitions), users, f"{label}\n{case}")
     save(file.parent, {file.stem: figure}, [file.suffix.removeprefix(".")])
-    tell(f"Drawn in {file}")
+    print_lines(f"Drawn in {file}")
 
 
 def _of_lies(small: Small | SmallBuffer, colluders: int, lie: str) -> bool:
@@ -257,16 +275,16 @@ def _of_lies(small: Small | SmallBuffer, colluders: int, lie: str) -> bool:
 
     label, since = _label(small), time.monotonic()
     if not isinstance(small, Small):
-        raise BadInput(f"{label}: lies are told in rounds, and this protocol has none")
+        raise BadInput(f"{label}: --lie must go with a protocol in rounds, and this one is asynchronous")
     report = Lied()
-    with keeping(lambda: f"; {report.tried.total()} lies so far"), stages() as stage:
+    with exit_on_failure(lambda: f"; {report.tried.total()} lies so far"), stages() as stage:
         stage(f"{label}: lies about {lie}", lambda: f", {counted(report.tried.total(), 'lie')}")
         lies(small.setup, lie, colluders, report)
-    say(f"{label}, a server that lies about {lie}: {time.monotonic() - since:.0f} s")
+    print_paragraph(f"{label}, a server that lies about {lie}: {time.monotonic() - since:.0f} s")
     for size, tried in sorted(report.tried.items()):
         leaks = report.leak is not None and len(report.coalition) == size
         learned = "more than one sum" if leaks else "no more than one sum over enough users"
-        say(f"  {_adversary(size)}: {counted(tried, 'lie')}, {learned}", further="    ")
+        print_paragraph(f"  {_adversary(size)}: {counted(tried, 'lie')}, {learned}", indent="    ")
     if report.leak is not None:
         _indent(report)
     return report.leak is not None
@@ -281,16 +299,16 @@ def _of_scenario(
     scenario, leaks = load_scenario(file, set_, {} if seed is None else {"seed": seed}), False
     for name in scenario.protocols:
         since, report, label = time.monotonic(), Report(), f"{name}, {scenario.population.users} users"
-        with keeping(), stages() as stage:
+        with exit_on_failure(), stages() as stage:
             stage(f"{name}: the run on symbols", report.so_far)
             seen, coalitions = symbolic_run(scenario, name, colluders, report)
             expected = 0.0 if yes else seconds_to_look(seen, coalitions)
         views = sum(map(len, coalitions.values()))
         ask_before_long(f"{label}: {counted(views, 'view')}", expected, yes, "lower --colluders")
-        with keeping(), stages() as stage:
-            stage(f"{name}: what its views tell", report.so_far)
+        with exit_on_failure(), stages() as stage:
+            stage(f"{name}: what its views reveal", report.so_far)
             report.look(None, seen, coalitions)
-        say(f"{label}, the whole run: {time.monotonic() - since:.0f} s")
+        print_paragraph(f"{label}, the whole run: {time.monotonic() - since:.0f} s")
         _show(report)
         if report.found is not None and out is not None and not leaks:
             _write(out, report.found, select_protocols(scenario, [name]))
@@ -303,12 +321,12 @@ def _show(report: Report) -> None:
         line = f"{counted(views, 'view')}, {_beyond(report.leaks[size])} the sum"
         if pairs := report.pair_views[size]:
             line += f"; {counted(pairs, 'view')} of two rounds, {_beyond(report.pair_leaks[size])} the sums"
-        say(f"  {_adversary(size)}: {line}", further="    ")
+        print_paragraph(f"  {_adversary(size)}: {line}", indent="    ")
     if report.found is not None:
         _indent(report.found)
     elif report.further is not None:
         size = len(report.further.coalition)
-        say(f"With {counted(size, 'colluding user')} it would leak:")
+        print_paragraph(f"With {counted(size, 'colluding user')} it would leak:")
         _indent(report.further)
 
 
@@ -322,15 +340,15 @@ def _beyond(leaks: int) -> str:
 
 def _indent(found: Found | Lied) -> None:
     for line in str(found).splitlines():
-        say(f"  {line}", further=" " * (len(line) - len(line.lstrip()) + 6))
+        print_paragraph(f"  {line}", indent=" " * (len(line) - len(line.lstrip()) + 6))
 
 
 def _keep_old_name(old: str, command: Callable[..., None]) -> None:
-    """Accept a command by the name that it had, without showing it."""
+    """Accept a command by its old name, which the help does not list."""
 
     @wraps(command)
     def renamed(**given: Any) -> None:
-        tell(f"simfl {old} is now simfl privacy {command.__name__}", error=True)
+        print_lines(f"simfl {old} is now simfl privacy {command.__name__}", error=True)
         command(**given)
 
     app.command(old, hidden=True)(renamed)

@@ -1,48 +1,40 @@
-"""Report on a finished run."""
+"""Report on a finished run, or compare several."""
 
 from __future__ import annotations
 
+import json
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, app, say, tell, warn_inexact
-from simfl.cli.folders import telling_removed
+from simfl.cli.common import app, check_place, exit_by_outcome, print_lines, print_paragraph, report_removed
+from simfl.cli.inputs import Format
 from simfl.errors import BadInput, need
 
 if TYPE_CHECKING:
     from simfl.reports.folder import Run
 
+FOLDER_HELP = "A run's folder, or with --figures a sweep's; the latest run in runs/ unless given."
+ROUNDS_HELP = "Rounds of the page's timeline and of trace.perfetto.json."
+ROUND_HELP = "Open the page on this round; print its critical path."
+PERFETTO_HELP = "Write trace.perfetto.json too, for ui.perfetto.dev."
+FIGURES_HELP = "Write figures/*.svg and *.png too (needs matplotlib)."
+LATEX_HELP = "Print the breakdown as a LaTeX table and do nothing else."
+FOLDERS_HELP = "Folders of runs, or of sweeps; the first is the reference."
+
 
 @app.command()
 def report(
-    folder: Annotated[
-        Path | None,
-        Argument(
-            help="A run's folder, or with --figures a sweep's; the latest run in runs/ unless given.",
-            metavar="DIR",
-            show_default=False,
-        ),
-    ] = None,
-    rounds: Annotated[
-        str | None, Option(metavar="A:B", help="Rounds of the page's timeline and of trace.perfetto.json.")
-    ] = None,
-    round_: Annotated[
-        int | None,
-        Option("--round", min=0, metavar="N", help="Open the page on this round; print its critical path."),
-    ] = None,
+    folder: Annotated[Path | None, Argument(help=FOLDER_HELP, metavar="DIR", show_default=False)] = None,
+    rounds: Annotated[str | None, Option(metavar="A:B", help=ROUNDS_HELP)] = None,
+    round_: Annotated[int | None, Option("--round", min=0, metavar="N", help=ROUND_HELP)] = None,
     user: Annotated[int | None, Option(min=0, metavar="I", help="With --round: show this user.")] = None,
-    with_perfetto: Annotated[
-        bool, Option("--perfetto", help="Write trace.perfetto.json too, for ui.perfetto.dev.")
-    ] = False,
-    figures: Annotated[
-        bool, Option("--figures", help="Write figures/*.svg and *.png too (needs matplotlib).")
-    ] = False,
-    latex: Annotated[
-        bool, Option("--latex", help="Print the breakdown as a LaTeX table and do nothing else.")
-    ] = False,
+    with_perfetto: Annotated[bool, Option("--perfetto", help=PERFETTO_HELP)] = False,
+    figures: Annotated[bool, Option("--figures", help=FIGURES_HELP)] = False,
+    latex: Annotated[bool, Option("--latex", help=LATEX_HELP)] = False,
 ) -> None:
     """Print a run's table again and what to speed up first; write report.html.
 
@@ -66,31 +58,30 @@ def report(
         need("--figures", "matplotlib.figure")
     if folder is None:
         folder = latest()
-        tell(f"Report of {folder}, the latest run", error=latex)
+        print_lines(f"Report of {folder}, the latest run", error=latex)
     if (folder / "means.csv").exists():
         if with_perfetto:
             raise typer.BadParameter(f"{folder} holds a sweep, which has no trace", param_hint="--perfetto")
         if not figures:
-            there = "whose report.html and tables are there already; --figures draws its figure"
+            there = "whose report.html and tables exist already; --figures draws its figure"
             raise BadInput(f"{folder} holds a sweep, {there}")
         from simfl.reports.figures import catalogue
         from simfl.studies.sweep.figures import of_sweep
 
-        _say_written(folder, catalogue.save(folder / "figures", of_sweep(folder)))
+        _print_written(folder, catalogue.save(folder / "figures", of_sweep(folder)))
         return
     if repeats.repeats_in(folder):
         if figures or latex or with_perfetto or asked is not None:
             raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats.repeat(folder, 1)}")
         _show_repeats(folder)
         return
-    with telling_removed(folder):
+    with report_removed(folder):
         run = open_folder(folder)
     if latex:
         from simfl.reports.tables import latex as as_latex
 
         print(as_latex(run), end="")
-        if warn_inexact([("", run.summary.protocols)]):
-            raise typer.Exit(FAILED)
+        exit_by_outcome([("", run.summary.protocols)])
         return
     _write(folder, run, asked, (round_, user), with_perfetto, figures)
 
@@ -103,11 +94,15 @@ def _write(
     with_perfetto: bool,
     figures: bool,
 ) -> None:
-    """Write a run's report.html and what else is asked for; print its table and what decides it.
+    """Write a run's report.html and the other requested files; print its table and what decides it.
 
     Args:
-        asked: The rounds of the page's timeline.
+        folder: The run's folder.
+        run: The run.
+        asked: First and last round of the page's timeline; None for a choice of it.
         shown: The round that the page opens on, and its user.
+        with_perfetto: Write trace.perfetto.json.
+        figures: Write figures.
     """
     from simfl.reports import one_round, perfetto, terminal
     from simfl.reports.advice import advise
@@ -118,7 +113,7 @@ def _write(
 
     if figures:
         from simfl.reports.figures import catalogue
-    # All is made before any of it is written, so that a folder never holds half of a report.
+    # All parts exist before any is written, so that a folder never has half of a report.
     chosen = perfetto.choose(run, asked) if with_perfetto or asked else {}
     focus = None if shown[0] is None else one_round.focus(run, shown[0], shown[1])
     html = page(run, asked, focus)
@@ -129,19 +124,18 @@ def _write(
             file.writelines(perfetto.lines(run, chosen))
     write_text(folder / "report.html", html)
     names = catalogue.save(folder / "figures", drawn) if figures else []
-    tell("What decides these numbers:")
+    print_lines("What decides these numbers:")
     for decides, sentence in after(run.scenario, run.summary.assumed, run.traces):
-        say(f"- {decides}: {sentence}", further="  ")
+        print_paragraph(f"- {decides}: {sentence}", indent="  ")
     notes = [f"{name}: {sentence}" for name, sentence in advised.items()]
     notes += one_round.sentences(run, focus) if focus else ()
     terminal.show(terminal.console(), run_report([run.summary], run.scenario.profile, run.time, notes))
     for line in perfetto.left_out(run, chosen) if with_perfetto else ():
-        say(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", further="  ")
-    say(f"Written to {folder}: report.html{', trace.perfetto.json' * with_perfetto}", further="  ")
+        print_paragraph(f"trace.perfetto.json holds of {line} (--rounds A:B for others)", indent="  ")
+    print_paragraph(f"Written to {folder}: report.html{', trace.perfetto.json' * with_perfetto}", indent="  ")
     if figures:
-        _say_written(folder, names)
-    if warn_inexact([("", run.summary.protocols)]):
-        raise typer.Exit(FAILED)
+        _print_written(folder, names)
+    exit_by_outcome([("", run.summary.protocols)])
 
 
 def _show_repeats(folder: Path) -> None:
@@ -150,19 +144,18 @@ def _show_repeats(folder: Path) -> None:
     from simfl.runs.folder import repeats
     from simfl.scenario.load import load_recorded
 
-    found = repeats.finished(folder)
-    profile = load_recorded(next(iter(found)) / "resolved.yaml").profile
-    terminal.show(terminal.console(), run_report(list(found.values()), profile))
+    finished = repeats.finished(folder)
+    profile = load_recorded(next(iter(finished)) / "resolved.yaml").profile
+    terminal.show(terminal.console(), run_report(list(finished.values()), profile))
     for run in repeats.repeats_in(folder):
-        if run not in found:
-            say(f"{run.name} is not finished, and left out", further="  ")
-    tell(f"simfl report {next(iter(found))} makes the page of one of them")
-    if warn_inexact((run.name, summary.protocols) for run, summary in found.items()):
-        raise typer.Exit(FAILED)
+        if run not in finished:
+            print_paragraph(f"{run.name} is not finished, and left out", indent="  ")
+    print_lines(f"simfl report {next(iter(finished))} makes the page of one of them")
+    exit_by_outcome((run.name, summary.protocols) for run, summary in finished.items())
 
 
-def _say_written(folder: Path, names: list[str]) -> None:
-    say(f"Written to {folder / 'figures'}: {', '.join(names)}", further="  ")
+def _print_written(folder: Path, names: list[str]) -> None:
+    print_paragraph(f"Written to {folder / 'figures'}: {', '.join(names)}", indent="  ")
 
 
 def _from_to(text: str | None) -> tuple[int, int] | None:
@@ -172,3 +165,41 @@ def _from_to(text: str | None) -> tuple[int, int] | None:
     if not (colon and first.isdecimal() and last.isdecimal()):
         raise typer.BadParameter(f"{text!r} must be A:B, such as 0:9", param_hint="--rounds")
     return int(first), int(last)
+
+
+@app.command()
+def compare(
+    folders: Annotated[list[Path], Argument(help=FOLDERS_HELP, metavar="DIR")],
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write a page to this file, too.")] = None,
+    format_: Format = "table",
+) -> None:
+    """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts.
+
+    Exit code 1: an aggregate of one of them is not the plain sum; stderr names it.
+
+    Example: simfl compare runs/tutorial-1 runs/tutorial-2
+    """
+    from simfl.studies import compared
+
+    if out is not None:
+        check_place(out)
+    with ExitStack() as reports:
+        for folder in folders:
+            reports.enter_context(report_removed(folder))
+        comparison = compared.compare(*folders)
+    summaries = [run for side in comparison.sides for run in side.summaries]
+    if out is not None:
+        from simfl.reports.compare_page import page
+        from simfl.runs.folder.disk import write_text
+
+        write_text(out, page(comparison))
+    if format_ == "json":
+        print(json.dumps(comparison.dump(), indent=2, allow_nan=False))
+    else:
+        from simfl.reports import terminal
+        from simfl.reports.comparison import comparison_report
+
+        terminal.show(terminal.console(), comparison_report(comparison))
+        if out is not None:
+            print_lines(f"Written to {out}")
+    exit_by_outcome(summaries)

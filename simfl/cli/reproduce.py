@@ -7,8 +7,10 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, say, tell
+from simfl.cli.common import app, print_lines, print_paragraph
 from simfl.errors import BadInput, need
+
+NAMES_HELP = "Entries to run and store, or `all`; without any, list them."
 
 AT_HELP = "Only print what an entry predicts for a setting that is not in the paper; nothing is stored."
 
@@ -19,10 +21,7 @@ HEAD = "", "paper", "simfl", "unit", "difference"
 
 @app.command()
 def reproduce(
-    names: Annotated[
-        list[str] | None,
-        Argument(help="What to run and store, or `all`; without any, list them.", metavar="[NAME]..."),
-    ] = None,
+    names: Annotated[list[str] | None, Argument(help=NAMES_HELP, metavar="[NAME]...")] = None,
     page: Annotated[bool, Option("--page", help="Only write the pages from what is stored.")] = False,
     at: Annotated[str | None, Option(metavar="n=600,...", help=AT_HELP)] = None,
     root: Annotated[Path | None, Option(metavar="DIR", help=ROOT_HELP)] = None,
@@ -45,14 +44,14 @@ def reproduce(
     if at is not None:
         able = [entry.at for entry in chosen(names or []) if entry.at is not None]
         if len(able) != 1:
-            some = ", ".join(name for name, entry in ENTRIES.items() if entry.at is not None)
-            raise BadInput(f"--at: needs one name of those that predict other settings: {some}")
+            choices = ", ".join(name for name, entry in ENTRIES.items() if entry.at is not None)
+            raise BadInput(f"--at: must go with one entry that predicts other settings: {choices}")
         for line in able[0](_numbers(at)):
-            say(line)
+            print_paragraph(line)
         return
     if not page and not names:
         for name, entry in ENTRIES.items():
-            say(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", further=" " * 22)
+            print_paragraph(f"{name:<22}{entry.paper} {entry.where}: {entry.title}", indent=" " * 22)
         return
     from papers import store
     from papers.page import pages
@@ -70,40 +69,41 @@ def reproduce(
         from simfl.reports.figures import catalogue
     for entry in entries:
         result = (store.perform if stored_here else store.run)(entry, place)
-        say(f"{entry.name}: {entry.paper} {entry.where}: {entry.title}", further="  ")
+        print_paragraph(f"{entry.name}: {entry.paper} {entry.where}: {entry.title}", indent="  ")
         print_table(console(), HEAD, plain_rows(result.evidence.cells))
         agreed = [cell.agrees for cell in result.evidence.cells if cell.agrees is not None]
-        tell(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {result.cpu_s:.1f} s of CPU time")
+        print_lines(f"{entry.name}: {sum(agreed)} of {len(agreed)} agree, {result.cpu_s:.1f} s of CPU time")
         if stored_here:
             catalogue.save(place.results, of_result(result), kinds=("svg",))
     if not stored_here:
-        say("Nothing is stored: this folder is no checkout (--root DIR names one)")
+        print_paragraph("Nothing is stored: this folder is no checkout (--root DIR names one)")
         return
     results = {name: (entry, store.read(place, name)) for name, entry in ENTRIES.items()}
-    found = [(entry, stored) for entry, stored in results.values() if stored is not None]
-    for path, text in pages(found, place).items():
+    stored_results = [(entry, stored) for entry, stored in results.values() if stored is not None]
+    for path, text in pages(stored_results, place).items():
         path.parent.mkdir(exist_ok=True)
         write_text(path, text)
     missing = ", ".join(sorted(name for name, (_, stored) in results.items() if stored is None))
-    say(f"Written to {place.page}: {len(found)} results" + (f"; not run yet: {missing}" if missing else ""))
+    absent = f"; not run yet: {missing}" if missing else ""
+    print_paragraph(f"Written to {place.page}: {len(stored_results)} results{absent}")
 
 
 def _numbers(text: str) -> dict[str, float]:
     """Return the numbers of `n=600,d=100000,dropout=0.3`."""
-    found = {}
+    numbers = {}
     for part in text.split(","):
         name, _, value = (word.strip() for word in part.partition("="))
-        if name in found:
+        if name in numbers:
             raise BadInput(f"--at: {name} is given twice")
         try:
-            found[name] = float(value)
+            numbers[name] = float(value)
         except ValueError:
             raise BadInput(f"--at: {part!r} must be NAME=NUMBER") from None
-    return found
+    return numbers
 
 
 def _find_papers() -> None:
-    """Make the package `papers` importable, which stands beside simfl in a checkout, and in a wheel in it."""
+    """Make the package `papers` importable: a checkout has it beside simfl, a wheel inside it."""
     from simfl.scenario import shipped
 
     home = shipped.root()

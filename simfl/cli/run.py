@@ -10,12 +10,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
-from simfl.cli.common import FAILED, NO_AGGREGATE, PATIENCE_S, app, keeping, say, stages, tell, warn_inexact
-from simfl.cli.folders import tell_written, telling_removed
+from simfl.cli.common import (
+    PATIENCE_S,
+    app,
+    exit_by_outcome,
+    exit_on_failure,
+    print_lines,
+    print_paragraph,
+    print_written,
+    report_removed,
+    stages,
+    warn,
+)
 from simfl.cli.inputs import (
-    SCENARIO_HELP,
+    SCENARIO,
     Format,
     Out,
     Protocols,
@@ -24,7 +34,6 @@ from simfl.cli.inputs import (
     Set,
     finite,
     load_scenario,
-    names_and_files,
 )
 from simfl.errors import counted, need
 from simfl.trace.rows import unit
@@ -41,12 +50,16 @@ NO_SCENARIO = """is missing: a YAML file, or the name of a shipped one, such as
   simfl list scenarios       all names
   simfl init minimal         a copy of one here, to change
   simfl run minimal.yaml     your copy"""
-REPEAT_HELP = "Run it so often under the same seed, each in a folder repeat-K: what differs is measured time."
-MANY_USERS = 100_000  # from which on a command says first what a run takes
+RESUME_HELP = "Continue the unfinished run in this folder."
+REPEAT_HELP = (
+    "Repeat the run N times with one seed, in folders repeat-1 to repeat-N; only measured times differ."
+)
+MANY_USERS = 100_000
+"""Users from which a command first prints a forecast of time and memory."""
 CLUSTER_HELP = (
     "Train on a cluster: dask://HOST:PORT, ray://HOST:PORT, or local:N, a Dask cluster of N processes here."
 )
-TRACK_HELP = "Write its rounds for tensorboard, wandb (offline) or mlflow too."
+TRACK_HELP = "Also write rounds for tensorboard, wandb (offline) or mlflow."
 Tracked = Literal["tensorboard", "wandb", "mlflow"]
 Track = Annotated[Tracked | None, Option("--track", metavar="NAME", help=TRACK_HELP)]
 Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)]
@@ -55,19 +68,11 @@ Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in li
 
 @app.command("run")
 def run_command(
-    scenario: Annotated[
-        Path | None,
-        Argument(help=SCENARIO_HELP, metavar="SCENARIO", show_default=False, autocompletion=names_and_files),
-    ] = None,
+    scenario: Annotated[Path | None, SCENARIO] = None,
     out: Out = None,
-    resume: Annotated[
-        Path | None, Option(metavar="DIR", help="Go on with the unfinished run in this folder.")
-    ] = None,
+    resume: Annotated[Path | None, Option(metavar="DIR", help=RESUME_HELP)] = None,
     save_every_s: Annotated[
-        float,
-        Option(
-            "--save-every", metavar="S", min=0, callback=finite, help="Seconds from one saving to the next."
-        ),
+        float, Option("--save-every", metavar="S", min=0, callback=finite, help="Seconds between savings.")
     ] = 2.0,
     set_: Set = None,
     seed: Seed = None,
@@ -84,7 +89,7 @@ def run_command(
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder.
 
     Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
-    Exit code 3: all is written, but an entry of the protocols completed nothing; stderr says why.
+    Exit code 3: all is written, but an entry of the protocols completed nothing; stderr has the reason.
 
     Example: simfl run tutorial
     """
@@ -93,13 +98,13 @@ def run_command(
     from simfl.runs.folder.unfinished import has_saved
 
     if resume is not None and out is not None:
-        raise typer.BadParameter("goes on in the run's own folder: leave --out away", param_hint="--resume")
+        raise typer.BadParameter("continues in the run's own folder: leave out --out", param_hint="--resume")
     if given := resume or out:
         repeats.check_folder(given, resume is not None, repeat is not None)
     settings = (set_, seed, clock, protocols, workers)
     loaded = _to_resume(resume, repeat, settings) if scenario is None else _load(scenario, *settings)
     if repeat is not None and loaded.clock.kind != "measured":
-        message = f"under clock {loaded.clock.kind} all runs would be the same: it goes with --clock measured"
+        message = f"must go with --clock measured: under clock {loaded.clock.kind} all runs are the same"
         raise typer.BadParameter(message, param_hint="--repeat")
 
     from simfl.reports import terminal
@@ -111,10 +116,10 @@ def run_command(
     live = format_ == "table" and not no_progress and on_terminal
     lines = not no_progress and not on_terminal
     summaries, limits_hit, late = {}, list[str](), dict[Path, dict[str, str]]()
-    with run_folder(resume or out, loaded.name) as folder, keeping(lambda: _left(folder, repeat)):
+    with run_folder(resume or out, loaded.name) as folder, exit_on_failure(lambda: _left(folder, repeat)):
         for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
             if live and repeat is not None:
-                tell(f"{run.name} of {repeat}", error=True)
+                print_lines(f"{run.name} of {repeat}", error=True)
             resumed = resume is not None if repeat is None else has_saved(run)
             summaries[run], limits_hit, late[run] = _perform(
                 loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
@@ -127,17 +132,11 @@ def run_command(
     else:
         report = run_report(list(summaries.values()), loaded.profile, notes=limits_hit)
         terminal.show(terminal.console(), report)
-        tell_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
-    inexact = warn_inexact(
-        ("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()
+        print_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
+    exit_by_outcome(
+        [("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()],
+        list(_without_aggregate(summaries, late, repeat is not None)),
     )
-    without = [f"simfl: {line}" for line in _without_aggregate(summaries, late, repeat is not None)]
-    if without:
-        tell("\n".join(without), error=True)
-    if inexact:
-        raise typer.Exit(FAILED)
-    if without:
-        raise typer.Exit(NO_AGGREGATE)
 
 
 def _to_resume(folder: Path | None, repeat: int | None, settings: Iterable[object]) -> Scenario:
@@ -148,7 +147,7 @@ def _to_resume(folder: Path | None, repeat: int | None, settings: Iterable[objec
     if folder is None:
         raise typer.BadParameter(NO_SCENARIO, param_hint="SCENARIO")
     if any(setting is not None for setting in settings):
-        message = "goes on with the run as it is: leave other settings away"
+        message = "continues the run as it is: leave out other settings"
         raise typer.BadParameter(message, param_hint="--resume")
     return unfinished_scenario(folder) if repeat is None else repeats.scenario_of(folder)
 
@@ -164,7 +163,12 @@ def _perform(
     cluster: str | None,
     track: Tracked | None,
 ) -> tuple[Summary, list[str], dict[str, str]]:
-    """Run a scenario in a folder; return its summary, what pressed it, and `late_users` by protocol."""
+    """Run a scenario in a folder.
+
+    Returns:
+        Its summary; the limits that it hit, a sentence each; and `late_users` by protocol, if one completed
+        nothing.
+    """
     from simfl.connect.trackers import tracker
     from simfl.reports import terminal
     from simfl.reports.assumptions import late_users, limits_hit
@@ -175,7 +179,7 @@ def _perform(
     rounds = f"{unit(loaded.asynchronous)}s"
     piped = _lines(rounds) if lines else nullcontext()
     bars = terminal.progress(terminal.console(stderr=True), loaded.rounds, rounds) if live else piped
-    with telling_removed(folder), bars as watch:
+    with report_removed(folder), bars as watch:
         result = run(loaded, None, folder, watch, resumed, save_every_s, cluster, trackers)
     if parquet:
         from simfl.reports.tables import write_parquet
@@ -186,15 +190,15 @@ def _perform(
         columns["seconds"] = list(map(float, columns["seconds"]))
         write_parquet(folder / "breakdown.parquet", columns)
     summary, late = read(folder / "summary.json"), dict[str, str]()
-    if not all(entry.completed for entry in summary.protocols.values()):  # rounds are found anew
+    if not all(entry.completed for entry in summary.protocols.values()):  # `result.rounds` reads whole traces
         late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
     return summary, list(limits_hit(loaded, result.assumed, result.traces)), late
 
 
 @contextmanager
 def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
-    """Tell on stderr, where there is no terminal for bars, of each protocol that ended. A run that is over
-    before one would look for it says nothing."""
+    """Yield a function that prints each ended protocol on stderr, for want of a terminal with bars. A run of
+    at most `PATIENCE_S` prints nothing."""
     since, ended = time.monotonic(), dict[str, str]()
     now = None
 
@@ -209,7 +213,7 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
     def show() -> None:
         if time.monotonic() - since > PATIENCE_S:
             for earlier in list(ended):
-                tell(f"simfl: {earlier}: {ended.pop(earlier)}", error=True)
+                warn(f"{earlier}: {ended.pop(earlier)}")
 
     yield watch
     show()
@@ -218,9 +222,10 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
 def _without_aggregate(
     summaries: dict[Path, Summary], late: dict[Path, dict[str, str]], repeated: bool
 ) -> Iterator[str]:
-    """Yield a line for each entry that completed nothing, with its most frequent reason, and its late users.
+    """Yield a line for each entry that completed nothing, with its most frequent reason and its late users.
 
-    That all users were still busy with an earlier round is a reason only if there is no other."""
+    That all users were still busy with an earlier round is a reason only if the entry has no other.
+    """
     from simfl.runs.results.round_summary import SELECTION
 
     for run, summary in summaries.items():
@@ -232,8 +237,8 @@ def _without_aggregate(
                 reason, count = next(iter(failures), ("no round was finished", 0))
                 rounds = counted(len(entry.rounds), unit(entry.buffered))
                 where = f"{run.name}: " if repeated else ""
-                why = f"; {users}" if (users := late.get(run, {}).get(name)) else ""
-                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds}){why}"
+                users = f"; {users}" if (users := late.get(run, {}).get(name)) else ""
+                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds}){users}"
 
 
 def _left(folder: Path, count: int | None) -> str:
@@ -241,9 +246,9 @@ def _left(folder: Path, count: int | None) -> str:
 
     if runs := repeats_in(folder):
         done = f"{sum(map(is_finished, runs))} of {count} repeats are finished in {folder}"
-        return f"; {done}, and simfl run --resume {folder} --repeat {count} goes on"
+        return f"; {done}, and simfl run --resume {folder} --repeat {count} continues them"
     if (folder / "unfinished").is_dir():
-        return f"; what was finished is in {folder}, and simfl run --resume {folder} goes on"
+        return f"; what was finished is in {folder}, and simfl run --resume {folder} continues it"
     return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""
 
 
@@ -270,11 +275,11 @@ def check(
     print(result.text, end="")
     size, *notes = result.notes
     for line in (f"{scenario.name}: good; {size}", *notes):
-        say(f"# {line}", further="#   ")
+        print_paragraph(f"# {line}", indent="#   ")
     for name, counts in result.labels.items():
         dealt = loaded.of(name).learning.partition
         of = f" ({name})" if len(result.labels) > 1 else ""
-        tell(f"# {loaded.learning.dataset.kind}, {dealt.kind}{of}:")
+        print_lines(f"# {loaded.learning.dataset.kind}, {dealt.kind}{of}:")
         for line in label_histogram(counts, width=78):
             print(f"# {line}")
 
@@ -288,17 +293,17 @@ def _load(
     given = {key: Node(value, f"--{key}") for key, value in options.items() if value is not None}
     loaded = load_scenario(scenario, set_, given, protocols)
     if loaded.population.users >= MANY_USERS:
-        _tell_forecast(loaded)
+        _print_forecast(loaded)
     return loaded
 
 
-def _tell_forecast(loaded: Scenario) -> None:
-    """Say on stderr what a run of many users will take, before its users are made."""
+def _print_forecast(loaded: Scenario) -> None:
+    """Print on stderr the predicted time and memory of a run of many users, before they are made."""
     from simfl.runs.memory import forecast
     from simfl.scenario.checks import gb
 
-    found = forecast(loaded)
+    estimate = forecast(loaded)
     work = "" if loaded.payload == "shadow" else ", and its training and masks besides (payload real)"
     size = f"{loaded.population.users:,} users, {counted(loaded.rounds, unit(loaded.asynchronous))}"
-    what = f"about {found.seconds:.0f} s and {gb(found.nbytes)} GB{work}"
-    tell(f"simfl: {size} of {', '.join(loaded.protocols)}: {what}", error=True)
+    what = f"about {estimate.seconds:.0f} s and {gb(estimate.nbytes)} GB{work}"
+    warn(f"{size} of {', '.join(loaded.protocols)}: {what}")

@@ -1,16 +1,16 @@
-"""Serve a live run, join one, and ping its server: across machines."""
+"""Serve a live run, join one, and ping its server, across machines."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import app, keeping, tell
+from simfl.cli.common import app, exit_on_failure, print_lines
 from simfl.cli.inputs import Out, ScenarioFile, Set, finite, load_scenario
-from simfl.cli.live import PROCESSES_HELP, RESUME_HELP, check_resumed, live_folder, playable, told
+from simfl.cli.live import PROCESSES_HELP, Links, Resume, check_resumed, live_folder, playable, print_stats
 from simfl.errors import did_you_mean
 
 if TYPE_CHECKING:
@@ -18,16 +18,15 @@ if TYPE_CHECKING:
     from simfl.live.tls import Address
     from simfl.scenario.schema import Scenario
 
-LINKS_HELP = "`user` shapes links as the scenario says; `none` leaves them as this machine's are."
-SCENARIO_HELP = "The scenario as it is here; the server sends it unless given."
+SENT_HELP = "The scenario as it is here; the server sends it unless given."
+SENT = Argument(help=SENT_HELP, metavar="[SCENARIO]", show_default=False)
 URL_HELP = "The server's address, such as simfl://192.0.2.1:7000."
 TOKENS_HELP = "Lines of a user's number and its token."
 PIN_HELP = "SHA-256 of the server's certificate; left away on the loopback only."
-MAKE_HELP = "Write a certificate, its key and the users' tokens to a folder, tell how to use them, and end."
-REVEAL_HELP = "Tell in the end how updates were rounded, so that aggregates are checked; loopback only."
-WAIT_HELP = "Seconds for which the others may take to appear."
+MAKE_HELP = "Write a certificate, its key and the users' tokens to a folder, print how to use them, and end."
+REVEAL_HELP = "Send the rounding of updates after the run, so that aggregates are checked; loopback only."
+WAIT_HELP = "Seconds that the others may take to appear."
 Wait = Annotated[float, Option(metavar="S", min=0, callback=finite, help=WAIT_HELP)]
-Links = Annotated[Literal["user", "none"], Option(help=LINKS_HELP)]
 TokenFile = Annotated[Path, Option(metavar="FILE", help=TOKENS_HELP)]
 Pin = Annotated[str | None, Option(metavar="SHA256", help=PIN_HELP)]
 
@@ -41,14 +40,15 @@ def serve_command(
     tokens: Annotated[Path | None, Option(metavar="FILE", help=TOKENS_HELP)] = None,
     make_cert: Annotated[Path | None, Option(metavar="DIR", help=MAKE_HELP)] = None,
     out: Out = None,
-    resume: Annotated[bool, Option("--resume", help=RESUME_HELP)] = False,
+    resume: Resume = False,
     links: Links = "user",
     wait: Wait = 600.0,
     set_: Set = None,
 ) -> None:
-    """Play a scenario in real time with users who join from other machines.
+    """Run a scenario in real time with users who join from other machines.
 
-    Users' secrets are their own (`entropy: os`). Beyond the loopback it is TLS 1.3, and nothing else.
+    Users draw their secrets from their system (`entropy: os`). Beyond the loopback, connections are TLS 1.3
+    only.
 
     Example: simfl serve tutorial --tokens keys/tokens
     """
@@ -57,16 +57,16 @@ def serve_command(
 
     at = tls.address(listen, "--listen")
     if make_cert is not None:
-        made = tls.make(make_cert, _load(scenario, set_).population.users)
-        files = f"--cert {made.certificate} --key {made.key} --tokens {made.tokens}"
-        tell(f"pin {made.pin}")
-        tell(f"simfl serve {scenario} --listen {listen} {files}")
-        tell(f"simfl join simfl://{listen} --user 0-3 --token-file FILE --pin {made.pin}")
+        secrets = tls.make(make_cert, _load(scenario, set_).population.users)
+        files = f"--cert {secrets.certificate} --key {secrets.key} --tokens {secrets.tokens}"
+        print_lines(f"pin {secrets.pin}")
+        print_lines(f"simfl serve {scenario} --listen {listen} {files}")
+        print_lines(f"simfl join simfl://{listen} --users 0-3 --token-file FILE --pin {secrets.pin}")
         return
     if tokens is None:
         raise typer.BadParameter("is missing: --make-cert DIR writes one", param_hint="--tokens")
     if (cert is None) != (key is None):
-        raise typer.BadParameter("go together", param_hint="--cert, --key")
+        raise typer.BadParameter("must be given together", param_hint="--cert, --key")
     tls.refuse_open(at[0], cert is not None)
     check_resumed(resume, out)
     loaded = _load(scenario, set_)
@@ -74,48 +74,47 @@ def serve_command(
     context = None if cert is None or key is None else tls.server_context(cert, key)
     fingerprint = "" if cert is None else tls.fingerprint_of(cert)
     study = playable(loaded)
-    own = listening(at, context, fingerprint, shown_to)
+    listener = listening(at, context, fingerprint, shown_to)
     with live_folder(out, loaded) as folder:
-        tell(f"Listens at {own.address[0]}:{own.address[1]}, pin {fingerprint or 'none'}", error=True)
-        serve(study, own, folder, links == "user", wait, told, resume)
+        host, port = listener.address[:2]
+        print_lines(f"Listens at {host}:{port}, pin {fingerprint or 'none'}", error=True)
+        serve(study, listener, folder, links == "user", wait, print_stats, resume)
 
 
 @app.command("join")
 def join_command(
     url: Annotated[str, Argument(help=URL_HELP, metavar="URL", show_default=False)],
-    user: Annotated[str, Option(metavar="USERS", help="Their numbers, such as 3-7,9.")],
+    users: Annotated[str, Option("--users", "--user", metavar="USERS", help="Their numbers, such as 3-7,9.")],
     token_file: TokenFile,
-    scenario: Annotated[
-        Path | None, Argument(help=SCENARIO_HELP, metavar="[SCENARIO]", show_default=False)
-    ] = None,
+    scenario: Annotated[Path | None, SENT] = None,
     pin: Pin = None,
     processes: Annotated[int | None, Option(metavar="N", min=1, help=PROCESSES_HELP)] = None,
     wait: Wait = 60.0,
-    reveal: Annotated[bool, Option("--reveal", help=REVEAL_HELP)] = False,
+    reveal: Annotated[bool, Option("--reveal-rounding", "--reveal", help=REVEAL_HELP)] = False,
     set_: Set = None,
 ) -> None:
-    """Be some users of a live run that `simfl serve` plays on another machine.
+    """Run some users of a live run that `simfl serve` began on another machine.
 
-    Example: simfl join simfl://127.0.0.1:7000 --user 0-3 --token-file keys/tokens
+    Example: simfl join simfl://127.0.0.1:7000 --users 0-3 --token-file keys/tokens
     """
     from simfl.live.join import join
     from simfl.live.tls import is_loopback
 
-    address, admission, users = _admission(url, user, token_file, pin, reveal)
+    address, admission, joining = _admission(url, users, token_file, pin, reveal)
     if reveal and not is_loopback(address[0]):
-        raise typer.BadParameter("is for the loopback only", param_hint="--reveal")
+        raise typer.BadParameter("is for the loopback only", param_hint="--reveal-rounding")
     loaded = None if scenario is None else _load(scenario, set_)
     if scenario is None and set_:
         raise typer.BadParameter("needs the scenario that it changes", param_hint="--set")
-    with keeping():
-        join(address, admission, users, loaded, processes, wait, lambda name: tell(f"Joins {name}"))
-    tell("The run is over")
+    with exit_on_failure():
+        join(address, admission, joining, loaded, processes, wait, lambda name: print_lines(f"Joins {name}"))
+    print_lines("The run is over")
 
 
 @app.command("ping")
 def ping_command(
     what: Annotated[str, Argument(help=f"{URL_HELP[:-1]}, or a scenario.", metavar="URL|SCENARIO")],
-    user: Annotated[int, Option(metavar="USER", min=0, help="Who asks.")] = 0,
+    user: Annotated[int, Option(metavar="USER", min=0, help="The user that pings.")] = 0,
     token_file: Annotated[Path | None, Option(metavar="FILE", help=TOKENS_HELP)] = None,
     pin: Pin = None,
     wait: Wait = 5.0,
@@ -137,13 +136,13 @@ def ping_command(
             message += did_you_mean(what, scenarios())
             raise typer.BadParameter(message, param_hint="URL|SCENARIO")
         study = prepared(_load(Path(what), None))
-        tell("# this machine's loopback: what a live run adds here to the links of its scenario")
-        tell(ping.loopback(study).block().rstrip())
+        print_lines("# this machine's loopback: what a live run adds here to the links of its scenario")
+        print_lines(ping.loopback(study).block().rstrip())
         return
     if token_file is None:
         raise typer.BadParameter("is missing", param_hint="--token-file")
     address, admission, users = _admission(what, str(user), token_file, pin, False)
-    tell(ping.ping(address, admission, users[0], wait).block().rstrip())
+    print_lines(ping.ping(address, admission, users[0], wait).block().rstrip())
 
 
 def _admission(

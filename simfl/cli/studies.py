@@ -1,7 +1,8 @@
-"""Studies of many runs: a grid under every seed, every loss of users, and the work of this machine."""
+"""Studies of many runs: a grid under every seed, every loss of users, a fleet's plan, this machine's work."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections import Counter
 from functools import partial
@@ -11,35 +12,47 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from typer import Argument, Option
 
-from simfl.cli.common import FAILED, app, ask_before_long, bars, keeping, say, stages, tell, warn_inexact
-from simfl.cli.folders import check_place
-from simfl.cli.inputs import Set, Yes, names_and_files, settings, tell_whose_code
+from simfl.cli.common import (
+    FAILED,
+    app,
+    ask_before_long,
+    bars,
+    check_place,
+    exit_by_outcome,
+    exit_on_failure,
+    print_lines,
+    print_paragraph,
+    stages,
+)
+from simfl.cli.inputs import Set, Yes, name_executed_files, names_and_files, overrides, settings
 
 if TYPE_CHECKING:
     from simfl.studies.sweep.run import Sweep
 
 JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
 STUDY_HELP = "A study (base, set, cells, grid, seeds): YAML, or a name such as studies/which_links."
-MAX_FINDINGS = 5  # of a law that a protocol breaks, that are listed
+SWEEP_OUT_HELP = "Folder of cells and tables; sweeps/NAME unless given."
+PROFILE_HELP = "File of the profile, which is printed unless given."
+FOR_HELP = "Fit the training time of its model too."
+FLEET_HELP = "A fleet, YAML, or a name such as fleets/phones: see docs/plan.md."
+EXPLORED, PLANNED = Path("explored.yaml"), Path("planned.yaml")
+MAX_FINDINGS = 5
+"""Listed findings of an invariant that a protocol breaks."""
 
 
 @app.command()
 def sweep(
     study: Annotated[Path, Argument(help=STUDY_HELP, metavar="STUDY", autocompletion=names_and_files)],
-    out: Annotated[
-        Path | None, Option(metavar="DIR", help="Where cells and tables go; sweeps/NAME unless given.")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="DIR", help=SWEEP_OUT_HELP)] = None,
     jobs: Annotated[int | None, Option(min=1, help=JOBS_HELP)] = None,
     backend: Annotated[Literal["loky", "dask", "ray"], Option(help="What runs them.")] = "loky",
-    address: Annotated[
-        str | None, Option(metavar="ADDRESS", help="Of a Dask scheduler or Ray cluster that is there.")
-    ] = None,
+    address: Annotated[str | None, Option(metavar="ADDRESS", help="A running Dask or Ray cluster.")] = None,
     keep_traces: Annotated[bool, Option("--keep-traces", help="Each cell keeps its trace.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write sweep.parquet too.")] = False,
 ) -> None:
     """Run what is missing of a study, keep each cell, print means and 95 % intervals over seeds.
 
-    The same command goes on where a sweep was stopped: a cell is stored under its resolved scenario and the
+    The same command continues a sweep that was stopped: a cell is stored under its resolved scenario and the
     code's version, and is not run again. Exit code 1: a cell failed, or an aggregate is not the plain sum.
 
     Example: simfl sweep studies/users_and_losses
@@ -47,27 +60,30 @@ def sweep(
     from simfl.studies.sweep.study import complete, open_sweep
 
     state = open_sweep(study, out, keep_traces)
-    tell_whose_code()
+    name_executed_files()
 
     def kept() -> str:
         every, folder = set(state.keys), state.store.folder
         number = sum(map(state.store.has, every))
         cells = f"; {number} of {len(every)} cells are kept in {folder}" if number else ""
-        return f"{cells}; the same command goes on from there"
+        return f"{cells}; the same command continues from there"
 
-    with keeping(kept):
+    with exit_on_failure(kept):
         try:
             with bars() as watch:
-                complete(state, jobs, backend, address, parquet, watch, partial(tell, error=True))
+                complete(state, jobs, backend, address, parquet, watch, partial(print_lines, error=True))
         finally:
-            _tell_failures(state)
-    exact = _show(state)
-    if state.failures or not exact:
+            _print_failures(state)
+    _show(state)
+    exit_by_outcome(
+        {key: (state.plan.label(cell), summary.protocols) for cell, key, summary in state.kept()}.values()
+    )
+    if state.failures:
         raise typer.Exit(FAILED)
 
 
-def _show(state: Sweep) -> bool:
-    """Print the means, and return True if all aggregates of the cells that did not fail are exact."""
+def _show(state: Sweep) -> None:
+    """Print the means over seeds, and the numbers of cells."""
     from simfl.reports import terminal
     from simfl.reports.model import Report, participation
     from simfl.runs.results.drift import warning
@@ -80,46 +96,44 @@ def _show(state: Sweep) -> bool:
     show_sweep(console, plan.name, plan.points, means, seeds, tables.failures(state))
     summaries = {key: summary for _, key, summary in state.kept()}.values()
     if moved := warning([s.drift for s in summaries]):
-        say(moved)
+        print_paragraph(moved)
     for label, entries in tables.selections(state):
-        tell(f"\n{label}".rstrip())
+        print_lines(f"\n{label}".rstrip())
         terminal.show(console, Report(list(participation(entries))))
     without = Counter(name for s in summaries for name, entry in s.protocols.items() if not entry.completed)
     for name, count in without.items():
-        tell(f"{name} has no aggregate in {count} of {len(summaries)} cells")
+        print_lines(f"{name} has no aggregate in {count} of {len(summaries)} cells")
     cells, failures = len(set(state.keys)), len(state.failures)
     failed = f", {failures} failed" if failures else ""
     counts = f"{state.stored} were stored, {cells - state.stored - failures} run{failed}"
-    tell(f"{cells} cells: {counts}. Written to {state.store.folder}")
-    kept = {key: (plan.label(cell), summary.protocols) for cell, key, summary in state.kept()}
-    return not warn_inexact(kept.values())
+    print_lines(f"{cells} cells: {counts}. Written to {state.store.folder}")
 
 
-def _tell_failures(state: Sweep) -> None:
+def _print_failures(state: Sweep) -> None:
     for cell, why in state.failures.values():
-        tell(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
+        print_lines(f"failed: {state.plan.label(cell)}: {why.reason}", error=True)
     if state.failures:
         file = state.store.folder / "failures.txt"
         counts = f"{len(state.failures)} of {len(set(state.keys))} cells failed"
-        tell(f"{counts}; details in {file}", error=True)
+        print_lines(f"{counts}; details in {file}", error=True)
 
 
 @app.command()
 def explore(
     protocol: Annotated[str, Argument(help="See `simfl list protocols`.", metavar="PROTOCOL")],
-    users: Annotated[int, Option(min=3, help="Size of the cohort; beyond 6 use --random.")] = 4,
+    users: Annotated[int, Option(min=3, help="Users of the cohort; beyond 6 use --random.")] = 4,
     random: Annotated[
-        int | None, Option(min=1, metavar="COUNT", help="So many random patterns instead of all.")
+        int | None, Option(min=1, metavar="COUNT", help="Try random patterns, not all.")
     ] = None,
     seed: Annotated[int, Option(help="For keys, updates and random graphs.")] = 0,
     set_: Set = None,
     jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
     yes: Yes = False,
-    out: Annotated[Path, Option(metavar="FILE", help="A broken law's scenario.")] = Path("explored.yaml"),
+    out: Annotated[Path, Option(metavar="FILE", help="A broken invariant's scenario.")] = EXPLORED,
 ) -> None:
-    """Lose users at every combination of points, and hold every law to each round.
+    """Lose users at every combination of points, and check every invariant in each round.
 
-    It counts the patterns, times a few, and asks before it begins what would take more than an hour.
+    It counts the patterns, times a few, and asks before an exploration that would take more than an hour.
 
     Example: simfl explore secagg --users 4
     """
@@ -128,11 +142,9 @@ def explore(
     from simfl.studies.explore.reached import counted
 
     check_place(out)
-    exploration, since = (
-        open_exploration(protocol, users, random, seed, settings(set_), jobs),
-        time.monotonic(),
-    )
-    tell_whose_code()
+    since = time.monotonic()
+    exploration = open_exploration(protocol, users, random, seed, settings(set_), jobs)
+    name_executed_files()
     cohort, patterns = exploration.cohort, exploration.patterns
     label = f"{cohort.protocol}, {cohort.users} users"
     if not yes:
@@ -146,23 +158,24 @@ def explore(
         took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
         return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
 
-    with keeping(lambda: f"; {counts()}, no law broken so far"), bars() as watch:
+    with exit_on_failure(lambda: f"; {counts()}, no law broken so far"), bars() as watch:
         exploration.run(jobs, lambda report: watch(label, report.patterns, patterns))
     broken = exploration.violation
     if broken is None:
-        say(f"{counts()}; every law held", further="  ")
-        rows = exploration.rows
-        for row in rows:
-            say(f"  {row}", further=" " * 13)
-        say(f"  {counted(rows)}")
+        print_paragraph(f"{counts()}; every law held", indent="  ")
+        for row in exploration.rows:
+            print_paragraph(f"  {row}", indent=" " * 13)
+        print_paragraph(f"  {counted(exploration.rows)}")
         return
-    say(f"{counts()}; a law is broken:", further="  ")
-    tell(f"  {broken}")
+    print_paragraph(f"{counts()}; a law is broken:", indent="  ")
+    print_lines(f"  {broken}")
     if exploration.report.patterns < patterns:
-        say(f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", further="    ")
-    say("On the engine: " + ("; ".join(exploration.replayed) or "every law held"), further="  ")
+        rest = f"the rest of {patterns:,} patterns, because a law is broken"
+        print_paragraph(f"  Not tried: {rest}", indent="    ")
+    replayed = "; ".join(exploration.replayed) or "every law held"
+    print_paragraph(f"On the engine: {replayed}", indent="  ")
     write_text(out, exploration.scenario_text())
-    tell(f"Written to {out}; replay it with: python run.py {out}")
+    print_lines(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)
 
 
@@ -180,34 +193,26 @@ def verify(
     from simfl.studies import verify as verifying
 
     def show(row: verifying.Row) -> None:
-        tell_whose_code()
-        say(f"{row.outcome:<11}{row.name.replace('_', ' ')}: {row.demand}", further=" " * 11)
+        name_executed_files()
+        print_paragraph(f"{row.outcome:<11}{row.name.replace('_', ' ')}: {row.demand}", indent=" " * 11)
         for finding in row.findings[:MAX_FINDINGS]:
-            say(f"{'':11}- {finding}", further=" " * 13)
+            print_paragraph(f"{'':11}- {finding}", indent=" " * 13)
         if row.outcome == "not tried":
-            say(f"{'':11}because {row.not_tried}", further=" " * 11)
+            print_paragraph(f"{'':11}because {row.not_tried}", indent=" " * 11)
 
     rows = verifying.verify(protocol, settings(set_), show)
-    say(verifying.counted_rows(rows))
+    print_paragraph(verifying.counted_rows(rows))
     if any(row.findings for row in rows):
         raise typer.Exit(FAILED)
 
 
 @app.command()
 def calibrate(
-    out: Annotated[
-        Path | None, Argument(help="Where the profile goes; printed unless given.", metavar="[OUT.yaml]")
-    ] = None,
+    out: Annotated[Path | None, Argument(help=PROFILE_HELP, metavar="[OUT.yaml]")] = None,
     scenario: Annotated[
-        Path | None,
-        Option(
-            "--for",
-            metavar="SCENARIO",
-            help="Find the law of its model's training too.",
-            autocompletion=names_and_files,
-        ),
+        Path | None, Option("--for", metavar="SCENARIO", help=FOR_HELP, autocompletion=names_and_files)
     ] = None,
-    passes: Annotated[int, Option(min=6, help="How often everything is measured: intervals need 6.")] = 21,
+    passes: Annotated[int, Option(min=6, help="Passes over all measurements; intervals need 6.")] = 21,
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
 
@@ -228,3 +233,35 @@ def calibrate(
     for kind, (low, high) in profile["intervals"].items():
         print(f"{kind:<18}{profile['seconds'][kind]:<10.3g} s   95 %: {low:.3g} to {high:.3g}")
     print(f"{out}: name it as a scenario's profile, with clock: modelled")
+
+
+@app.command("plan")
+def plan_command(
+    fleet: Annotated[Path, Argument(help=FLEET_HELP, metavar="FLEET", autocompletion=names_and_files)],
+    out: Annotated[Path, Option(metavar="FILE", help="The scenario that runs the answer.")] = PLANNED,
+    set_: Set = None,
+    json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
+) -> None:
+    """Find the protocol and the settings that keep a fleet's guarantees in the least time, in shadow.
+
+    Example: simfl plan fleets/phones
+    """
+    from simfl.reports.terminal import console, show
+    from simfl.runs.folder.disk import write_text
+    from simfl.studies.plan import fleet_plan
+    from simfl.studies.plan.report import plan_report
+
+    check_place(out)
+    with stages() as stage:
+
+        def watch(text: str) -> None:
+            name_executed_files()
+            stage(text)
+
+        planned = fleet_plan.plan(fleet, overrides(set_), watch)
+    write_text(out, planned.scenario_text())
+    if json_:
+        print(json.dumps(planned.dump(), indent=2))
+        return
+    show(console(), plan_report(planned.answer, planned.changes))
+    print_paragraph(f"Written to {out}: run it with simfl run {out}")

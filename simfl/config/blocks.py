@@ -1,9 +1,9 @@
 """The parts of a scenario's blocks: frozen models, shorthands, numbers, distributions.
 
-Every choice is a union told apart by `kind`. Nothing that costs time has a default of zero seconds:
-durations, rates and deadlines are either given or an error. Every number has a least and a greatest value:
-within them no time that must pass rounds to zero, and no product or power overflows a float (a test walks
-the schema for it).
+A choice is a union of models, distinguished by `kind`. A duration, a rate or a deadline has no default of
+zero: it is given, or it is an error. Every number has a minimum and a maximum. Within them no time that must
+pass rounds to zero, and no product or power overflows a float (`tests/scenario/test_bounds.py` walks the
+schema).
 """
 
 import ast
@@ -25,13 +25,14 @@ from simfl.config.quantities import unit
 from simfl.config.texts import MAX_TEXT, NamesNothing
 from simfl.errors import show
 
-# Bounds of factors and of seconds; a nanosecond is the least time that the clock can show.
 LEAST, GREATEST = 1e-9, 1e9
-MAX_NAME = 80  # characters of a name, which becomes a folder's
+"""Bounds of factors and of seconds; the clock counts whole nanoseconds."""
+MAX_NAME = 80
+"""Characters of a name, which becomes that of a folder."""
 
 STANDARD_NORMAL = NormalDist()
 
-# A factor, a step size, or seconds of which none would mean nothing.
+# A factor, a step size, or seconds that must pass.
 Positive = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST, allow_inf_nan=False)]
 # Seconds, or a weight, that may be zero.
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=GREATEST, allow_inf_nan=False)]
@@ -49,11 +50,11 @@ Natural = Annotated[int, Field(strict=True, ge=0, lt=2**31)]
 Seed = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
 # Beyond 2^52 float64 has no fractions left to round.
 Levels = Annotated[int, Field(strict=True, ge=1, le=2**52)]
-# Standard deviation of a logarithm: e^(10 z) of a normal draw z is far from what a float holds.
+# Standard deviation of a logarithm: e^(10 z) of a normal draw z is far from a float's bounds.
 Spread = Annotated[float, Field(strict=True, ge=0, le=10, allow_inf_nan=False)]
-# (2^31)^-30 is a float still.
+# (2^31)^-30 is still a float.
 Exponent = Annotated[float, Field(strict=True, ge=LEAST, le=30, allow_inf_nan=False)]
-# The negative logarithm of a probability: 2^-1000 is a float still.
+# The negative logarithm of a probability: 2^-1000 is still a float.
 Bits = Annotated[float, Field(strict=True, ge=LEAST, le=1000, allow_inf_nan=False)]
 Threads = Annotated[int, Field(strict=True, ge=0, le=1024)]
 Pixels = Annotated[int, Field(strict=True, ge=1, le=4096)]
@@ -72,7 +73,7 @@ def _is_name(text: str) -> str:
 
 
 def as_name(text: str) -> str:
-    """Return the name nearest to a text, such as a file's: what a name cannot have becomes `-`.
+    """Return a valid name for a text, such as a file's name: other characters become `-`.
 
     >>> as_name("my study (3)")
     'my-study--3-'
@@ -85,7 +86,7 @@ Name = Annotated[str, Field(strict=True), AfterValidator(_is_name), NamesNothing
 
 
 def descriptions(cls: type) -> dict[str, str]:
-    """Return what the string below each of a class's own fields says, empty where there is none.
+    """Return the string below each of a class's own fields, empty for a field without one.
 
     >>> from simfl.runs.results.drift import Drift
     >>> descriptions(Drift)["most_ns"]
@@ -93,20 +94,20 @@ def descriptions(cls: type) -> dict[str, str]:
     """
     try:
         (tree,) = ast.parse(dedent(inspect.getsource(cls))).body
-    except (OSError, TypeError):  # made at run time, of fields that others describe
+    except (OSError, TypeError):  # a class made at run time has no source; its bases describe its fields
         return {}
     assert isinstance(tree, ast.ClassDef)
-    found = {}
+    texts = {}
     for field, below in pairwise([*tree.body, ast.Pass()]):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             value = below.value if isinstance(below, ast.Expr) else None
             text = value.value if isinstance(value, ast.Constant) else None
-            found[field.target.id] = inspect.cleandoc(text) if isinstance(text, str) else ""
-    return found
+            texts[field.target.id] = inspect.cleandoc(text) if isinstance(text, str) else ""
+    return texts
 
 
 def _describe_keys(schema: dict[str, Any], block: Any) -> None:
-    """Add to a block's JSON Schema what it says of its keys."""
+    """Add the descriptions of a block's keys to its JSON Schema."""
     properties = schema.get("properties", {})
     for key, text in block.descriptions().items():
         if key in properties:
@@ -120,34 +121,45 @@ class Block(BaseModel):
         frozen=True, extra="forbid", validate_default=True, json_schema_extra=_describe_keys, defer_build=True
     )
 
-    in_unit: ClassVar[tuple[str, ...]] = ()  # keys whose numbers are in the unit of the key of this block
+    in_unit: ClassVar[tuple[str, ...]] = ()
+    """Its keys whose numbers are in the unit of the key that has this block."""
 
     opens: ClassVar[str] = ""
-    """An action on this machine beside the reading of `FileName` fields, as `executes a Python file`.
+    """An action on this machine other than to read `FileName` fields, such as `executes a Python file`.
 
     A scenario from another machine that has such a block is refused. So is a class of an installed package
-    that does not declare it."""
+    that does not declare `opens`."""
 
     # pydantic's `use_attribute_docstrings` reads every class's source at each start: half a CPU second a run.
     @classmethod
     @cache
     def descriptions(cls) -> dict[str, str]:
-        """Return what the string below each field says of it, as far as there is one."""
-        found: dict[str, str] = {}
+        """Return the string below each field, those of its bases too; a field without one is left out."""
+        texts: dict[str, str] = {}
         for base in reversed([base for base in cls.__bases__ if issubclass(base, Block)]):
-            found |= base.descriptions()
-        found |= descriptions(cls)  # a field that is declared again is not as its base describes it
-        return {field: text for field, text in found.items() if text}
+            texts |= base.descriptions()
+        texts |= descriptions(cls)  # a field that is declared again has lost its base's description
+        return {field: text for field, text in texts.items() if text}
 
 
 @dataclass(frozen=True, slots=True)
 class UnionName:
-    name: str  # of a union in the reference of scenarios
+    """The name of a union in the reference of scenarios."""
+
+    name: str
+    """Such as `Distribution`."""
 
 
 def shorthand(number: str = "fixed", /, **main: str) -> BeforeValidator:
-    """Accept `word` for `{kind: word}`; `{word: value, ...}` for `{kind: word, <main[word]>: value, ...}`, if
-    one of its keys alone is such a word; and a number, with its unit too, as the value of kind `number`."""
+    """Return a validator that writes out the short forms of a choice.
+
+    - `word` stands for `{kind: word}`. - `{word: value, ...}` stands for `{kind: word, <main[word]>: value,
+    ...}`, if exactly one key is such a word. - A number, also with a unit, is the value of kind `number`.
+
+    Args:
+        number: Kind for which a number alone stands.
+        main: By kind, the key whose value may stand alone.
+    """
 
     def expand(value: Any) -> Any:
         if isinstance(value, str) and not (number in main and re.match(r"[-+]?\.?[0-9]", value)):
@@ -171,12 +183,13 @@ Draws = NDArray[np.float64]
 
 
 def clip_to_bounds(draws: Draws) -> Draws:
-    """Return draws within 1e-9 and 1e9: no time is below a nanosecond, and no product beyond a float."""
+    """Return draws within 1e-9 and 1e9, so that no time is below a nanosecond and no product overflows."""
     return np.clip(draws, LEAST, GREATEST)
 
 
-# A distribution has `draw`, whose first draws do not depend on how many there are; `quantile`, the draw that
-# a uniform one, 0 < u < 1, stands for; and `average`, the mean of draws that are not held.
+# A distribution has three methods. `draw` returns draws, of which the first do not depend on `size`.
+# `quantile` returns the draw that belongs to a uniform one, 0 < u < 1. `average` is the mean without the clip
+# to bounds.
 
 
 class Fixed(Block):
@@ -318,20 +331,23 @@ class Zipf(Block):
 @lru_cache(maxsize=4)
 def _ranked(s: float, ranks: int) -> Draws:
     """Return the probabilities of a rank of at most 1, 2, ..., of which the last is 1."""
-    found: Draws = np.cumsum(np.arange(1.0, ranks + 1) ** -s)
-    found /= found[-1]
-    return found
+    cumulated: Draws = np.cumsum(np.arange(1.0, ranks + 1) ** -s)
+    cumulated /= cumulated[-1]
+    return cumulated
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Columns:
     """The points of `Quantiles` as arrays, compared by identity.
 
-    Two blocks with equal fields are equal all the same: pydantic compares cached properties, which may not be
-    arrays, and where they differ the fields."""
+    Two blocks with equal fields are still equal: pydantic first compares cached properties, which may not be
+    arrays, and if these differ the fields.
+    """
 
     p: Draws
+    """Probabilities, float64 [points]."""
     values: Draws
+    """The values below which these fractions of the draws are, float64 [points]."""
 
 
 class Quantiles(Block):

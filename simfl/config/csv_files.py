@@ -1,8 +1,8 @@
 """CSV files of numbers: a header, then an entry a line.
 
-The order of lines and of columns is free, and other columns are ignored. A file is read by columns, in a
-quarter of the time that lines take; one in which something is wrong is read again line by line, to name each
-problem's line as for a scenario.
+Lines and columns may be in any order, and further columns are ignored. A file is read by columns, in a
+quarter of the time that lines take. A file with a problem is read again line by line, so that each problem
+has its line.
 """
 
 import csv
@@ -22,21 +22,23 @@ from numpy.typing import NDArray
 from simfl.config.blocks import Draws
 from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, show, text_of
 
-MAX_PROBLEMS = 20  # of one file that are reported
-CHUNK_LINES = 20_000  # that are turned into columns at once
+MAX_PROBLEMS = 20
+"""Problems of one file that are reported."""
+CHUNK_LINES = 20_000
+"""Lines that become columns at once."""
 Column = NDArray[Any]
 Cells = Mapping[str, str]
 
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
-_DECIMAL = frozenset("0123456789+-.eE")  # of these characters `float` takes what `_NUMBER` takes
+_DECIMAL = frozenset("0123456789+-.eE")  # of these characters, `float` accepts the texts that `_NUMBER` does
 
 
 class Wrong(Exception):
-    """A value that cannot be taken: its column and why."""
+    """A value that cannot be used: its column and the reason."""
 
 
 def number(row: Cells, column: str, least: float, greatest: float, scale: float = 1.0) -> float:
-    """Return a cell's number times `scale`; Wrong if it is none, or not within the bounds."""
+    """Return a cell's number times `scale`; Wrong if it is no number, or not within the bounds."""
     text = row[column].strip()
     if not _NUMBER.fullmatch(text):
         raise Wrong(column, f"must be a number, not {show(text)}")
@@ -51,16 +53,20 @@ def number(row: Cells, column: str, least: float, greatest: float, scale: float 
 
 
 def numbers(cells: Sequence[str]) -> Draws:
-    """Return plain numbers; ValueError if they are not all."""
+    """Return numbers, float64 [cells]; ValueError if a cell is no plain number."""
     if not _DECIMAL.issuperset("".join(cells)):
         raise ValueError("signs")
     return np.array(list(map(float, cells)), np.float64)
 
 
 def by_columns(text: str, known: Sequence[str] = ()) -> Iterator[dict[str, list[str]]]:
-    """Yield the cells of each column that is there once, some lines at a time; of a file without lines, none.
-    A ValueError, or a csv.Error, if lines have not as many cells as the header, or a known column is there
-    twice."""
+    """Yield the cells of each column that occurs once, `CHUNK_LINES` lines at a time; empty lists without
+    lines.
+
+    Raises:
+        ValueError: A line has not as many cells as the header, or a column in `known` occurs twice.
+        csv.Error: It is no CSV.
+    """
     rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
     names = [name.strip() for name in next(rows, [])]
     once = [name for name in names if names.count(name) == 1]
@@ -84,15 +90,18 @@ def by_lines(
     take: Callable[[int, Cells], None],
     optional: Sequence[str] = (),
 ) -> None:
-    """Call `take` with each line's number and cells, and list what it finds wrong. ScenarioError where the
-    lines cannot be told apart, a needed column is not there, or a known one is there twice."""
+    """Call `take` with each line's number and cells, and collect its `Wrong` values in `problems`.
+
+    Raises:
+        ScenarioError: It is no CSV, lacks a needed column, or has a needed or optional column twice.
+    """
     reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     rows = filter(None, reader)
     try:
         names = [name.strip() for name in next(rows, [])]
         for name in (*needed, *optional):
             if names.count(name) > 1 or (name in needed and name not in names):
-                what = "there twice" if name in names else "missing"
+                what = "doubled" if name in names else "missing"
                 hint = f"the header needs {','.join(needed)}" if len(needed) > 1 else _there_are(name, names)
                 raise refusal(file, reader.line_num if names else 1, f"the column {name} is {what}: {hint}")
         for row in rows:
@@ -114,12 +123,26 @@ def _there_are(name: str, names: Sequence[str]) -> str:
 def read_column(
     file: str, column: str, least: float, greatest: float, scale: float = 1.0, key: str = ""
 ) -> Draws:
-    """Return the numbers of a column times `scale`, all within bounds. ScenarioError if the file, which the
-    scenario names at `key`, cannot be read, has no such column, or no lines, or if a line of it is wrong."""
+    """Return the numbers of a column.
+
+    Args:
+        file: The file.
+        column: Name of the column.
+        least: Minimum after scaling.
+        greatest: Maximum after scaling.
+        scale: Factor on each number.
+        key: Key at which the scenario names the file, for messages.
+
+    Returns:
+        float64 [lines].
+
+    Raises:
+        ScenarioError: The file cannot be read, lacks the column, has no lines, or a line of it is wrong.
+    """
     try:
-        found = _columns(file, _stamp(file), key)[column]
-        if found.size and bool(((found * scale >= least) & (found * scale <= greatest)).all()):
-            return found * scale
+        values = _columns(file, _stamp(file), key)[column] * scale
+        if values.size and bool(((values >= least) & (values <= greatest)).all()):
+            return values
     except (KeyError, ValueError, csv.Error):
         pass
     problems: list[Problem] = []
@@ -132,29 +155,29 @@ def read_column(
     if problems:
         raise ScenarioError(problems[:MAX_PROBLEMS])
     if not entries:
-        raise refusal(file, None, f"no entries below the header: a user has none to take its {column} of")
+        raise refusal(file, None, f"no entries below the header: no user would have a {column}")
     return np.array(entries)
 
 
 def _stamp(file: str) -> tuple[int, ...]:
-    """Return what changes when a file does, for the memory of files that were read."""
+    """Return a key of the file's state, for the cache of files that were read."""
     try:
-        found = os.stat(file)
-    except (OSError, ValueError):  # reading it will say so
+        status = os.stat(file)
+    except (OSError, ValueError):  # reading it raises the error with its message
         return ()
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
-# A run asks for each column, and each of its protocols again: the file is parsed once for all of them.
+# A run reads each column by itself, and again for each protocol: the file is parsed once for all of them.
 @lru_cache(maxsize=4)
 def _columns(file: str, stamp: tuple[int, ...], key: str) -> dict[str, Draws]:
     """Return the columns of plain numbers of a file."""
-    found: dict[str, list[Draws]] | None = None
+    columns: dict[str, list[Draws]] | None = None
     for cells in by_columns(text_of(Path(file), file, key)):
-        found = {name: [] for name in cells} if found is None else found
-        for name in list(found):
+        columns = {name: [] for name in cells} if columns is None else columns
+        for name in list(columns):
             try:
-                found[name].append(numbers(cells[name]))
+                columns[name].append(numbers(cells[name]))
             except ValueError:
-                del found[name]
-    return {name: np.concatenate(parts) for name, parts in (found or {}).items()}
+                del columns[name]
+    return {name: np.concatenate(parts) for name, parts in (columns or {}).items()}

@@ -1,12 +1,13 @@
-"""SHA-256 of files: what simfl reads back is as it was written, or is refused.
+"""SHA-256 of files: a file that simfl reads back is as it was written, or is refused.
 
-    SHA256SUMS    in a folder: a line for each file that simfl reads back, as `sha256sum -c` takes it, then a
-                  comment with the digest of these lines. It is written last.
+    SHA256SUMS    in a folder: a line for each file that simfl reads back, in the format of `sha256sum -c`,
+    then
+                  a comment with the digest of these lines. It is written last.
 
-Invariant: everything that is read back goes through `checked`, or has a digest in `folder.saved_rounds`.
-Files that simfl only writes, such as tables and pages, have no digest: they are the user's to edit.
+Invariant: each file that is read back passes `checked`, or has a digest in `folder.saved_rounds`. Files that
+simfl only writes, such as tables and pages, have no digest: a user may edit them.
 
-A folder without SHA256SUMS is of an earlier simfl. Its files are read, and `take_unchecked` names it.
+A folder without SHA256SUMS is of an earlier simfl. Its files are read, and `take_unchecked` lists it.
 """
 
 import hashlib
@@ -47,7 +48,7 @@ def of_file(path: Path) -> str:
 
 
 def need_regular(path: Path) -> None:
-    """Refuse what is missing, and a pipe or a device, of which a read may never end."""
+    """Refuse a missing file, and a pipe or a device, whose read may never end."""
     if not path.exists():
         raise Damaged(path, "is missing")
     if not path.is_file():
@@ -110,7 +111,7 @@ def check_all(folder: Path) -> set[str]:
 
 
 def names_in(folder: Path, pattern: str) -> list[Path]:
-    """Return the files of a folder that fit a pattern, by name: those that SHA256SUMS lists, if it exists."""
+    """Return the files of a folder that fit a pattern, by name. SHA256SUMS lists the files, if it exists."""
     digests = listed(folder)
     files = folder.glob(pattern) if digests is None else (folder / name for name in digests)
     return sorted(path for path in files if path.match(pattern))

@@ -1,11 +1,11 @@
-"""The kinds of a thing that a scenario can name: ours, an installed package's, or a class in anybody's file.
+"""The kinds that a scenario can name for a thing: built-in, of an installed package, or user-defined.
 
 A kind is one class: a `Block` whose fields are its scenario keys and whose methods are its behaviour. There
 are three ways to name one, with the same checks, messages and JSON Schema:
 
-    staleness: {kind: hinge, a: 10}                     ours: a line in the registry of its thing
+    staleness: {kind: hinge, a: 10}                     built-in: a line in the registry of its thing
     staleness: {kind: theirs, a: 10}                    a package's, by an entry point in `simfl.staleness`
-    staleness: {module: hinge.py:Hinge, a: 10}          a file's, relative to the scenario's folder
+    staleness: {module: hinge.py:Hinge, a: 10}          user-defined, relative to the scenario's folder
 """
 
 import os
@@ -25,13 +25,15 @@ from simfl.config.texts import FileName
 from simfl.errors import BadInput, cut
 
 B = TypeVar("B", bound=Block)
-MAX_LINE = 600  # characters of what is wrong with a file
+MAX_LINE = 600
+"""Characters of a message about a file."""
 
 
 class KindBlock(Block):
-    """The base of what a scenario chooses by its kind."""
+    """The base of the kinds that a scenario chooses by the key `kind`."""
 
-    main_key: ClassVar[str] = ""  # the key whose value may stand alone, as in `{polynomial: 1.0}`
+    main_key: ClassVar[str] = ""
+    """The key whose value may stand alone, as in `{polynomial: 1.0}`."""
     kind: str = ""
     """The word by which scenarios know it."""
 
@@ -55,46 +57,47 @@ class FileKind(Block):
 
     @classmethod
     def named(cls, reference: str) -> type[Block]:
-        """Return the class of `path.py:Name`. ValueError if there is none, or if it is of another thing."""
+        """Return the class of `path.py:Name`. ValueError if it does not exist, or is a class of another
+        thing."""
         try:
-            found = python_files.find(reference, f"a class of {cls.thing}", cls.base)
-        except ValueError as problem:  # a path may be long, and hold what acts on a terminal
+            user_class = python_files.find(reference, f"a class of {cls.thing}", cls.base)
+        except ValueError as problem:  # a path may be long, and have characters that act on a terminal
             raise ValueError(cut(str(problem), MAX_LINE)) from problem
-        _check(found, cls.base, f"{reference:.200}", cls.thing)
-        return _tagged(found, cls.tag, "module", reference, cls.mixin)
+        _check(user_class, cls.base, f"{reference:.200}", cls.thing)
+        return _tagged(user_class, cls.tag, "module", reference, cls.mixin)
 
     @model_validator(mode="wrap")
     @classmethod
     def _as_own_class(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
         if isinstance(data, cls.base):
             return data
-        named = isinstance(data, Mapping) and isinstance(data.get("module"), str)
-        if not named or python_files.are_left_alone():
+        has_module = isinstance(data, Mapping) and isinstance(data.get("module"), str)
+        if not has_module or python_files.are_left_alone():
             return handler(data)
         return cls.named(data["module"]).model_validate(dict(data))
 
 
-def _check(found: Any, base: type[Block], offer: str, thing: str) -> None:
-    """Refuse what is offered as a class of a thing if it is none, or lacks a method, with a ValueError."""
-    if not (isinstance(found, type) and issubclass(found, base)):
+def _check(offered: Any, base: type[Block], offer: str, thing: str) -> None:
+    """Check that an object is a complete class of a thing; a ValueError names the `offer` and the reason."""
+    if not (isinstance(offered, type) and issubclass(offered, base)):
         needed = f"{base.__module__}.{base.__name__}"
         raise ValueError(f"{offer} is no {thing}: it must be a class derived from {needed}")
-    if isabstract(found):
-        lacks = ", ".join(sorted(found.__abstractmethods__))
-        raise ValueError(f"{offer} is no whole {thing}: it lacks {lacks}")
+    if isabstract(offered):
+        lacks = ", ".join(sorted(offered.__abstractmethods__))
+        raise ValueError(f"{offer} is no complete {thing}: it lacks {lacks}")
 
 
 @cache
 def _tagged(
-    found: type[Block], tag: str, word: str, reference: str = "", mixin: type[Block] | None = None
+    kind: type[Block], tag: str, word: str, reference: str = "", mixin: type[Block] | None = None
 ) -> type[Block]:
-    """Return a class with the tag by which scenarios know it, and the fields of `mixin`."""
+    """Return a kind with the tag by which scenarios name it, and the fields of `mixin`."""
     fields: dict[str, Any] = {tag: (Literal[word], word)}
     if reference:
         fields["module"] = (FileName, reference)
-    bases: Any = found if mixin is None else (found, mixin)
-    fields |= {"__doc__": found.__doc__, "__module__": found.__module__}
-    return cast(type[Block], create_model(found.__name__, __base__=bases, **fields))
+    bases: Any = kind if mixin is None else (kind, mixin)
+    fields |= {"__doc__": kind.__doc__, "__module__": kind.__module__}
+    return cast(type[Block], create_model(kind.__name__, __base__=bases, **fields))
 
 
 class KindRegistry(Generic[B]):
@@ -122,7 +125,7 @@ class KindRegistry(Generic[B]):
         self.classes: dict[str, type[B]] = {cls.model_fields[tag].default: cls for cls in own}
         for word, cls in _installed(f"simfl.{group}", base, thing):
             if word in self.classes or word == "module":
-                raise BadInput(f"entry point {word} of simfl.{group}: there is a {thing} of this name")
+                raise BadInput(f"entry point {word} of simfl.{group}: is the name of another {thing}")
             tagged = _tagged(cls, tag, word)
             if not any("opens" in vars(parent) for parent in cls.__mro__[: cls.__mro__.index(base)]):
                 tagged.opens = "executes code of an installed package, which does not state what it opens"
@@ -139,7 +142,7 @@ class KindRegistry(Generic[B]):
         return [(w, " ".join((c.__doc__ or "").split("\n\n")[0].split())) for w, c in self.classes.items()]
 
     def find(self, word: str) -> type[B]:
-        """Return the class of a word, or of `path.py:Name`; BadInput if there is none."""
+        """Return the class of a word, or of `path.py:Name`; BadInput if it does not exist."""
         if ":" in word:
             try:
                 return cast(type[B], self._outside(None).named(os.path.abspath(word)))
@@ -158,16 +161,21 @@ class KindRegistry(Generic[B]):
         return self.classes[word]
 
     def annotation(self, *before: Any, mixin: type[Block] | None = None) -> Any:
-        """Return the annotation of a field that takes any of them, each with the fields of `mixin` too."""
+        """Return the annotation of a field that accepts any kind, each with the fields of `mixin` too.
+
+        Args:
+            before: Further annotations.
+            mixin: A block whose fields each kind gets.
+        """
         classes: dict[str, type[Block]] = {**self.classes}
         if mixin is not None:
             classes = {word: _tagged(cls, self.tag, word, mixin=mixin) for word, cls in classes.items()}
         union = reduce(or_, (*classes.values(), self._outside(mixin)))
         mains = {word: key for word, cls in classes.items() if (key := getattr(cls, "main_key", ""))}
         short = [shorthand(self.number, **mains, module="module")] if self.tag == "kind" else []
-        any_of_them: Any = SerializeAsAny[union]  # type: ignore[valid-type, misc]
+        any_kind: Any = SerializeAsAny[union]  # type: ignore[valid-type, misc]
         tag, name = Field(discriminator=self.tag), UnionName(self.base.__name__)
-        return Annotated[any_of_them, tag, name, *short, *before]
+        return Annotated[any_kind, tag, name, *short, *before]
 
     def _outside(self, mixin: type[Block] | None) -> type[FileKind]:
         name = "".join(part.capitalize() for part in ("own", *self.thing.split()))
@@ -176,20 +184,20 @@ class KindRegistry(Generic[B]):
         return type(name, (FileKind,), {"__module__": __name__, "__doc__": FileKind.__doc__, **fixed, **tag})
 
 
-_entry_points = cache(entry_points)  # reads what every installed package says of itself
+_entry_points = cache(entry_points)  # it reads the metadata of every installed package
 
 
 def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str, type[Block]]]:
-    """Yield the classes that installed packages offer; BadInput names a package whose class is unusable."""
+    """Yield the kinds of installed packages; BadInput names a package whose class is unusable."""
     for point in _entry_points().select(group=group):
         package = point.dist.name if point.dist else "?"
         offer = f"entry point {point.name} = {point.value} of package {package}"
         try:
-            found = point.load()
+            kind = point.load()
         except Exception as error:
             raise BadInput(f"{offer} cannot be loaded: {type(error).__name__}: {error}") from error
         try:
-            _check(found, base, offer, thing)
+            _check(kind, base, offer, thing)
         except ValueError as problem:
             raise BadInput(str(problem)) from None
-        yield point.name, found
+        yield point.name, kind

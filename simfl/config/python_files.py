@@ -1,6 +1,6 @@
-"""Python files that a scenario names: executed once; their errors are told with file and line.
+"""Python files that a scenario names: executed once; an error of theirs is reported with file and line.
 
-Such a file can do whatever its user can. `executed` lists them, so that a command can say whose code it ran.
+Such a file can do whatever its user can. `executed` lists them, so that a command can name the files it ran.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ _left_alone: ContextVar[bool] = ContextVar("left alone", default=False)
 
 @contextmanager
 def left_alone() -> Iterator[None]:
-    """Execute no file meanwhile: a scenario from elsewhere is only looked at."""
+    """Execute no file in this context: a scenario from another machine is only validated."""
     token = _left_alone.set(True)
     try:
         yield
@@ -36,8 +36,16 @@ def are_left_alone() -> bool:
 
 
 def find(reference: str, what: str, base: type = object) -> Any:
-    """Return the object, `what` in messages, of `path.py:Name`. ValueError, with its classes derived from
-    `base`, if it has none of that name, and if it fails."""
+    """Return an object of a Python file, which is executed.
+
+    Args:
+        reference: `path.py:Name`.
+        what: Noun for the object, for messages.
+        base: Class whose subclasses in the file are listed if the name does not exist.
+
+    Raises:
+        ValueError: The file or the name does not exist, or the file raises an error.
+    """
     file, colon, name = reference.rpartition(":")
     if not (colon and file and name):
         raise ValueError(f"{reference!r:.200} must be path.py:Name, {what} in a Python file")
@@ -56,8 +64,8 @@ def classes(path: Path, base: type) -> list[str]:
 
 
 def _classes(module: ModuleType, base: type) -> list[str]:
-    own = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base))
-    return list(dict.fromkeys(kind.__name__ for kind in own if kind.__module__ == module.__name__))
+    kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base))
+    return list(dict.fromkeys(kind.__name__ for kind in kinds if kind.__module__ == module.__name__))
 
 
 def _there_are(module: ModuleType, base: type) -> str:
@@ -66,19 +74,19 @@ def _there_are(module: ModuleType, base: type) -> str:
 
 
 def execute(path: Path) -> ModuleType:
-    """Return the module of a file, executed anew only when its text has changed. ValueError if it raises."""
+    """Return the module of a file, executed again only if its text has changed. ValueError if it raises."""
     assert not are_left_alone(), f"{path} must not be executed"
     path = path.resolve()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    known = _modules.get(path)
-    if known is not None and known[0] == digest:
-        return known[1]
+    cached = _modules.get(path)
+    if cached is not None and cached[0] == digest:
+        return cached[1]
     private = f"_simfl_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     spec = spec_from_file_location(private, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path}: it cannot be loaded as Python")
     module = module_from_spec(spec)
-    sys.modules[private] = module  # dataclasses and pydantic look their module up there
+    sys.modules[private] = module  # dataclasses and pydantic look up the module of a class there
     try:
         spec.loader.exec_module(module)
     except Exception as error:
@@ -96,7 +104,7 @@ def executed() -> dict[str, str]:
 
 @contextmanager
 def located_errors(kind: type[Exception]) -> Iterator[None]:
-    """Raise what comes out of an executed file as an error of `kind`, which names the file and the line."""
+    """Raise an error of an executed file as one of `kind`, which names the file and the line."""
     try:
         yield
     except Exception as error:

@@ -1,7 +1,7 @@
-"""Numbers with a unit, as people write them: `5 ms`, `10 Mbit/s`, `20%`.
+"""Numbers with a unit, as users write them: `5 ms`, `10 Mbit/s`, `20%`.
 
-Each key of a scenario has one unit, and its number stands there in that unit once it is read. A unit that
-could be meant in two ways is refused, with both ways to write it. Products are decimal: 5 ms are 0.005 s.
+Each key of a scenario has one unit, to which its number is converted when it is read. An ambiguous unit is
+refused, with both ways to write it. Products are decimal: 5 ms are 0.005 s.
 """
 
 import re
@@ -19,7 +19,7 @@ _BITS = {"": "1e-6", "k": "1e-3", "M": "1", "G": "1e3", "T": "1e6"}
 _BYTES = {"k": "1e-6", "M": "1e-3", "G": "1", "T": "1e3"}
 _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
-UNITS: Mapping[str, Mapping[str, str]] = {  # a key's unit -> what may be written in its place, as a factor
+UNITS: Mapping[str, Mapping[str, str]] = {
     "s": {
         **dict.fromkeys(("s", "sec", "second", "seconds"), "1"),
         **{"ns": "1e-9", "us": "1e-6", "µs": "1e-6", "μs": "1e-6", "ms": "1e-3"},
@@ -38,6 +38,7 @@ UNITS: Mapping[str, Mapping[str, str]] = {  # a key's unit -> what may be writte
     "J": {"J": "1", "kJ": "1e3", "MJ": "1e6", "mWh": "3.6", "Wh": "3600", "kWh": "3.6e6"},
     "1": {"%": "0.01", "percent": "0.01"},
 }
+"""A key's unit -> the units that may be written in its place, each with its factor."""
 _KNOWN = {
     "s": "ns, us, ms, s, min, h, d",
     "Mbit/s": "bit/s, kbit/s, Mbit/s, Gbit/s, kB/s, MB/s, GB/s",
@@ -48,17 +49,17 @@ _KNOWN = {
 
 
 def in_unit(value: Any, unit: str) -> Any:
-    """Return the number of a text such as `5 ms` in a unit; anything but a number and a unit as it is.
+    """Return the number of a text such as `5 ms` in a unit; any value but a number with a unit as it is.
 
     >>> in_unit("5 ms", "s"), in_unit("1.5 Gbit/s", "Mbit/s"), in_unit("20%", "1"), in_unit(3, "s")
     (0.005, 1500.0, 0.2, 3)
     """
     if not isinstance(value, str) or re.fullmatch(_NUMBER, value):  # a number in quotes is text
         return value
-    found = _WITH_UNIT.fullmatch(value.strip())
-    if found is None:
+    match = _WITH_UNIT.fullmatch(value.strip())
+    if match is None:
         return value
-    number, written = found.groups()
+    number, written = match.groups()
     if written == "m" and unit == "s":
         raise ValueError(f"{value!r} may be minutes or milliseconds: write {number}min or {number}ms")
     if written not in UNITS[unit]:
@@ -68,7 +69,7 @@ def in_unit(value: Any, unit: str) -> Any:
 
 
 def meant(text: str) -> str | None:
-    """Return the plain number that a text may mean, as one would write it: 10k, 1,000 and 1_000 are not read.
+    """Return the plain number that a text may mean, for a message: 10k, 1,000 and 1_000 are not numbers here.
 
     >>> meant("10k"), meant("1,000"), meant("'5'"), meant("ten")
     ('10000', '1000', None, None)
@@ -76,8 +77,8 @@ def meant(text: str) -> str | None:
     bare = text.strip()
     if re.fullmatch(r"[-+]?[0-9]{1,3}([,_' ][0-9]{3})+", bare):
         return re.sub("[,_' ]", "", bare)
-    if found := re.fullmatch(rf"({_NUMBER})\s*([kKM]?)", bare):
-        value = Decimal(found[1]) * {"": 1, "k": 1000, "K": 1000, "M": 10**6}[found[2]]
+    if match := re.fullmatch(rf"({_NUMBER})\s*([kKM]?)", bare):
+        value = Decimal(match[1]) * {"": 1, "k": 1000, "K": 1000, "M": 10**6}[match[2]]
         if abs(value) < 10**15:
             return f"{value.normalize():f}"
     return None
@@ -85,9 +86,10 @@ def meant(text: str) -> str | None:
 
 @dataclass(frozen=True)
 class InUnit(BeforeValidator):
-    """An annotation: a number's text with a unit is read as the number in the key's own unit."""
+    """An annotation: a text of a number with a unit becomes the number in the key's own unit."""
 
     unit: str = ""
+    """The key's unit, a key of `UNITS`."""
 
     def __get_pydantic_json_schema__(
         self, schema: CoreSchema, handler: GetJsonSchemaHandler

@@ -1,7 +1,8 @@
 """Types of texts in a scenario: names of files, and labels.
 
-A scenario from another machine may have no text but labels and names of shipped files (`scenario.remote`). A
-field of plain `str` is refused there, so that a new field that names a file cannot be forgotten.
+A scenario from another machine may have no other texts than labels and names of shipped files
+(`scenario.remote`). A field of plain `str` is refused there, so that a new field that names a file cannot be
+forgotten.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,7 +23,7 @@ class NamesFile:
     """
 
     shipped: Callable[[], Iterable[str]] = tuple
-    """Returns the texts that name a file of simfl itself instead."""
+    """Returns the texts that name a file of simfl instead."""
 
 
 @dataclass(frozen=True, slots=True)

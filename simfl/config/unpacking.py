@@ -1,7 +1,7 @@
-"""Files that unpack to more than they are: bounded before, or while, they are unpacked.
+"""Compressed files: their size is bounded before, or while, they are unpacked.
 
-Nothing is ever unpickled. An .npz file is a ZIP archive of .npy files. The sizes are in the archive's
-directory, and once more in each array's header; the two and what is really there must agree.
+No content is unpickled. An .npz file is a ZIP archive of .npy files. The sizes are in the archive's
+directory, and again in each array's header. The two and the real size must agree.
 """
 
 import math
@@ -19,15 +19,17 @@ from numpy.typing import NDArray
 
 from simfl.errors import reason
 
-VARIABLE = "SIMFL_UNPACK_GB"  # the environment's variable for another bound
+VARIABLE = "SIMFL_UNPACK_GB"
+"""Variable of the environment that sets another bound, in GB."""
 MOST_GB = 4.0
+"""GB to which a file may unpack."""
 _CHUNK_BYTES = 1 << 20
-_HEADER_BYTES = 1 << 14  # more than the longest header of an array that numpy reads, 10,000
+_HEADER_BYTES = 1 << 14  # more than the longest header that numpy reads, 10,000 bytes
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
 class UnpackingError(ValueError):
-    """A file that cannot be unpacked; the text says why, and does not name the file."""
+    """A file that cannot be unpacked; the text has the reason, and does not name the file."""
 
 
 def most_bytes() -> float:
@@ -48,9 +50,16 @@ def too_large(most: float) -> UnpackingError:
 
 
 def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
-    """Return arrays of an .npz file by name: all that are needed, and those of the optional that are there.
+    """Return arrays of an .npz file by name.
 
-    UnpackingError if it is no such file, lacks an array, or an array is too large, not plain or damaged."""
+    Args:
+        path: The file.
+        needed: Arrays that it must have.
+        optional: Arrays that are returned if it has them.
+
+    Raises:
+        UnpackingError: It is no such file or lacks an array; or an array is too large, not plain or damaged.
+    """
     most = most_bytes()
     try:
         with ZipFile(path) as archive:
@@ -99,7 +108,7 @@ def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
     filled, chunk = 0, first[head.tell() :]
     while chunk:
         if filled + len(chunk) > length:
-            raise ValueError("it is larger than the archive says")
+            raise ValueError("it is larger than the archive states")
         content[filled : filled + len(chunk)] = np.frombuffer(chunk, np.uint8)
         filled += len(chunk)
         chunk = stream.read(_CHUNK_BYTES)

@@ -1,4 +1,4 @@
-"""YAML text as a tree of values that know where they stand, and plain values as YAML text.
+"""YAML text as a tree of values with their file and line, and plain values as YAML text.
 
 Invariant: a value is never guessed. PyYAML only parses; plain scalars are read by YAML 1.2's core schema, not
 1.1: `1e-3` and `.5` are numbers, `on`, `yes` and `12:30` are text, only `true` and `false` are booleans. A
@@ -19,25 +19,30 @@ from simfl.config.blocks import as_name
 from simfl.errors import Problem, ScenarioError, cut, refusal, show, text_of
 
 SET, OVERRIDES = "--set", "overrides"
-"""The files of values that override a scenario's, from the command line and from Python."""
+"""In place of a file, for values from the command line and from Python."""
 MOST_BYTES = 2**26
-MAX_VALUES = 200_000  # more in one file are taken for aliases that multiply
+"""Bytes of a YAML file."""
+MAX_VALUES = 200_000
+"""Values of one file: a few aliases of aliases can multiply to more than memory holds."""
 Keys = tuple[str | int, ...]
 
 
 @dataclass(slots=True)
 class Node:
-    """A value and its place: a dict of nodes, a list of nodes, or a plain scalar."""
+    """A value and its place."""
 
     value: Any
+    """A dict of nodes, a list of nodes, or a plain scalar."""
     file: str
+    """Its file, as messages name it."""
     line: int | None = None
+    """Its line, from 1; None if it has none."""
     typed: dict[str, str] = field(default_factory=dict, compare=False)
     """By key that a shorthand wrote out: the key as typed; empty where the value stood alone."""
 
     @property
     def overrides(self) -> bool:
-        """True for a value that came from outside of a file."""
+        """True for a value from the command line or from Python."""
         return is_override(self.file)
 
     def child(self, key: str | int) -> Node | None:
@@ -50,7 +55,7 @@ class Node:
 
 
 def is_override(file: str) -> bool:
-    """Tell whether a value of this file is an override: of an option, such as `--set`, or from Python."""
+    """Return True if a value of this file is an override: of an option, such as `--set`, or from Python."""
     return file == OVERRIDES or file.startswith("--")
 
 
@@ -85,8 +90,8 @@ def naming_files(tree: Node, paths: Iterable[Keys]) -> Iterator[Node]:
     while waiting:
         value = waiting.pop().value
         if isinstance(value, dict):
-            named = (child for key, child in value.items() if _names_a_file(str(key)))
-            yield from (node for node in named if isinstance(node.value, str))
+            files = (child for key, child in value.items() if _names_a_file(str(key)))
+            yield from (node for node in files if isinstance(node.value, str))
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
@@ -97,17 +102,17 @@ def _names_a_file(key: str) -> bool:
 
 
 class _Loader(yaml.SafeLoader):
-    """Knows the scalars of YAML 1.2 alone."""
+    """Reads the scalars of YAML 1.2's core schema alone."""
 
     yaml_implicit_resolvers = {}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what either YAML 1.1 or 1.2 would take for anything but text."""
+    """Quotes each text that YAML 1.1 or 1.2 would read as another type."""
 
 
 _TAG = "tag:yaml.org,2002:"
-_CORE_SCHEMA = (  # with the characters that the first one may be
+_CORE_SCHEMA = (  # type, pattern, and the characters with which it may begin
     ("null", r"(~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"(true|True|TRUE|false|False|FALSE)$", "tTfF"),
     ("int", r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
@@ -120,19 +125,20 @@ for _name, _pattern, _first in _CORE_SCHEMA:
 
 
 def read(path: Path, file: str, what: str = "scenario") -> Node:
-    """Return the mapping in a file, named for it unless it has a name. ScenarioError if there is none."""
+    """Return the mapping in a file; its `name` is the file's unless given. ScenarioError if it has none."""
     tree = parse(text_of(path, file, max_bytes=MOST_BYTES), file)
     if tree.value is None:
         raise refusal(file, None, f"the file is empty; a {what} is a mapping of keys to values")
     if not isinstance(tree.value, dict):
-        found = show(plain(tree))
-        raise refusal(file, tree.line, f"a {what} is a mapping of keys to values, not {found}")
+        value = show(plain(tree))
+        raise refusal(file, tree.line, f"a {what} is a mapping of keys to values, not {value}")
     tree.value.setdefault("name", Node(as_name(path.stem), file))
     return tree
 
 
 def parse(text: str, file: str, path: str = "") -> Node:
-    """Return YAML text, meant for the key `path`, as nodes. ScenarioError with all problems of the text."""
+    """Return YAML text, the value of the key `path`, as nodes. ScenarioError lists all problems of the
+    text."""
     reader = _Reader(file)
     above = (path,) if path else ()
     try:
@@ -175,7 +181,7 @@ class _Reader:
     def convert(self, node: yaml.Node, path: Keys, line: int | None) -> Node:
         self.count += 1
         if self.count > MAX_VALUES:
-            raise refusal(self.file, None, f"more than {MAX_VALUES} values: do its aliases multiply?")
+            raise refusal(self.file, None, f"more than {MAX_VALUES} values: its aliases may multiply")
         value: Any = None
         tag = node.tag.removeprefix(_TAG)
         if id(node) in self.open:
@@ -227,11 +233,11 @@ class _Reader:
 
 def _whole(text: str) -> int:
     if re.match(r"[-+]?0[0-9]", text):
-        remedy = "drop it, write 0o.. for octal, or put it in quotes"
+        remedy = "leave it out, write 0o.. for octal, or put it in quotes"
         raise ValueError(f"{cut(text)} has a leading zero: {remedy}")
     try:
         whole = int(text, 0)
-        str(whole)  # the other bases have no limit of their own, and messages are to tell a number
+        str(whole)  # `int` limits decimal digits only, and messages print the number
     except ValueError:
         raise ValueError(f"{show(text)} is not a whole number that can be read") from None
     return whole

@@ -1,8 +1,8 @@
-"""Batches of users that a sum holds whole or not at all (Multi-RoundSecAgg).
+"""Batches of users: a sum has all users of a batch or none (Multi-RoundSecAgg).
 
-Users k T .. (k + 1) T - 1 are a batch, which everybody knows. A selection of whole batches keeps two users of
-one from being told apart by any combination of the rounds' sums (Theorem 1). A user who is lost after the
-selection undoes that: a sum over the rest of its batch sets it apart from them, for good.
+Users k T .. (k + 1) T - 1 are a batch, as all users know. If only whole batches are selected, no combination
+of the rounds' sums distinguishes two users of one batch (Theorem 1). A user who is lost after the selection
+undoes that: a sum over the rest of its batch distinguishes it from them in all later rounds.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,13 @@ from simfl.protocols.index_views import Users
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The batches of T users, and what becomes of one that lost a member: with `keep` the rest is summed up,
-    with `drop` the server leaves the rest out, and with `refuse` users help with no sum over a part of it."""
+    """The batches, and the rule for a batch that lost a user."""
 
     T: int = 1
+    """Users of a batch."""
     broken: str = "keep"
+    """`keep`: the rest is summed up; `drop`: the server leaves the rest out; `refuse`: users help with no sum
+    over a part of a batch."""
 
     @property
     def drop(self) -> bool:
@@ -28,7 +30,7 @@ class Batches:
         return self.broken == "refuse"
 
     def split(self, users: Sequence[int]) -> frozenset[int]:
-        """Return those of distinct users who lack one of their batch; nobody where batches may be split.
+        """Return the users whose batch is incomplete among distinct `users`; empty if batches may be split.
 
         >>> sorted(Batches(3, "drop").split([0, 1, 2, 4, 5]))
         [4, 5]

@@ -1,12 +1,12 @@
-"""Buffered asynchronous aggregation (Nguyen 2021; LightSecAgg App. F): the part that all servers share.
+"""Buffered asynchronous aggregation (Nguyen 2021; LightSecAgg App. F): the common part of its servers.
 
-    a user       admitted --begin--> in flight --upload--> waiting in the buffer --aggregate--> admitted
-    the server   K updates wait and no recovery is open --> aggregate --> version + 1
-                 where a time is set: fewer than K once it has passed, `least` or more
+    a user       admitted --begin--> in flight --upload--> in the buffer --aggregate--> admitted
+    the server   K updates in the buffer and no aggregation open --> aggregate --> version + 1
+                 with `buffer.every_s`: `least` updates or more, once that time has passed
 
-The version t counts aggregates; an update made on version t_i has staleness t - t_i when its aggregate
-starts, and is thrown away beyond the bound. One recovery is open at a time, so t is one number for all
-of S(t), as in eq. 26; updates that arrive meanwhile wait for the next one.
+The version t counts aggregates. An update made on version t_i has staleness t - t_i when its aggregate
+starts; beyond the bound it is discarded. One aggregation is open at a time, so t is one number for all of
+S(t), as in eq. 26. Updates that arrive while it is open wait for the next one.
 """
 
 from abc import ABC, abstractmethod
@@ -36,10 +36,12 @@ from simfl.trace.rows import SERVER
 
 @dataclass(frozen=True, slots=True)
 class UpdateMessage(Message):
-    """Part of the sender's or the receiver's `update` on `version` t_i, the version that it is made on."""
+    """A message of one user's cycle."""
 
     update: UpdateId
+    """The update of the cycle."""
     version: int
+    """t_i, the version of the model that the update is made on."""
 
     @property
     def subject(self) -> Subject:
@@ -52,11 +54,22 @@ class Upload(UpdateMessage):
 
     kind, phase, point = "upload", "upload", "upload"
     vector: Handle
+    """1 x d: over F_q if masked, else float32."""
 
 
 class BufferedServer(ABC):
-    """Collects updates into a buffer of K and aggregates it when it is full. `table` maps the type of a
-    message to the method that takes it, with its sender; `dtype` is that of an upload's elements.
+    """Collects updates into a buffer of K, and aggregates them when it is full.
+
+    Attributes:
+        table: Type of a message -> the method that takes it, with its sender.
+        dtype: Type of an upload's elements.
+        version: Aggregates so far, t.
+        flights: User in flight -> its update and t_i.
+        buffer: Updates that wait, in the order of arrival.
+        buffered: Users of these updates.
+        aggregating: Users of the open aggregation; empty if none is open.
+        closing: Timer of `buffer.every_s`; None if no time is set.
+        due: True if that time has passed, so that `least` updates are enough.
 
     >>> from simfl.dataplane.shadow import ShadowOps
     >>> from simfl.protocols.fedbuff import FedBuffServer
@@ -68,8 +81,8 @@ class BufferedServer(ABC):
     table: ClassVar[Mapping[type[Message], str]] = {Upload: "take"}
     dtype: ClassVar[DType] = F32
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         check_table(cls, cls.table.items())
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
@@ -80,22 +93,22 @@ class BufferedServer(ABC):
         self.version = 0
         self.flights: dict[int, tuple[UpdateId, int]] = {}
         self.buffer: list[Upload] = []
-        self.buffered: set[int] = set()  # its users
+        self.buffered: set[int] = set()
         self.aggregating: frozenset[int] = frozenset()
         self.closing: Timer | None = None
-        self.due = False  # the time has passed: fewer than K will do
+        self.due = False
 
     def start(self) -> Effects:
         """Open the run."""
         return self._wait()
 
     def invite(self, update: UpdateId) -> Effects:
-        """Return the messages with which a user begins its cycle, beside the model."""
+        """Return the messages, beside the model, that begin a user's cycle."""
         return []
 
     @abstractmethod
     def aggregate(self, taken: list[Upload]) -> Effects:
-        """Aggregate these K updates; `finish` closes it."""
+        """Aggregate updates, K of them or at least `least`; `finish` closes the aggregation."""
 
     @property
     def open(self) -> bool:
@@ -120,6 +133,7 @@ class BufferedServer(ABC):
         return effects
 
     def take(self, sender: int, message: Upload) -> Effects:
+        """Put an update of a cycle in progress into the buffer."""
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
         flaw = misshapen(message.vector, 1, self.params.d, self.dtype)
@@ -152,7 +166,7 @@ class BufferedServer(ABC):
         return []
 
     def next(self) -> Effects:
-        """Throw stale updates away, and aggregate if enough are left and nothing is open."""
+        """Discard stale updates; aggregate if enough are left and no aggregation is open."""
         bound = self.version - self.params.staleness_bound
         stale = [w for w in self.buffer if w.version < bound]
         self.buffer = [w for w in self.buffer if w.version >= bound]
@@ -169,19 +183,19 @@ class BufferedServer(ABC):
         return [*effects, *self.aggregate(taken)]
 
     def finish(self, effects: Effects, advance: bool) -> Effects:
-        """Close the open aggregation; `advance` if the model has a new version."""
+        """Close the open aggregation; with `advance` the model has a new version."""
         self.aggregating = frozenset()
         self.version += advance
         return [*effects, *self._wait(), *self.next()]
 
     def _wait(self) -> Effects:
-        """Let the time begin after which fewer than K will do."""
+        """Start the time after which `least` updates are enough."""
         self.due = False
         self.closing = Timer("buffer", "upload") if self.params.timed else None
         return [self.closing] if self.closing else []
 
     def member(self, upload: Upload, factor: float) -> Member:
-        """Return an update as a member of the aggregate that starts now."""
+        """Return an update as a member of the current aggregate."""
         return Member(upload.update.user, upload.update, factor, self.version - upload.version)
 
     def _give_up(self, user: int) -> Effects:

@@ -1,4 +1,4 @@
-"""Sealed channels between two users: what one sends the other passes through the server unread."""
+"""Sealed channels between two users: the server relays their messages and cannot read them."""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -13,12 +13,12 @@ _TWO_WORDS = Struct(">II")
 
 
 def nonces_of(senders: Sequence[int], counters: Sequence[int]) -> Lookup[bytes]:
-    """Return each row's nonce, put together only where the row is really sealed or opened."""
+    """Return each row's nonce, computed only if the row is sealed or opened for real."""
     return Lookup(nonce, senders, counters)
 
 
 def aads_of(senders: Sequence[int], receivers: Sequence[int]) -> Lookup[bytes]:
-    """Return (sender, receiver) of each row: authenticated with it and not sent."""
+    """Return (sender, receiver) of each row: associated data, authenticated with the row and not sent."""
     return Lookup(_TWO_WORDS.pack, senders, receivers)
 
 
@@ -35,11 +35,13 @@ class Channels:
         self._secret = secret
         self._info = b"simfl channel " + params.session
         self._keys: Handle | None = None
-        self._first: Users | UsersExcept = Users()  # of the first call of `agree`: most often the only one
+        # The users of the first call of `agree` stay a view; most machines call it once.
+        self._first: Users | UsersExcept = Users()
         self._later: dict[int, int] = {}
         self._counters: set[int] = set()
 
     def agree(self, users: Sequence[int], publics: Handle) -> None:
+        """Derive the channel keys with more users, of whom `publics` has a row each."""
         keys = agreed(self.ops, self._secret, users, publics, self._info)
         if self._keys is None:
             self._keys, self._first = keys, users_of(users)
@@ -49,12 +51,21 @@ class Channels:
         self._keys = self.ops.join([self._keys, keys])
 
     def seal(self, to: Sequence[int], items: Handle, counter: int) -> Handle:
-        """Seal row k for user to[k]; each counter serves one call. PeerFault for two users with one public
-        key: with one channel key, their rows would have one nonce."""
+        """Seal rows for users.
+
+        Args:
+            to: Receivers.
+            items: A row for each of them.
+            counter: Part of the nonce, which may be used in one call only.
+
+        Raises:
+            PeerFault: Two users have one public key: under one channel key, their rows would have one nonce.
+            ValueError: The counter was used before.
+        """
         if counter in self._counters:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
         self._counters.add(counter)
-        nonces = Same(nonce(self.user, counter), len(to))  # under as many keys
+        nonces = Same(nonce(self.user, counter), len(to))  # one nonce, but each row has another key
         aads = aads_of(Same(self.user, len(to)), to)
         try:
             return self.ops.seal(self._keys_of(to), items, nonces, aads)
@@ -64,20 +75,24 @@ class Channels:
     def open_all(
         self, senders: Sequence[int], sealed: Handle, dtype: DType
     ) -> tuple[Sequence[int], Handle | None, Effects]:
-        """Open what is authentic of the rows that `senders` sealed with counter 0. Returns the senders whose
-        rows were opened, these rows, and a refusal of each row that was discarded."""
-        left, rows, effects = senders, sealed, list[Effect]()
-        while len(left):
+        """Open the authentic rows among those that `senders` sealed with counter 0.
+
+        Returns:
+            The senders whose rows were opened; these rows, None if there are none; and a refusal of each
+            other row.
+        """
+        honest, rows, effects = senders, sealed, list[Effect]()
+        while len(honest):
             try:
-                return left, self.open(left, rows, Same(0, len(left)), dtype), effects
+                return honest, self.open(honest, rows, Same(0, len(honest)), dtype), effects
             except PeerFault as fault:
                 effects.append(Refuse(fault.user, "share", fault.why))
-                kept = [k for k, user in enumerate(senders) if user in left and user != fault.user]
-                left, rows = Users(senders[k] for k in kept), self.ops.pick(sealed, kept)
-        return left, None, effects
+                kept = [k for k, user in enumerate(senders) if user in honest and user != fault.user]
+                honest, rows = Users(senders[k] for k in kept), self.ops.pick(sealed, kept)
+        return honest, None, effects
 
     def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], dtype: DType) -> Handle:
-        """Open what `senders` sealed for this user; raises PeerFault if a row is not authentic."""
+        """Open the rows that `senders` sealed for this user; PeerFault if one is not authentic."""
         nonces = nonces_of(senders, counters)
         aads = aads_of(senders, Same(self.user, len(senders)))
         try:
@@ -97,7 +112,7 @@ class Channels:
 
 
 def agreed(ops: Ops, secret: Handle, users: Sequence[int], publics: Handle, info: bytes) -> Handle:
-    """Return a key with each of these users; raises PeerFault for one whose public key yields none."""
+    """Return a key with each of these users, [users x 32] bytes; PeerFault for a public key that has none."""
     try:
         return ops.agree(secret, publics, info)
     except Forged as fault:

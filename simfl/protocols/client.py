@@ -1,7 +1,6 @@
-"""Users' machines by table: the message taken in a state, the method that takes it, the state that follows.
+"""Users' machines by table: for a state and a type of message, the method and the next state.
 
-A message that is not in the table is discarded unread, so that a driver need not know which ones are late or
-out of place.
+A message that the table lacks is ignored unread, so that a driver need not sort out late or misplaced ones.
 """
 
 from abc import ABC, abstractmethod
@@ -19,10 +18,12 @@ Table = Mapping[tuple[str, type[Message]], tuple[str, str]]
 
 class _TabledClient(ABC):
     table: ClassVar[Table] = {}
+    """The messages that it takes."""
     initial: ClassVar[str]
+    """Its first state."""
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         check_table(cls, ((kind, method) for (_, kind), (method, _) in cls.table.items()))
 
     def __init__(self, user: int, ops: Ops, entropy: Entropy) -> None:
@@ -32,7 +33,7 @@ class _TabledClient(ABC):
         self.state = self.initial
 
     def _take(self, message: Message, refused: str) -> Effects:
-        """Call the table's method and go to its next state; to `refused` if the peer is at fault."""
+        """Call the table's method and enter the next state, or `refused` if a peer is at fault."""
         method, following = self.table[self.state, type(message)]
         self.ops.phase(message.phase)
         try:
@@ -110,11 +111,11 @@ class BufferedClient(_TabledClient):
 
     def receive(self, sender: int, message: Message) -> Effects:
         if (self.state, type(message)) not in self.table:
-            known = any(kind is type(message) for _, kind in self.table)
-            reason = Reason.OUT_OF_PHASE if known else Reason.UNKNOWN
+            in_table = any(kind is type(message) for _, kind in self.table)
+            reason = Reason.OUT_OF_PHASE if in_table else Reason.UNKNOWN
             return [Ignore(sender, message.kind, reason, message.subject)]
         return self._take(message, refused=self.state)
 
     @abstractmethod
     def submit(self, update: Update) -> Effects:
-        """Protect the update of the cycle that its `id` says, and send it."""
+        """Protect the update of the cycle `update.id`, and send it."""

@@ -1,17 +1,17 @@
-"""The consistency check (Bonawitz 2017, section 4): a user helps to take masks off only if enough others were
-told of the very survivors that it was told of.
+"""The consistency check (Bonawitz 2017, Figure 4, round 3): users compare the survivors that they were sent.
 
-    client   ... uploaded -> signed -> answered
-    server   ... upload (V3) -> consistency -> recovery (V4) -> done
+    0. advertise    User i sends a verification key beside its other keys; with `pki` a signature of them.
+    3. consistency  After the upload, user i is sent the survivors V3, all of them, and signs the set.
+    4. recovery     User i is sent the signatures of its roster. It answers if t_i of them (U in LightSecAgg),
+                    its own included, are of the set that it signed.
 
-Each survivor signs the set that it was told, whole, and answers once it has seen signatures of that set by
-t_i users of its own roster (U in LightSecAgg), its own among them. So no two users who answer were told two
-sets, as long as any two sets of so many share somebody honest: 2 t > N + |C| over the complete graph. Over a
-sparse one each user hears its own neighbourhood alone.
+So all users who answer were sent one set, if any two groups of t users share an honest one: 2 t > N + |C|
+over the complete graph, |C| users colluding. Over a sparse graph each user sees the signatures of its
+neighbourhood alone.
 
-A public-key infrastructure is presupposed. The key that signs is advertised beside the others, and the
-server, which passes rosters on, could put its own in its place; with `pki` it is a long-term key that all
-know beforehand, and signs the user's advertised keys too. Nothing here says that a user exists once.
+A public-key infrastructure is presupposed. Without `pki` the server, which relays rosters, could replace a
+verification key by its own. With `pki` the signing keys are long-term keys that all users have beforehand. No
+check here shows that a user exists once (Sybil attacks).
 """
 
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ from simfl.protocols.server import Stage
 
 
 def signed_bytes(what: str, p: Params, more: bytes) -> bytes:
-    """Return what is signed: its purpose, the run, the protocol, the round, and `more`.
+    """Return the bytes to sign: their purpose, the run, the protocol, the round, and `more`.
 
     >>> signed_bytes("keys", Params(d=1, q=101, session=b"run", entry="secagg", round=2), b"")
     b"simfl keys (b'run', 'secagg', 2) "
@@ -52,7 +52,9 @@ class SigningClient(MaskedClient):
     Attributes:
         key: Secret key of its signatures.
         signed_survivors: Survivors of its roster, of the set that it signed.
-        statement: The bytes that it signed of that set.
+        statement: The signed bytes of that set.
+        publics: Rows of public keys with the verification keys of its roster, [rows x 32] bytes.
+        first_row: Row of the first verification key in them.
     """
 
     table = {
@@ -61,7 +63,7 @@ class SigningClient(MaskedClient):
         ("shared", Inbox): ("hold_shares", "ready"),
         ("uploaded", Survivors): ("sign", "signed"),
         ("signed", Signatures): ("answer_if_consistent", "answered"),
-        # Nobody signs two sets, nor answers for two.
+        # A second set of survivors would get a second signature, or a second answer.
         ("signed", Survivors): ("refuse", "signed"),
         ("answered", Survivors): ("refuse", "answered"),
     }
@@ -104,7 +106,7 @@ class SigningClient(MaskedClient):
         return [Send(SERVER, Signature(self.ops.sign(self.key, self.statement)))]
 
     def answer_if_consistent(self, signatures: Signatures) -> Effects:
-        """Answer if enough users of its roster signed the set that it was told, and no signature is bad."""
+        """Answer if enough users of its roster signed the set that it signed, and no signature is bad."""
         signers = signatures.users
         if flaw := misshapen(signatures.signed, len(signers), SIGNATURE_BYTES, U8):
             raise PeerFault(SERVER, flaw)
@@ -120,7 +122,7 @@ class SigningClient(MaskedClient):
         return self.answer(self.signed_survivors)
 
     def verify(self, publics: Handle, signed: Handle, *of: Any) -> None:
-        """Verify signatures; a bad one is the server's fault, as the server presents it."""
+        """Verify signatures; a bad one is the server's fault, which relayed it."""
         try:
             self.ops.verify(publics, signed, *of)
         except PeerFault as fault:
@@ -128,6 +130,12 @@ class SigningClient(MaskedClient):
 
 
 class SigningServer(MaskedServer):
+    """A server that relays the survivors' signatures before the recovery.
+
+    Attributes:
+        signatures: User -> signature of its advertised keys, 1 x 64 bytes; None without a PKI.
+    """
+
     stages = {
         **{name: MaskedServer.stages[name] for name in ("advertise", "shares", "upload")},
         "consistency": Stage(Signature, "recovery", "send_signatures"),
@@ -154,42 +162,42 @@ class SigningServer(MaskedServer):
         return super().send_rosters(got)
 
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
-        made = super().roster(users, t, publics)
-        signed = [one for user in users if (one := self.signatures[user]) is not None]
-        return replace(made, signatures=self.ops.join(signed)) if self.params.pki is not None else made
+        roster = super().roster(users, t, publics)
+        signed = [signature for user in users if (signature := self.signatures[user]) is not None]
+        return replace(roster, signatures=self.ops.join(signed)) if self.params.pki is not None else roster
 
     def survivors_for(self, roster: Users) -> Survivors:
         """Return the survivors, all of them: neighbours in a sparse graph sign one set."""
         return Survivors(self.survivors)
 
     def send_signatures(self, got: dict[int, Signature]) -> Effects:
-        """Pass each user the signatures of those in its roster, if these are enough."""
-        made: dict[int, Signatures] = {}
+        """Send each user the signatures of the users in its roster, if these are enough."""
+        messages: dict[int, Signatures] = {}  # by id of the roster, which many users share
         sends: list[Send] = []
         for user in got:
             roster = self.rosters[user]
-            if id(roster) not in made:
+            if id(roster) not in messages:
                 users = users_among(roster, got)
-                made[id(roster)] = Signatures(users, self.ops.join([got[j].signed for j in users]))
-            if len(made[id(roster)].users) >= self.t[user]:
-                sends.append(Send(user, made[id(roster)]))
-        return self.go_on("recovery", got, sends, "recovery")
+                messages[id(roster)] = Signatures(users, self.ops.join([got[j].signed for j in users]))
+            if len(messages[id(roster)].users) >= self.t[user]:
+                sends.append(Send(user, messages[id(roster)]))
+        return self.open_next("recovery", got, sends, "recovery")
 
 
 class Consistent(Protocol):
-    """Protocols whose users may be asked to sign the set of survivors."""
+    """The base of the protocols whose users may sign the set of survivors."""
 
     batches = True
 
     consistency: Literal["none", "signatures"] = "none"
-    """With `signatures`, a user answers only when enough others signed the survivors that it was told of."""
+    """With `signatures`, a user answers only when enough others signed the survivors that it was sent."""
     pki: bool = False
-    """Users know each other's long-term keys beforehand: these sign, also the keys that users advertise."""
+    """Users have each other's long-term keys beforehand; these sign, also the keys that users advertise."""
 
     @model_validator(mode="after")
     def keys_sign(self) -> "Consistent":
         if self.pki and not self.signed:
-            raise ValueError("pki: true is for `consistency: signatures`: nothing is signed without it")
+            raise ValueError("pki: true must go with `consistency: signatures`: nothing is signed without it")
         return self
 
     @property

@@ -1,30 +1,29 @@
-"""The contracts of machines: what a driver (the loopback, the engine) calls, when, and what must not happen.
+"""The contracts of machines: the calls of a driver (the loopback, the engine, a live run), and their times.
 
-A driver knows a machine by its contract alone. `Client`, `BufferedClient`, `Server` and `BufferedServer` keep
-them by a table; a class of your own may do so in any other way. For every call of every machine:
+A driver uses a machine by its contract alone. `Client`, `BufferedClient`, `Server` and `BufferedServer` keep
+the contracts by a table; a user-defined class may keep them in any other way. For each call of a machine:
 
-- it returns effects, and nothing happens but by them: it neither waits nor looks at a clock, a socket or the
-  content of a handle, and draws entropy only from the source that it was made with;
-- calls of one machine never overlap, and each call's effects are carried out before the next one's;
-- what a peer sent never makes it raise: that is an `Ignore` or a `Refuse`. `ValueError` is for what a driver
-  must not do.
+- It returns effects, and acts by them alone. It does not wait, and it reads no clock, no socket and no
+  content of a handle. It draws entropy only from the source that it was made with.
+- Calls of one machine never overlap. The effects of a call are applied before the next call.
+- No message of a peer makes it raise: it returns an `Ignore` or a `Refuse`. `ValueError` is for a mistake of
+  the driver.
 """
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol, cast, runtime_checkable
 
 from simfl.errors import RunFailed
-from simfl.protocols.definitions import place_of
-from simfl.protocols.machine import Effects, Message, Timer, Update
+from simfl.protocols.machine import Effects, Message, Timer, Update, place_of
 
 
 @runtime_checkable
 class ClientMachine(Protocol):
     """A user: in one synchronous round, or in a whole run over a buffer.
 
-    Where there is an offline phase, the machine says that it is done: `Ready()` in a round, `Ready(update)`
-    for the cycle of this update over a buffer. The user trains from then on, or beside the offline phase if
-    the scenario lets it. Without an offline phase it never says so, and the user trains at once.
+    With an offline phase, the machine reports its end: by `Ready()` in a round, by `Ready(update)` for the
+    cycle of this update over a buffer. The user trains after that, or at the same time if the scenario has
+    `overlap`. Without an offline phase it returns no `Ready`, and the user trains at once.
 
     >>> from simfl.dataplane.handles import F32, Handle
     >>> from simfl.dataplane.shadow import ShadowOps
@@ -40,12 +39,16 @@ class ClientMachine(Protocol):
     """
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message: called for each that arrives, in the order in which they were sent, at any time. It
-        may be late, doubled or forged, and then changes nothing: it is answered by `Ignore` or `Refuse`."""
+        """Take a message: called at any time, in the order of sending.
+
+        A late, doubled or forged message changes nothing and is answered by `Ignore` or `Refuse`.
+        """
 
     def submit(self, update: Update) -> Effects:
-        """Take the local update: called once a round, or once a cycle over a buffer, when training is over.
-        In a round this may be before `Ready`: it is then held. It is sent only under its protection."""
+        """Take the local update: called once a round, or once a cycle over a buffer, after training.
+
+        In a round it may come before `Ready`; the machine then holds the update until it can protect it.
+        """
 
 
 class _ServerMachine(Protocol):
@@ -53,28 +56,29 @@ class _ServerMachine(Protocol):
         """Open the round or the run: called once, before everything else."""
 
     def receive(self, sender: int, message: Message) -> Effects:
-        """Take a message: called for each that arrives, in each user's order, also when all is over. A user's
-        second message of a kind must not count twice."""
+        """Take a message: called in each user's order, also after the end. A second message of a kind from
+        one user must not count twice."""
 
     def awaits(self, timer: Timer) -> bool:
-        """Return False if a deadline means nothing any more: asked when it passes, and changes nothing. A
-        driver need not deliver such a timer, but may."""
+        """Return True if a deadline still matters: called when it passes; changes nothing. A driver need not
+        deliver a timer for which it is False, but may."""
 
     def expire(self, timer: Timer) -> Effects:
-        """Go on without those who did not answer: called when one of its timers is due."""
+        """Continue without the users who did not answer: called when a timer of this machine is due."""
 
     def gone(self, user: int) -> Effects:
-        """Hear that a user's connection broke: at any time, of anyone, more than once. A driver may never say
-        so (`detect: timeout`): deadlines alone must be enough."""
+        """Note that a user's connection broke: called at any time, for any user, also repeatedly. With
+        `detect: timeout` a driver never calls it, so deadlines alone must be enough."""
 
 
 @runtime_checkable
 class RoundServer(_ServerMachine, Protocol):
-    """The server of one synchronous round: it ends with one `Result` or one `Abort`, and is then thrown away.
+    """The server of one synchronous round: it ends with one `Result` or one `Abort`, and is then discarded.
 
-    `quorum` maps a stage to the fraction of those waited for whose answers are enough after a second
-    deadline, or to a whole number of answers that are enough at once: it says who is then `Surplus`. The
-    driver sets it before `start`.
+    Attributes:
+        quorum: By stage, the fraction of the expected users whose answers are enough after a second deadline;
+            or a whole number of answers that are enough at once, after which the other users are `Surplus`.
+            The driver sets it before `start`.
 
     >>> from simfl.dataplane.handles import F32, Handle
     >>> from simfl.dataplane.shadow import ShadowOps
@@ -106,7 +110,7 @@ class RoundServer(_ServerMachine, Protocol):
 class BufferServer(_ServerMachine, Protocol):
     """The server of a buffer: it lives for a whole run; each `Result` or `Abort` ends one aggregation.
 
-    An update that was begun leaves it as a member of a `Result`, by a `GiveUp` or by a `Discard`, once.
+    Each update that begins leaves it exactly once: as a member of a `Result`, by a `GiveUp` or a `Discard`.
 
     >>> from simfl.dataplane.handles import F32, Handle
     >>> from simfl.dataplane.shadow import ShadowOps
@@ -142,37 +146,44 @@ class BufferServer(_ServerMachine, Protocol):
 
     @property
     def version(self) -> int:
-        """The number of aggregates so far: read when a user downloads the model that it will train."""
+        """Aggregates so far: read when a user downloads the model that it will train."""
 
     @property
     def flights(self) -> Collection[int]:
-        """The users that began and whose update neither came nor was given up: read after each call."""
+        """Users in a cycle whose update has neither arrived nor been given up: read after each call."""
 
     @property
     def open(self) -> bool:
-        """False while no cycle may begin: read before users are picked."""
+        """True if cycles may begin: read before users are picked."""
 
     def admits(self, user: int) -> bool:
-        """Return True if a user may begin a cycle: asked of idle users, and changes nothing."""
+        """Return True if a user may begin a cycle: called for idle users; changes nothing."""
 
     def begin(self, user: int, cycle: int, behind: int = 0) -> Effects:
-        """Begin a cycle of a user that is admitted and gets the present version: numbered from 0 on."""
+        """Begin a cycle of an admitted user.
+
+        Args:
+            user: Number of the user.
+            cycle: Number of its cycle, from 0.
+            behind: Versions by which its model is older than the current one.
+        """
 
     def back(self, user: int) -> Effects:
-        """Hear that a user is connected again; of its going the driver may have said nothing."""
+        """Note that a user is connected again; the driver may have made no call of `gone` before."""
 
 
 AnyServer = RoundServer | BufferServer
 
 
 def round_server(machine: AnyServer) -> RoundServer:
-    """Return the server of a round. RunFailed, with what it lacks, if it does not keep the contract."""
+    """Return the server of a round. RunFailed lists the members that it lacks of the contract."""
     if isinstance(machine, RoundServer):
         return machine
     raise _incomplete(machine, RoundServer)
 
 
 def buffer_server(machine: AnyServer) -> BufferServer:
+    """Return the server of a buffer. RunFailed lists the members that it lacks of the contract."""
     if isinstance(machine, BufferServer):
         return machine
     raise _incomplete(machine, BufferServer)
@@ -183,21 +194,21 @@ def _incomplete(machine: object, contract: type) -> RunFailed:
 
 
 def lacking(machine: object, contract: type) -> list[str]:
-    """Return the names of a contract that a machine does not have.
+    """Return the members of a contract that a machine lacks, sorted.
 
     >>> lacking(object(), ClientMachine)
     ['receive', 'submit']
     """
-    asked = {
+    names = {
         name for base in contract.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", ()))
     }
-    return sorted(name for name in asked if not name.startswith("_") and not hasattr(machine, name))
+    return sorted(name for name in names if not name.startswith("_") and not hasattr(machine, name))
 
 
 def client_machine(machine: object, kind: object) -> ClientMachine:
-    """Return a user's machine as its protocol made it. RunFailed, with what it lacks, if it is none."""
+    """Return a user's machine as its protocol made it. RunFailed lists the members that it lacks."""
     if hasattr(machine, "receive") and hasattr(machine, "submit"):
-        return cast(ClientMachine, machine)  # `isinstance` of a protocol takes ten times as long
+        return cast(ClientMachine, machine)  # `isinstance` with a typing.Protocol takes ten times as long
     lacks = ", ".join(lacking(machine, ClientMachine))
     raise RunFailed(
         f"{type(kind).__name__}.client returned {'None' if machine is None else type(machine).__name__}, "
@@ -206,8 +217,11 @@ def client_machine(machine: object, kind: object) -> ClientMachine:
 
 
 def check_table(machine: type, entries: Iterable[tuple[object, str]]) -> None:
-    """Check the types of messages and the methods that a machine's table names, when its class is defined.
-    TypeError names the file, the class and the entry."""
+    """Check the types of messages and the methods in a machine's table, when its class is defined.
+
+    Raises:
+        TypeError: One of them does not exist; the message has file, class and entry.
+    """
     place = place_of(machine)
     for message, method in entries:
         if not (isinstance(message, type) and issubclass(message, Message)):

@@ -1,6 +1,9 @@
-"""FedAvg (McMahan 2017): updates in the clear, over the reals. The floor that protection is held to.
+"""FedAvg (McMahan 2017, Algorithm 1): updates in the clear, over the reals. The baseline without protection.
 
-server   upload --all, or the deadline--> done
+    1. upload    User i of the cohort trains the global model, and sends its update and its samples n_i.
+    2. (server)  The server adds sum_i n_i x_i / sum_i n_i, over the users who uploaded, to the global model.
+
+Not as in the paper: users send differences of models, of which the average is the same.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,11 +30,15 @@ class PlainUpload(Message):
 
 
 class FedAvgClient(Client):
+    """A user that sends its update as it is."""
+
     def upload(self, update: Update) -> Effects:
         return [Send(SERVER, PlainUpload(update.delta, update.weight))]
 
 
 class FedAvgServer(Server):
+    """A server that averages updates by their samples; it waits for all users, or for the deadline."""
+
     stages = {"upload": Stage(PlainUpload, "upload", "average")}
 
     def __init__(self, users: Iterable[int], d: int, ops: Ops, batches: Batches = SINGLES) -> None:

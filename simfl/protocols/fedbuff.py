@@ -1,6 +1,10 @@
-"""FedBuff (Nguyen 2021): a buffer of K plain updates over the reals, staleness weights s(tau) (eq. 26).
+"""FedBuff (Nguyen 2021, Algorithm 1): a buffer of K updates in the clear, over the reals.
 
-server   in flight -> buffer of K -> aggregate at once -> version + 1
+    1. upload    A user trains version t_i of the model, and sends its update whenever that is done.
+    2. (server)  When K updates wait, the server adds their mean, with weights s(t - t_i) by staleness
+                 (LightSecAgg eq. 26), to the model. Version t + 1 begins, with an empty buffer.
+
+The paper's server learning rate is `learning.server_lr`. Left out: differential privacy.
 """
 
 from collections.abc import Sequence
@@ -16,6 +20,8 @@ from simfl.protocols.staleness import AnyStaleness, Constant
 
 
 class FedBuffClient(BufferedClient):
+    """A user that sends its update as it is."""
+
     def submit(self, update: Update) -> Effects:
         self.ops.phase("upload")
         assert update.id is not None
@@ -23,6 +29,8 @@ class FedBuffClient(BufferedClient):
 
 
 class FedBuffServer(BufferedServer):
+    """A server that averages K updates by their staleness weights."""
+
     def aggregate(self, taken: list[Upload]) -> Effects:
         members = tuple(self.member(w, self.params.staleness(self.version - w.version)) for w in taken)
         weights = [m.factor for m in members]
@@ -55,5 +63,5 @@ class FedBuff(Protocol):
         return replace(p, staleness=self.staleness.checked)
 
     @classmethod
-    def small(cls, users: int, lost: int) -> dict[str, Any]:
+    def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
         return {"staleness": {"polynomial": 1.0}}

@@ -1,15 +1,15 @@
-"""The sparsest graphs of neighbours that are safe: CCESA's rules and bounds, the design of SecAgg+'s graph.
+"""The sparsest safe graphs of neighbours: CCESA's rules and bounds, the design of SecAgg+'s graph.
 
 **CCESA** (Choi 2020). G(n, p): of n users each pair is joined with probability p; each user is lost with
-probability q at each of four steps, q_total = 1 - (1 - q)^4 in all; t shares reconstruct. Nobody colludes.
+probability q at each of four steps, q_total = 1 - (1 - q)^4 in all; t shares reconstruct. No user colludes.
 
 **SecAgg+** (Bell 2020, semi-honest). A k-regular Harary graph on a random ring of n users, of whom at most T
 collude with the server and at most D are lost: any sets, but chosen without knowing the ring. t of the k + 1
 shares in a closed neighbourhood reconstruct. A round goes well if
 
-    E1  nobody has t or more colluding neighbours: no user's second secret comes out;
-    E2  the graph without colluding and lost users is connected: no partial sum comes out;
-    E3  of each closed neighbourhood at least t users are left: every secret that is asked for comes back.
+    E1  no user has t or more colluding neighbours: no user's second secret is revealed;
+    E2  the graph without colluding and lost users is connected: no partial sum is revealed;
+    E3  of each closed neighbourhood at least t users are left: every requested secret is reconstructed.
 
 Without E1 or E2 a round may be *insecure*, without E3 *incorrect*. Seen from one user, its neighbours are a
 random k-subset of the other n - 1, so the number of those marked is hypergeometric. With H(K) for k draws
@@ -46,7 +46,7 @@ Floats = NDArray[np.float64]
 
 # --- CCESA ----------------------------------------------------------------------------------------
 def step_rate(q_total: float) -> float:
-    """q, the probability to be lost at one step: 1 - (1 - q_total)^(1/4) (section 4.3.2).
+    """Return q, the probability of being lost at one step: 1 - (1 - q_total)^(1/4) (section 4.3.2).
 
     >>> round(step_rate(0.1), 4)
     0.026
@@ -55,11 +55,11 @@ def step_rate(q_total: float) -> float:
 
 
 def p_star(n: int, q_total: float) -> float:
-    """p* of eq. 5, natural logarithms: above it G(n, p) is asymptotically private (first term) and reliable
-    (second term) almost surely.
+    """Return p* of eq. 5, natural logarithms: above it G(n, p) is private (first term) and reliable
+    (second term) with a probability that tends to 1.
 
-    It may exceed 1, which no graph reaches; it is inf where a term says nothing: where the first ceil is at
-    most 1, and for q_total >= 1/2 (the second denominator is not positive). ValueError if n < 2.
+    It may exceed 1, which no graph reaches. It is inf where a term is undefined: if the first ceil is at most
+    1, or q_total >= 1/2 (the second denominator is not positive).
 
     >>> round(p_star(1000, 0.1), 4)
     0.3106
@@ -74,8 +74,8 @@ def p_star(n: int, q_total: float) -> float:
 
 
 def threshold(n: int, p: float) -> int:
-    """t of Remark 4, the least that asymptotically withstands the unmasking attack; at least 2, so that no
-    single neighbour holds a secret. ValueError if n < 2.
+    """Return t of Remark 4, the minimum that asymptotically resists the unmasking attack; at least 2, so that
+    no single neighbour can reconstruct a secret.
 
     >>> threshold(100, p_star(100, 0.0))
     43
@@ -86,8 +86,8 @@ def threshold(n: int, p: float) -> int:
 
 
 def unreliable_bound(n: int, p: float, q_total: float, t: int) -> float:
-    """Theorem 5: P[not reliable] <= n exp(-(n-1) D_KL((t-1)/(n-1) || p (1-q)^4)), at most 1; 1 where
-    (t-1)/(n-1) >= p (1-q)^4: there Chernoff's bound says nothing. ValueError if n < 2 or t < 1."""
+    """Return Theorem 5's bound: P[not reliable] <= n exp(-(n-1) D_KL((t-1)/(n-1) || p (1-q)^4)), at most 1.
+    It is 1 if (t-1)/(n-1) >= p (1-q)^4, where Chernoff's bound does not apply."""
     from scipy.special import rel_entr
 
     _check_least("n", n, 2)
@@ -99,9 +99,11 @@ def unreliable_bound(n: int, p: float, q_total: float, t: int) -> float:
 
 
 def not_private_bound(n: int, p: float, q_total: float) -> float:
-    """Theorem 6: the sum over m of P[Bin(n, (1-q)^3) = m] and of sum_(k <= m/2) C(m, k) (1-p)^(k(m-k)), a
-    bound on the probability that G3 is disconnected; at most 1. Summed in logarithms: relative error about
-    1e-10, however small; never below the least positive float. O(n^2). ValueError if n < 1."""
+    """Return Theorem 6's bound on the probability that G3 is disconnected, at most 1: the sum over m of
+    P[Bin(n, (1-q)^3) = m] times sum_(k <= m/2) C(m, k) (1-p)^(k(m-k)).
+
+    It is summed in logarithms, with a relative error of about 1e-10 for any size of the bound; at least the
+    smallest positive float. O(n^2)."""
     from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
     _check_least("n", n, 1)
@@ -118,8 +120,9 @@ def not_private_bound(n: int, p: float, q_total: float) -> float:
 
 
 def unmasking_bound(n: int, p: float, t: int) -> float:
-    """Proposition 1: n P[Bin(n-1, p) >= 2t - 1], at most 1. Bounds the probability that someone has 2t users
-    in its closed neighbourhood, of whom t could be asked for each of its secrets. ValueError if t < 1."""
+    """Return Proposition 1's bound n P[Bin(n-1, p) >= 2t - 1], at most 1, on the probability that a user has
+    2t users in its closed neighbourhood: a server could then request each of its two secrets from t of
+    them."""
     from scipy.special import bdtrc
 
     _check_least("t", t, 1)
@@ -128,8 +131,10 @@ def unmasking_bound(n: int, p: float, t: int) -> float:
 
 
 def edges(n: int, q_total: float, sigma: float, eta: float) -> tuple[float, int] | None:
-    """Return (p, t), the sparsest graph to 1 part in 256 for which Theorem 6 and Proposition 1 together bound
-    what is not private by 2^-sigma, and Theorem 5 what is not reliable by 2^-eta; None if no graph is safe.
+    """Return (p, t) of the sparsest safe graph, p to 1 part in 256; None if no graph is safe.
+
+    Safe: a round is not private with probability at most 2^-sigma (Theorem 6 and Proposition 1 together), and
+    not reliable with at most 2^-eta (Theorem 5).
 
     >>> edges(100, 0.1, 40, 10)
     (0.81640625, 51)
@@ -150,15 +155,24 @@ def edges(n: int, q_total: float, sigma: float, eta: float) -> tuple[float, int]
 # --- SecAgg+ --------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Bounds on P[not E1 or not E2] and on P[not E3]."""
+    """Bounds on the probabilities that a round fails."""
 
     insecure: float
+    """Bound on P[not E1 or not E2]."""
     incorrect: float
+    """Bound on P[not E3]."""
 
 
 def failure(n: int, k: int, t: int, T: int, D: int) -> Failure:
-    """The bounds of the module's text on a round of SecAgg+, each at most 1 (0 below about 1e-300); k above
-    n - 1 means n - 1. ValueError unless k >= 2 (or k >= n - 1), t >= 1, 0 <= T, D <= n."""
+    """Return the module's bounds on a round of SecAgg+, each at most 1, and 0 below about 1e-300.
+
+    Args:
+        n: Users.
+        k: Degree of the graph, at least 2; above n - 1 it means n - 1.
+        t: Shares that reconstruct a secret.
+        T: Colluding users, 0 .. n.
+        D: Lost users, 0 .. n.
+    """
     _check_least("t", t, 1)
     _check_counts(n, T, D)
     insecure, incorrect = _failures(n, min(k, n - 1), T, D)
@@ -168,11 +182,20 @@ def failure(n: int, k: int, t: int, T: int, D: int) -> Failure:
 def design(
     n: int, T: int, D: int, sigma: float = 40, eta: float = 30, *, k: int | None = None, t: int | None = None
 ) -> tuple[int, int]:
-    """(k, t) with insecure <= 2^-sigma and incorrect <= 2^-eta: the smallest k from 2 on for which there is
-    a t from 2 on, then the t that minimises max(2^sigma insecure, 2^eta incorrect), the smallest of equals.
-    Where no sparse graph will do, the complete one: k = n - 1, t = max(2, T + 1), which never fails if
-    T + 1 <= n - D. A k or t that is given stays; with a k that is too small, t comes nearest to the goal.
-    ValueError unless 0 <= T, D <= n.
+    """Return (k, t) with insecure <= 2^-sigma and incorrect <= 2^-eta.
+
+    k is the smallest of 2, 3, ... for which a t >= 2 exists. t minimises max(2^sigma insecure, 2^eta
+    incorrect), and is the smallest of equals. If no sparse graph is safe, the graph is complete: k = n - 1
+    and t = max(2, T + 1), which never fails if T + 1 <= n - D.
+
+    Args:
+        n: Users.
+        T: Colluding users, 0 .. n.
+        D: Lost users, 0 .. n.
+        sigma: Security, in bits.
+        eta: Correctness, in bits.
+        k: A given degree, which stays; if it is too small, t comes nearest to the goal.
+        t: A given number of shares, which stays.
 
     >>> design(100, T=10, D=10)
     (20, 11)
@@ -189,7 +212,7 @@ def design(
 
 
 def at_most(probability: float) -> str:
-    """Return a bound on a probability as `simfl check` says it.
+    """Return a bound on a probability as `simfl check` prints it.
 
     >>> at_most(2**-40)
     'at most 9.1e-13 = 2^-40.0'
@@ -200,7 +223,7 @@ def at_most(probability: float) -> str:
 
 
 def _failures(n: int, k: int, T: int, D: int) -> Floats:
-    """Bounds on P[not E1 or not E2] and P[not E3], each at most 1, for t = 0 .. k + 2: [2, k + 3]."""
+    """Return bounds on P[not E1 or not E2] and P[not E3], each at most 1, for t = 0 .. k + 2: [2, k + 3]."""
     _check_least("k", k, min(2, n - 1))
     t = np.arange(k + 3)
     most = k + (n * k) % 2
@@ -211,7 +234,7 @@ def _failures(n: int, k: int, T: int, D: int) -> Floats:
 
 
 def _tail(n: int, K: int, k: int) -> Floats:
-    """P[H >= x] for x = 0 .. k + 2: of k users drawn from n - 1, H are among K."""
+    """Return P[H >= x] for x = 0 .. k + 2, where of k users drawn from n - 1, H are among K."""
     from scipy.special import gammaln  # not scipy.stats: half a second to import, before each run
 
     def choose(a: int, b: Any) -> Any:  # log, -inf where there is no way
@@ -223,7 +246,7 @@ def _tail(n: int, K: int, k: int) -> Floats:
 
 
 def _disconnected(n: int, k: int, gone: int) -> float:
-    """The bound on P[not E2] when at most so many of n users are gone; above 1 it says nothing."""
+    """Return the bound on P[not E2] if at most `gone` of n users are marked; it may exceed 1."""
     h = k // 2
     peak = math.ceil((h * n - 1) / (h + 1))
     m = min(gone, max(peak, k))
@@ -237,7 +260,7 @@ def _disconnected(n: int, k: int, gone: int) -> float:
 
 # --- checks ---------------------------------------------------------------------------------------
 def _exp(log: float) -> float:
-    """e^log as an upper bound on a probability: at most 1, and 0 only where it is."""
+    """Return e^log as an upper bound on a probability: at most 1, and 0 only if it is exactly 0."""
     return min(1.0, max(math.exp(min(log, 0.0)), math.ulp(0.0))) if log > -math.inf else 0.0
 
 

@@ -1,14 +1,13 @@
-"""Graphs of neighbours, and what they promise as users are lost (CCESA, Choi 2020, section 4).
+"""Graphs of neighbours, and their guarantees as users are lost (CCESA, Choi 2020, section 4).
 
-A graph maps each user to its sorted closed neighbourhood, itself included. Invariant: j is in the
-neighbourhood of i if and only if i is in that of j; the same users and seed give the same graph, in whatever
-order the users are named.
+A graph maps each user to its sorted closed neighbourhood, which includes the user. Invariant: j is in the
+neighbourhood of i if and only if i is in that of j; the graph depends on the set of users and the seed only.
 
-The law: the server gets the sum over V3 if and only if the round is `reliable` (Theorem 1), and the sum over
-a part of V3 if and only if it is not `private` (Theorem 2). Nobody colludes with the server. Why: it can only
-add uploads. The mask of an edge within V3 is never revealed, so it cancels only in sums over whole components
-C_l of G3; the masks of C_l come off only if the secrets of all of C_l and of its neighbours, who were lost or
-not, come back. In time or late: the server has both.
+If no user colludes with the server, it gets the sum over V3 if and only if the round is `reliable` (Theorem
+1), and a sum over a part of V3 if and only if the round is not `private` (Theorem 2). The reason: the server
+can only add uploads. The mask of an edge within V3 is never revealed, so it cancels only in sums over whole
+components C_l of G3. The masks of C_l can be removed only if the secrets of all of C_l and of its neighbours,
+lost or not, are reconstructed. Late answers count: the server has their shares too.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
@@ -24,21 +23,26 @@ Graph = Mapping[int, Users]
 
 
 def complete(users: Sequence[int]) -> Graph:
-    """Everyone with everyone: SecAgg (Bonawitz 2017). All users share one list.
+    """The complete graph: SecAgg (Bonawitz 2017). All users share one list.
 
     >>> complete([3, 1, 2])[1]
     (1, 2, 3)
     """
-    everyone = Users(sorted(users))
-    return dict.fromkeys(everyone, everyone)
+    circle = Users(sorted(users))
+    return dict.fromkeys(circle, circle)
 
 
 def harary(users: Sequence[int], k: int, seed: bytes) -> Graph:
     """The k-regular Harary graph over a uniformly random ordering of the users: SecAgg+ (Bell 2020).
 
-    Everyone is joined with the k // 2 next and the k // 2 previous on a ring, and for odd k with the
-    opposite one. If k and the number of users n are both odd, one user has k + 1 neighbours. Complete if
-    k >= n - 1. seed: 32 bytes. ValueError if k < 2 otherwise.
+    Each user is joined with the k // 2 next and the k // 2 previous users on a ring, and for odd k with the
+    opposite user. If k and the number of users n are both odd, one user has k + 1 neighbours. The graph is
+    complete if k >= n - 1.
+
+    Args:
+        users: Users, in any order.
+        k: Degree, at least 2 unless the graph is complete.
+        seed: 32 bytes.
 
     >>> sorted(len(circle) for circle in harary(range(6), 2, bytes(32)).values())
     [3, 3, 3, 3, 3, 3]
@@ -52,7 +56,7 @@ def harary(users: Sequence[int], k: int, seed: bytes) -> Graph:
     return _closed({order[v]: [order[w] for w in near] for v, near in enumerate(ring)})
 
 
-@lru_cache(maxsize=4)  # round after round, only the ordering is another
+@lru_cache(maxsize=4)  # only the order of the users changes from round to round
 def _ring(k: int, n: int) -> list[list[int]]:
     from networkx import hkn_harary_graph
 
@@ -61,9 +65,13 @@ def _ring(k: int, n: int) -> list[list[int]]:
 
 
 def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:
-    """The random graph G(n, p), each pair joined with probability p of its own: CCESA (Choi 2020).
+    """The random graph G(n, p), in which pairs are joined independently with probability p: CCESA (Choi
+    2020).
 
-    Complete if p = 1. seed: 32 bytes. ValueError unless 0 <= p <= 1.
+    Args:
+        users: Users, in any order.
+        p: From 0 to 1, where the graph is complete.
+        seed: 32 bytes.
 
     >>> erdos_renyi(range(3), 0.0, bytes(32))
     {0: (0,), 1: (1,), 2: (2,)}
@@ -92,9 +100,9 @@ def _closed(others: Mapping[int, Sequence[int]]) -> Graph:
 
 @dataclass(frozen=True)
 class Evolution:
-    """A graph over V0, its keys, and the users of it that came through each step.
+    """A graph over V0, its keys, and its users who completed each step.
 
-    Users who share one tuple as neighbourhood are counted once: the complete graph costs O(n).
+    A neighbourhood that many users share is counted once, so that the complete graph costs O(n).
 
     Attributes:
         graph: Neighbours of each user; symmetric.
@@ -104,8 +112,8 @@ class Evolution:
         V3: Users of V2 whose upload arrived.
         V4: Users of V3 that answered for others' secrets: in time for `reliable`, at any time for `private`.
 
-    >>> some, shares = frozenset({0, 1, 2}), dict.fromkeys(range(3), 2)
-    >>> round_ = Evolution(dict.fromkeys(range(3), (0, 1, 2)), shares, some, some, some, frozenset({0, 1}))
+    >>> users, shares = frozenset({0, 1, 2}), dict.fromkeys(range(3), 2)
+    >>> round_ = Evolution(dict.fromkeys(range(3), (0, 1, 2)), shares, users, users, users, frozenset({0, 1}))
     >>> round_.reliable, round_.private
     (True, True)
     """
@@ -133,31 +141,32 @@ class Evolution:
 
     @property
     def private(self) -> bool:
-        """True if the server gets no sum over a proper part of V3 (Theorem 2): G3 is connected, or of each
-        component C_l some user of C_l^+ is not informative. True if V3 is empty: nothing was uploaded."""
+        """True if the server gets no sum over a proper part of V3 (Theorem 2): G3 is connected, or each
+        component C_l has a user of C_l^+ that is not informative. True if V3 is empty: nothing was
+        uploaded."""
         components = list(self._components())
         return len(components) < 2 or not any(all(map(self.informative, self._plus(C))) for C in components)
 
     @cached_property
     def _answers(self) -> dict[int, int]:  # |closed neighbourhood & V4|
-        counted: dict[int, int] = {}
+        counts: dict[int, int] = {}  # by id of a neighbourhood
         for closed in self.graph.values():
-            if id(closed) not in counted:
-                counted[id(closed)] = len(self.V4 & set(closed))
-        return {i: counted[id(closed)] for i, closed in self.graph.items()}
+            if id(closed) not in counts:
+                counts[id(closed)] = len(self.V4 & set(closed))
+        return {i: counts[id(closed)] for i, closed in self.graph.items()}
 
     def _plus(self, users: Set[int]) -> Set[int]:
         distinct = {id(closed): closed for closed in map(self.graph.__getitem__, users)}
         return users | (self.V2 & set(chain.from_iterable(distinct.values())))
 
     def _components(self) -> Iterator[Set[int]]:
-        left = set(self.V3)
-        while left:
-            frontier = [left.pop()]
+        unvisited = set(self.V3)
+        while unvisited:
+            frontier = [unvisited.pop()]
             component = set(frontier)
-            while frontier and left:
-                found = left.intersection(self.graph[frontier.pop()])
-                left -= found
-                component |= found
-                frontier.extend(found)
+            while frontier and unvisited:
+                reached = unvisited.intersection(self.graph[frontier.pop()])
+                unvisited -= reached
+                component |= reached
+                frontier.extend(reached)
             yield component

@@ -1,9 +1,9 @@
-"""Lists of users that many messages share, and rows that are found by user.
+"""Lists of users that many messages share, and rows that are looked up by user.
 
-On a complete graph everyone is told the same list, so what is found out about it is found out once; a list
-without one of its users, and row numbers in the order of a list, are views of it. So no round takes a step of
-Python for each pair of users, unless the rows of a pair are really worked on: at 10,000 users, a list for
-each user would be 10^8 entries.
+On a complete graph all users are sent one list, so each fact about it is computed once. A list without one of
+its users, and row numbers in the order of a list, are views of it. So no round takes a step of Python for
+each pair of users, unless it works on the rows of a pair: at 10,000 users, a list for each would have 10^8
+entries.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class LazySequence(Sequence[T], Generic[T]):
 
 
 class Lookup(LazySequence[T]):
-    """find(a, b, ...) for the items a, b, ... that stand at one place of each of some lists.
+    """find(a, b, ...) for the items a, b, ... at one index of several lists.
 
     >>> list(Lookup(lambda a, b: a * b, (2, 3), (5, 7)))
     [10, 21]
@@ -107,16 +107,16 @@ class AllBut(LazySequence[int]):
 
 
 class Users(tuple[int, ...]):
-    """A list of users, and what is computed from it once for all who share it."""
+    """A list of users, and values that are computed from it once for all who share it."""
 
     @cached_property
     def index_of(self) -> dict[int, int]:
-        """User -> its position (the last one, if it is listed twice)."""
+        """User -> its index (the last one, if it is listed twice)."""
         return dict(zip(self, range(len(self)), strict=True))
 
     @property
     def row(self) -> Callable[[int], int]:
-        """User -> its position, as a function: KeyError for one that is not listed."""
+        """User -> its index, as a function: KeyError for a user who is not listed."""
         return self.index_of.__getitem__
 
     @property
@@ -133,7 +133,7 @@ class Users(tuple[int, ...]):
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of the set: one for all orders of a list, and found once for all who share it."""
+        """SHA-256 of the set of users, equal for all orders of a list."""
         return sha256(np.sort(self.array).astype("<i8").tobytes()).digest()
 
     @cached_property
@@ -141,10 +141,10 @@ class Users(tuple[int, ...]):
         return {}
 
     def within(self, others: Users) -> bool:
-        """Return True if all are listed by others too; found out once for each other list."""
+        """Return True if `others` lists all of these users too; computed once for each other list."""
         if others is self:
             return True
-        if id(others) not in self._within:  # `others` is kept, so that no other list gets its id
+        if id(others) not in self._within:  # `others` is held, so that no later list gets its id
             self._within[id(others)] = others, others.index_of.keys() >= set(self)
         return self._within[id(others)][1]
 
@@ -153,7 +153,7 @@ class Users(tuple[int, ...]):
         return {}
 
     def split(self, T: int) -> frozenset[int]:
-        """Return those without one of users k T .. (k + 1) T - 1, among whom they are; found out once."""
+        """Return the users whose batch k T .. (k + 1) T - 1 is incomplete in this list; computed once."""
         if T not in self._split:
             batches, sizes = np.unique(self.array // T, return_counts=True)
             broken = np.isin(self.array // T, batches[sizes < T])
@@ -215,22 +215,22 @@ def first_share_rows(
 
 
 def users_among(circle: Users, chosen: Container[int]) -> Users:
-    """Return those of a circle who are chosen; the circle itself if all are."""
-    some = Users(filter(chosen.__contains__, circle))
-    return circle if len(some) == len(circle) else some
+    """Return the chosen users of a circle; the circle itself if all are chosen, so that it stays shared."""
+    subset = Users(filter(chosen.__contains__, circle))
+    return circle if len(subset) == len(circle) else subset
 
 
 def closed(others: Sequence[int], user: int) -> Users:
-    """Return others and the user: the list that they are all others of, if there is one."""
+    """Return the others and the user: the list of which the others are a view, if they are one."""
     if isinstance(others, UsersExcept) and others.but == user:
         return others.base
     return Users((*others, user))
 
 
 def rows_of(others: Sequence[int], user: int) -> Callable[[int], int]:
-    """Return the function to the row of each of the others, in their order, and of the user: the last."""
+    """Return the function from a user to its row: the others' rows in their order, then the user's own."""
     names = users_of(others)
-    return lambda one: len(names) if one == user else names.row(one)
+    return lambda other: len(names) if other == user else names.row(other)
 
 
 def users_of(names: Sequence[int]) -> Users | UsersExcept:
@@ -252,5 +252,5 @@ def are_within(names: Sequence[int], known: Container[int]) -> bool:
             return True
     elif isinstance(known, UsersExcept) and names.base.within(known.base) and known.but not in names:
         return True
-    # The one that `names` leaves out may be the only stranger of its list.
+    # `names` may leave out the only user of its list that `known` lacks.
     return all(map(known.__contains__, names))

@@ -1,7 +1,7 @@
-"""The messages of the secure protocols, and how a user checks those of the server.
+"""The messages of the secure protocols, and a user's checks of the server's messages.
 
-The server invites; users advertise public keys; from then on what one user tells another passes through
-the server, sealed under a key that only the two can derive (LightSecAgg footnote 3).
+The server invites, and users advertise public keys. After that a message from user to user passes through the
+server, sealed under a key that only the two can derive (LightSecAgg footnote 3).
 """
 
 from collections.abc import Container, Sequence
@@ -20,6 +20,7 @@ class UsersMessage(Message):
     """A message of the server that names users."""
 
     users: Users
+    """The users, in the server's order."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.users, Users):
@@ -28,6 +29,8 @@ class UsersMessage(Message):
 
 @dataclass(frozen=True, slots=True)
 class Invite(Message):
+    """The server opens the offline phase of a user."""
+
     kind, phase = "invite", "offline"
 
     @property
@@ -37,9 +40,13 @@ class Invite(Message):
 
 @dataclass(frozen=True, slots=True)
 class Advertise(Message):
+    """A user's public keys."""
+
     kind, phase, point = "advertise", "offline", "advertise"
-    publics: Handle  # one row each
-    signature: Handle | None = None  # of all of them, under the user's long-term key
+    publics: Handle
+    """[keys x 32] bytes."""
+    signature: Handle | None = None
+    """Signature of all of them under the user's long-term key, 1 x 64 bytes; None without a PKI."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +64,8 @@ class Roster(UsersMessage):
 
 @dataclass(frozen=True, slots=True)
 class Shares(Message):
+    """A user's shares for the others, sealed."""
+
     kind, phase, point, relayed = "shares", "offline", "shares", True
     sealed: Handle
     """Row k is for the k-th other user of the sender's roster."""
@@ -68,7 +77,9 @@ class Inbox(Message):
 
     kind, phase, relayed = "inbox", "offline", True
     senders: Sequence[int]
+    """Users whose shares these are."""
     sealed: Handle
+    """A row per sender."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,43 +91,49 @@ class Survivors(UsersMessage):
 
 @dataclass(frozen=True, slots=True)
 class Signature(Message):
-    """A survivor's signature of the set of survivors that it was told."""
+    """A survivor's signature of the set of survivors that it was sent."""
 
     kind, phase, point = "signature", "recovery", "consistency"
     signed: Handle
+    """1 x 64 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signatures(UsersMessage):
-    """The signatures of the users in the receiver's roster who sent one, a row of each."""
+    """The signatures of the users in the receiver's roster who sent one."""
 
     kind, phase = "signatures", "recovery"
     signed: Handle
+    """[users x 64] bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class MaskedUpload(Message):
+    """A user's masked update."""
+
     kind, phase, point = "upload", "upload", "upload"
-    masked: Handle  # a vector over F_q
+    masked: Handle
+    """1 x (d + 1) over F_q."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Message):
-    """A survivor's part of recovery: a sum of coded shares, or one Shamir share per user it shared with,
-    without those that it had to discard, of the users in `missing`."""
+    """A survivor's part of the recovery."""
 
     kind, phase, point = "answer", "recovery", "recovery"
     content: Handle
+    """A sum of coded shares; or a Shamir share per user with whom it shared, its own last, a row each."""
     missing: tuple[int, ...] = ()
+    """Users whose shares it had to discard, so that they have no row."""
 
 
 def coded_bytes(params: Params, length: int) -> int:
-    """Return the length of one user's coded share of a vector of so many elements (LightSecAgg eq. 5)."""
+    """Return the bytes of one user's coded share of a vector of `length` elements (LightSecAgg eq. 5)."""
     return U32.itemsize * mds.share_length(length, params.U, params.T)
 
 
 def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
-    """Refuse a list from the server that names strangers or someone twice."""
+    """Refuse a list from the server that names a user twice, or a user who is not `known`."""
     if not are_distinct(users):
         raise PeerFault(SERVER, f"{what} names a user twice")
     if not are_within(users, known):
@@ -132,7 +149,7 @@ def check_roster(roster: Roster, user: int | None, params: Params, keys: int) ->
 
 
 def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: int) -> None:
-    """Refuse an inbox that names strangers or doubles, or from whose shares `least` users cannot recover."""
+    """Refuse an inbox that names a user twice or no peer, or too few users for `least` to recover."""
     check_names(inbox.senders, peers, "the inbox")
     if len(inbox.senders) + 1 < least:
         raise PeerFault(SERVER, f"an inbox of {len(inbox.senders)} users, below {least} with me")

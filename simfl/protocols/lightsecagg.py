@@ -1,10 +1,17 @@
-"""LightSecAgg (Alg. 1): each user's mask is MDS-coded among all, the sum of masks recovered in one shot.
+"""LightSecAgg (So 2022, Algorithm 1): masks are MDS-coded among users, their sum is decoded in one shot.
 
-    client   invited -> keyed -> shared -> ready -> uploaded -> answered
-    server   advertise -> shares -> upload (U_1) -> recovery (any U of U_1) -> done
+    0. advertise  User i sends a public key, from which each pair derives a channel key (footnote 3).
+    1. shares     User i draws a mask z_i over F_q, cuts it into U - T parts, and appends T random parts. It
+                  encodes them into one share [z~_i]_j for each user j (eq. 5), which it sends sealed.
+    2. upload     User i is sent the shares for it, and sends x_i + z_i. U_1: users who did, the survivors.
+    3. recovery   User j is sent the survivors. It sends sum_{i in U_1} [z~_i]_j, the sum of its shares. Any
+                  U such sums decode to sum_{i in U_1} z_i (eq. 6), which the server subtracts.
 
-User i uploads x_i + z_i; user j answers with the sum of its coded shares [z~_i]_j over the survivors; any
-U answers decode to the sum of the survivors' masks (eqs. 5-6). Any T coded shares say nothing of z_i.
+Any T shares are independent of z_i, and any U of them decode: N - D >= U > T (Theorem 1).
+
+Not as in the paper: decoding is a matrix product, encoding a transform only with `field.q: ntt`. Users check
+the survivors with `consistency: signatures`, a step that the paper lacks. `docs/differences.md` has the
+reasons.
 """
 
 import math
@@ -28,6 +35,8 @@ from simfl.trace.codes import Reason
 
 
 class LightSecAggClient(MaskedClient):
+    """A user of LightSecAgg."""
+
     keys, dtype = 1, U32
 
     @property
@@ -58,6 +67,8 @@ class LightSecAggClient(MaskedClient):
 
 
 class LightSecAggServer(MaskedServer):
+    """The server of LightSecAgg."""
+
     keys = 1
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops) -> None:
@@ -72,12 +83,12 @@ class LightSecAggServer(MaskedServer):
         return coded_bytes(self.params, self.params.d + 1)
 
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
-        if missing:  # then it has no sum to answer with
+        if missing:  # a user that lacks a share sends no sum
             return "malformed: a sum that misses shares"
         return misshapen(content, 1, self.share_bytes // U32.itemsize, U32)
 
     def recoverable(self) -> bool:
-        return len(self.got) >= self.params.U  # one shot: any U answers decode
+        return len(self.got) >= self.params.U
 
     def unmask(self, got: dict[int, Answer]) -> Effects:
         ops, p = self.ops, self.params
@@ -88,27 +99,29 @@ class LightSecAggServer(MaskedServer):
         return self.unmasked(ops.sub(self.sum, masks))
 
 
-U_SHARES = (1.0, 0.75, 0.5)  # of the way from T to N - D, that are tried in a plan
+U_SHARES = (1.0, 0.75, 0.5)
+"""Positions of U between T (0) and N - D (1) that a plan tries."""
 
 
 class Coded(Protocol):
-    """Protocols whose masks are coded: N - D >= U > T (Theorem 1)."""
+    """The base of the protocols whose masks are coded: N - D >= U > T (Theorem 1)."""
 
     def needed(self, stage: str, p: Params) -> int:
         return p.U
 
     def problems(self, p: Params) -> Problems:
-        left = p.N - p.D
+        survivors = p.N - p.D
         shown = f"U = N - D = {p.N} - {p.D} = {p.U}" if not p.U_given else f"U={p.U}"
-        if left < p.U:
-            yield "privacy.U", f"{shown} must not be above N - D = {p.N} - {p.D} = {left}"
+        if survivors < p.U:
+            yield "privacy.U", f"{shown} must not be above N - D = {p.N} - {p.D} = {survivors}"
         if p.U <= p.T:
             yield "privacy.T", f"T={p.T} must be below {shown}"
         elif p.U < 2:
             yield "privacy.U", f"{shown} must be at least 2: a sum over one user is that user's update"
 
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
-        """Many answers make short shares, few come soon. Transforms are fast, in a field of their own."""
+        """Try several U, each with the transforms' prime too: a large U makes short shares, a small U a short
+        wait for answers."""
         answers = dict.fromkeys(p.T + math.ceil((p.N - p.D - p.T) * share) for share in U_SHARES)
         for U in answers:
             yield from ({"privacy.U": U, "field.q": q} for q in (ntt.Q, p.q) if U > p.T)
@@ -119,12 +132,12 @@ class Coded(Protocol):
             yield f"U = N - D = {p.N} - {p.D} = {p.U}"
 
     def relayed_bytes(self, p: Params) -> int:
-        left = p.N - p.D
-        return left * (left - 1) * coded_bytes(p, p.d + 1)
+        survivors = p.N - p.D
+        return survivors * (survivors - 1) * coded_bytes(p, p.d + 1)
 
     def shares_bytes(self, p: Params, users: int) -> int:
         sealed = coded_bytes(p, p.d + 1) + TAG_BYTES
-        return users**2 * (3 * sealed + 2 * KEY_BYTES)  # a share sealed, opened and once more
+        return users**2 * (3 * sealed + 2 * KEY_BYTES)  # a share is held sealed, opened and once more
 
 
 class SignedLightSecAggClient(SigningClient, LightSecAggClient):

@@ -1,19 +1,21 @@
-"""LightSecAgg over a buffer (App. F): masks made in different rounds still sum, since coding is linear.
+"""LightSecAgg over a buffer (So 2022, App. F): coding is linear, so masks of different cycles still sum.
 
-    client   invited -> keyed; then per cycle: begin -> mask and shares out -> submit -> masked upload
-    server   advertise -> roster; shares of K masks -> an inbox for each user;
-             uploads -> buffer of K -> recover (any U answers) -> version + 1
+    0. advertise  Once for the run, or later for a user who comes late: user i sends its public channel key.
+    1. shares     User i begins a cycle on version t_i. It draws a mask z_i^(t_i), encodes it (eq. 28) and
+                  sends the shares, sealed. The server relays shares once K masks have gathered, or when a
+                  recovery needs one of them.
+    2. upload     User i sends its update plus the mask (eq. 32). The server buffers it. It discards an update
+                  whose staleness tau = t - t_i is beyond the bound.
+    3. recovery   When K updates wait, the server rounds their weights s(tau) at random to integers up to c_g
+                  (eq. 34), and sends their names and weights. User j sends the sum of its shares by these
+                  weights. Any U sums decode to the weighted sum of the masks (eq. 35). Version t + 1 begins.
 
-A mask is known by the update that it hides (user and cycle) and by the version t_i that it was made on.
-When K updates wait, the server names them with their integer weights (eq. 34); user j answers with the
-weighted sum of the coded shares that it holds of them; U answers decode to the weighted sum of the masks
-(eq. 35).
+A mask is identified by its update (user and cycle). A client answers for a mask once. It refuses a request
+that names a user twice, too few updates, or a weight outside 1 .. c_g. It drops shares beyond the staleness
+bound.
 
-Shares wait at the server until K masks are shared, a buffer's worth, or until a recovery needs one that
-waits: then each user is sent all that it is to have in one message, which the request for shares follows.
-
-A client answers for a mask once; refuses a set that names a user twice, is below K, or has a weight outside
-1 .. c_g; and forgets shares beyond the staleness bound.
+Not as in the paper: one recovery is open at a time, so that t is one number in eq. 26; the server sends the
+weights, since clients cannot repeat its rounding. `docs/differences.md` has the reasons.
 """
 
 import math
@@ -31,8 +33,14 @@ from simfl.protocols.buffered_server import BufferedServer, Upload
 from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import Advertise, Invite, Roster, coded_bytes
 from simfl.protocols.lightsecagg import Coded
-from simfl.protocols.lightsecagg_async_client import LightSecAggAsyncClient
-from simfl.protocols.lightsecagg_async_messages import MaskInbox, MaskShares, Recover, Start, SumOfShares
+from simfl.protocols.lightsecagg_async_client import (
+    LightSecAggAsyncClient,
+    MaskInbox,
+    MaskShares,
+    Recover,
+    Start,
+    SumOfShares,
+)
 from simfl.protocols.machine import (
     Abort,
     Discard,
@@ -53,6 +61,20 @@ from simfl.trace.rows import SERVER
 
 
 class LightSecAggAsyncServer(BufferedServer):
+    """The server of LightSecAgg over a buffer.
+
+    Attributes:
+        invited: Users who may enrol.
+        publics: Public channel key of each enrolled user, in the order of enrolment.
+        enrolled: True once the first enrolment has closed: cycles may begin.
+        offline: Users whose connection broke.
+        shared: User -> its latest update whose mask it has shared.
+        gathered: User -> its shares that wait to be passed on.
+        recoveries: Recoveries so far.
+        request: The request of the open recovery; None if none is open.
+        answers: User -> its answer to it, 1 x share length over F_q.
+    """
+
     table = {Advertise: "enrol", MaskShares: "relay", Upload: "take", SumOfShares: "take_answer"}
     dtype = U32
 
@@ -80,8 +102,9 @@ class LightSecAggAsyncServer(BufferedServer):
             return [Ignore(sender, "upload", Reason.NO_MASK, message.update)]
         return super().take(sender, message)
 
-    # -- enrolment: once for all, or one by one for who comes late
+    # --- enrolment: once for all users, then one by one for those who come late
     def enrol(self, user: int, message: Advertise) -> Effects:
+        """Register a user's key, and send the rosters that follow from it."""
         if user not in self.invited:
             return [Ignore(user, "advertise", Reason.STRANGER)]
         if user in self.publics:
@@ -111,11 +134,12 @@ class LightSecAggAsyncServer(BufferedServer):
     def admits(self, user: int) -> bool:
         return user in self.publics and super().admits(user)
 
-    # -- cycles
+    # --- cycles
     def invite(self, update: UpdateId) -> Effects:
         return [Send(update.user, Start(*self.flights[update.user]))]
 
     def relay(self, sender: int, message: MaskShares) -> Effects:
+        """Keep the shares of a mask until those of K masks have gathered."""
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "shares", Reason.NOT_IN_FLIGHT, message.update)]
         if self.shared.get(sender) == message.update:
@@ -126,27 +150,28 @@ class LightSecAggAsyncServer(BufferedServer):
             why = flaw or "malformed: for strangers or twice"
             return [Refuse(sender, "shares", why, message.update), *self._give_up(sender)]
         self.shared[sender] = message.update
-        self.gathered.pop(sender, None)  # of a cycle that came to nothing: no recovery will ask for it
+        self.gathered.pop(sender, None)  # of an abandoned cycle: no recovery will ask for that mask
         self.gathered[sender] = message
         return self._pass_on() if len(self.gathered) >= self.params.K else []
 
     def _pass_on(self) -> Effects:
-        """Send each user, in one message, its shares of the masks that were gathered."""
+        """Send each user, in one message, its shares of the gathered masks."""
         gathered, self.gathered = list(self.gathered.values()), {}
         rows = [dict(zip(m.to, range(len(m.to)), strict=True)) for m in gathered]
-        whole = _columns(gathered)  # one list of names for all users that have a share of every mask
+        all_columns = _columns(gathered)  # one list of names for all users that have a share of every mask
         effects: Effects = []
         for user in self.publics:
-            # Without its own mask, if that is among them, and those that were shared before it enrolled.
-            places = [k for k, row in enumerate(rows) if user in row]
-            if places:
-                every = len(places) == len(gathered)
-                masks, versions, sealed = whole if every else _columns([gathered[k] for k in places])
-                shares = self.ops.gather(sealed, [rows[k][user] for k in places])
+            # A user has no share of its own mask, nor of a mask that was shared before it enrolled.
+            chosen = [k for k, row in enumerate(rows) if user in row]
+            if chosen:
+                is_complete = len(chosen) == len(gathered)
+                columns = all_columns if is_complete else _columns([gathered[k] for k in chosen])
+                masks, versions, sealed = columns
+                shares = self.ops.gather(sealed, [rows[k][user] for k in chosen])
                 effects.append(Send(user, MaskInbox(masks, versions, shares)))
         return effects
 
-    # -- recovery
+    # --- recovery
     def aggregate(self, taken: list[Upload]) -> Effects:
         recovery, self.recoveries = RecoveryId(self.recoveries), self.recoveries + 1
         weights = []
@@ -165,6 +190,7 @@ class LightSecAggAsyncServer(BufferedServer):
         return [timer, *(self._pass_on() if waits else ()), *(Send(user, self.request) for user in asked)]
 
     def take_answer(self, user: int, message: SumOfShares) -> Effects:
+        """Take an answer to the open recovery; the U-th one decodes."""
         if self.request is None or message.recovery != self.request.recovery:
             return [Ignore(user, "answer", Reason.LATE, message.recovery)]
         if user in self.answers:
@@ -186,7 +212,7 @@ class LightSecAggAsyncServer(BufferedServer):
         self.request = None
         return self.finish([Result(total, mean, self.members)], advance=True)
 
-    # -- timers and connections
+    # --- timers and connections
     def awaits(self, timer: Timer) -> bool:
         if timer.name == "advertise":
             return not self.enrolled
@@ -202,9 +228,9 @@ class LightSecAggAsyncServer(BufferedServer):
         if timer.name == "recovery":
             assert self.request is not None
             reason = f"recovery: {len(self.answers)} users answered, {self.params.U} needed"
-            gone: Effects = [Discard(mask, Discarded.ABORTED) for mask in self.request.masks]
+            discards: Effects = [Discard(mask, Discarded.ABORTED) for mask in self.request.masks]
             self.request = None
-            return self.finish([*gone, Abort(reason)], advance=False)
+            return self.finish([*discards, Abort(reason)], advance=False)
         return super().expire(timer)
 
     def gone(self, user: int) -> Effects:
@@ -220,6 +246,7 @@ class LightSecAggAsyncServer(BufferedServer):
 
 
 def _columns(shared: list[MaskShares]) -> tuple[tuple[UpdateId, ...], tuple[int, ...], list[Handle]]:
+    """Return the updates, versions and sealed rows of several messages."""
     return tuple(m.update for m in shared), tuple(m.version for m in shared), [m.sealed for m in shared]
 
 
@@ -249,7 +276,7 @@ class LightSecAggAsync(Coded):
         return replace(p, staleness=self.staleness.checked, c_g=self.c_g)
 
     def problems(self, p: Params) -> Problems:
-        """K >= 2, and c_g s(staleness_bound) >= 1, or else eq. 34 could round a weight to zero."""
+        """Require K >= 2, and c_g s(staleness_bound) >= 1: else eq. 34 could round a weight to zero."""
         yield from super().problems(p)
         for key, least in (("K", p.K), ("least", p.least if p.timed else p.K)):
             if least < 2:
@@ -272,11 +299,11 @@ class LightSecAggAsync(Coded):
             )
 
     def pairs(self, p: Params, users: int, members: int) -> float:
-        return float(users * (users + members))  # everyone knows everyone, and a mask of each in flight
+        return float(users * (users + members))  # all users' keys, and a share of each mask in flight
 
     def sum_weight(self, p: Params, heaviest: int | None) -> int | None:
         return p.K * self.c_g
 
     @classmethod
-    def small(cls, users: int, lost: int) -> dict[str, Any]:
+    def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
         return {"staleness": {"polynomial": 1.0}}

@@ -1,8 +1,9 @@
-"""A user of LightSecAgg over a buffer; `lightsecagg_async` says how the protocol goes."""
+"""The user and the messages of LightSecAgg over a buffer; `lightsecagg_async` has the protocol's rounds."""
 
 import math
 from bisect import bisect
 from collections import defaultdict
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import filterfalse, repeat
 from operator import gt
@@ -11,21 +12,112 @@ from simfl.crypto import mds
 from simfl.crypto.keys import TAG_BYTES, nonce
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
-from simfl.protocols.buffered_server import Upload
+from simfl.protocols.buffered_server import UpdateMessage, Upload
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import BufferedClient
 from simfl.protocols.index_views import AllBut
 from simfl.protocols.keyed_messages import Advertise, Invite, Roster, check_roster, coded_bytes
-from simfl.protocols.lightsecagg_async_messages import MaskInbox, MaskShares, Recover, Start, SumOfShares
-from simfl.protocols.machine import Effects, Entropy, Ignore, Params, Ready, Refuse, Send, Update, misshapen
-from simfl.trace.codes import Reason, UpdateId, name_of
+from simfl.protocols.machine import (
+    Effects,
+    Entropy,
+    Ignore,
+    Message,
+    Number,
+    Params,
+    Ready,
+    Refuse,
+    Send,
+    Update,
+    misshapen,
+)
+from simfl.trace.codes import Reason, RecoveryId, Subject, UpdateId, name_of
 from simfl.trace.rows import SERVER
 
 AFTER_ALL_CYCLES = math.inf
-"""The last cycle, as it were, of a user with whom no key is shared: none of its masks is new."""
+"""In place of the last cycle of a user without a shared key: no mask of it is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start(UpdateMessage):
+    """The server begins a user's cycle."""
+
+    kind, phase = "begin", "offline"
+
+
+@dataclass(frozen=True, slots=True)
+class MaskShares(UpdateMessage):
+    """The sealed coded shares of one mask (eq. 28)."""
+
+    kind, phase, point, relayed = "shares", "offline", "shares", True
+    to: tuple[int, ...]
+    """Receivers."""
+    sealed: Handle
+    """A row per receiver."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaskInbox(Message):
+    """The receiver's shares of other users' masks."""
+
+    kind, phase, relayed = "inbox", "offline", True
+    masks: tuple[UpdateId, ...]
+    """Updates that the masks hide."""
+    versions: tuple[Number, ...]
+    """t_i of each mask."""
+    sealed: Handle
+    """A row per mask."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryMessage(Message):
+    """A message of one recovery."""
+
+    recovery: RecoveryId
+    """Its number in the run."""
+
+    @property
+    def subject(self) -> Subject:
+        return self.recovery
+
+
+@dataclass(frozen=True, slots=True)
+class Recover(RecoveryMessage):
+    """The server requests the weighted sum of these masks' coded shares."""
+
+    kind, phase = "recover", "recovery"
+    version: int
+    """Version t of the model: shares beyond the staleness bound may be dropped."""
+    masks: tuple[UpdateId, ...]
+    """Updates whose masks are summed."""
+    weights: tuple[Number, ...]
+    """Integer weight of each, 1 .. c_g (eq. 34)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumOfShares(RecoveryMessage):
+    """A user's weighted sum of coded shares."""
+
+    kind, phase, point = "answer", "recovery", "recovery"
+    content: Handle
+    """1 x share length over F_q."""
 
 
 class LightSecAggAsyncClient(BufferedClient):
+    """A user of LightSecAgg over a buffer.
+
+    Attributes:
+        share_bytes: Bytes of a sealed share.
+        channels: Its sealed channels; None before it advertises.
+        peers: The other enrolled users that it knows, sorted.
+        circle: Peers and itself, sorted: one order for all users who know the same users.
+        mask: The update of the current cycle and its mask, 1 x d over F_q; None once it is used.
+        held_shares: Mask -> a matrix of shares, and the row of its share.
+        made: t_i -> masks made on that version, also those that were answered for.
+        latest: User -> the last cycle of which a share arrived; -1 before the first.
+        refused: Updates whose cycle was refused, and so have no mask.
+        asked: Number of the last recovery; -1 before the first.
+    """
+
     initial = "invited"
     table = {
         ("invited", Invite): ("advertise", "enrolled"),
@@ -40,13 +132,13 @@ class LightSecAggAsyncClient(BufferedClient):
         self.share_bytes = coded_bytes(params, params.d) + TAG_BYTES
         self.channels: Channels | None = None
         self.peers: list[int] = []
-        self.circle: tuple[int, ...] = ()  # peers and itself: one order for all who know the same
+        self.circle: tuple[int, ...] = ()
         self.mask: tuple[UpdateId, Handle] | None = None
-        self.held_shares: dict[UpdateId, tuple[Handle, int]] = {}  # rows, and which of them
-        self.made: defaultdict[int, list[UpdateId]] = defaultdict(list)  # by t_i, also those answered for
+        self.held_shares: dict[UpdateId, tuple[Handle, int]] = {}
+        self.made: defaultdict[int, list[UpdateId]] = defaultdict(list)
         self.latest: dict[int, int] = {}
-        self.refused: set[UpdateId] = set()  # cycles that did not begin: there is no mask for their updates
-        self.asked = -1  # the number of the last recovery
+        self.refused: set[UpdateId] = set()
+        self.asked = -1
 
     def advertise(self, message: Invite) -> Effects:
         secret = self.ops.secret(self.entropy("channel key"))
@@ -54,7 +146,7 @@ class LightSecAggAsyncClient(BufferedClient):
         return [Send(SERVER, Advertise(self.ops.public(secret)))]
 
     def meet(self, roster: Roster) -> Effects:
-        """Derive the keys of users that enrolled; later ones have a roster of their own."""
+        """Derive the channel keys of enrolled users; users who enrol later come in rosters of their own."""
         assert self.channels is not None
         check_roster(roster, None, self.params, keys=1)
         unknown = [k for k, u in enumerate(roster.users) if u != self.user and not self.channels.knows(u)]
@@ -81,20 +173,20 @@ class LightSecAggAsyncClient(BufferedClient):
         self.latest[owner] = cycle
         z = ops.prg(ops.secret(self.entropy(f"mask {mask}")), p.d)
         noise = ops.secret(self.entropy(f"noise {mask}"))
-        # One order of the points for all, so that users who know the same share one matrix.
+        # Points in one order for all users, so that users who know the same users share one coding matrix.
         coded = ops.encode(z, noise, mds.points_of(self.circle, p.q), p.U, p.T)
-        place = self.circle.index(self.user)
-        others = AllBut(len(self.circle), place)
+        index = self.circle.index(self.user)
+        others = AllBut(len(self.circle), index)
         self.mask = (mask, z)
         self.refused.discard(mask)
-        self.held_shares[mask] = (ops.pick(coded, [place]), 0)
+        self.held_shares[mask] = (ops.pick(coded, [index]), 0)
         self.made[message.version].append(mask)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
         shares = MaskShares(mask, message.version, tuple(self.peers), sealed)
         return [Send(SERVER, shares), Ready(mask)]
 
     def submit(self, update: Update) -> Effects:
-        """Mask the update (eq. 32) with the mask of its own cycle, which is used up by that."""
+        """Mask the update (eq. 32) with the mask of its cycle, which serves once."""
         if update.id in self.refused:
             return [Ignore(self.user, "update", Reason.NOT_BEGUN, update.id)]
         if self.mask is None or self.mask[0] != update.id:
@@ -105,9 +197,9 @@ class LightSecAggAsyncClient(BufferedClient):
         return [Send(SERVER, Upload(mask, update.version, self.ops.add(x, z)))]
 
     def hold(self, inbox: MaskInbox) -> Effects:
-        """Keep others' coded shares until a recovery asks for them or they are too old.
+        """Keep other users' coded shares until a recovery requests them or they are too old.
 
-        A sender's cycles only grow, so a share that was answered for or forgotten never comes back.
+        A sender's cycles only grow, so a used or dropped share is never accepted again.
         """
         assert self.channels is not None
         users, cycles, distinct = _columns(inbox.masks)
@@ -144,15 +236,16 @@ class LightSecAggAsyncClient(BufferedClient):
         return effects
 
     def _new(self, users: tuple[int, ...], cycles: tuple[int, ...]) -> list[int]:
-        """Return the places of masks that are later than all that were heard of from the same peer."""
-        known = list(map(self.latest.get, users, repeat(AFTER_ALL_CYCLES)))
+        """Return the indices of masks of later cycles than any before of the same peer."""
+        last_cycles = list(map(self.latest.get, users, repeat(AFTER_ALL_CYCLES)))
         if self.user in users:
-            known[users.index(self.user)] = AFTER_ALL_CYCLES
-        if all(map(gt, cycles, known)):
+            last_cycles[users.index(self.user)] = AFTER_ALL_CYCLES
+        if all(map(gt, cycles, last_cycles)):  # the usual case, without a step of Python for each mask
             return list(range(len(users)))
-        return [k for k, (cycle, last) in enumerate(zip(cycles, known, strict=True)) if cycle > last]
+        return [k for k, (cycle, last) in enumerate(zip(cycles, last_cycles, strict=True)) if cycle > last]
 
     def _forget(self, oldest: int) -> None:
+        """Drop the shares of masks made on versions before `oldest`."""
         for version in [version for version in self.made if version < oldest]:
             for mask in self.made.pop(version):
                 self.held_shares.pop(mask, None)
@@ -178,15 +271,18 @@ class LightSecAggAsyncClient(BufferedClient):
         missing = list(filterfalse(self.held_shares.__contains__, masks))
         if missing:
             return [Ignore(SERVER, "recover", Reason.NO_SHARE, request.recovery, f"mask {missing[0]}")]
-        rows, at = zip(*map(self.held_shares.pop, masks), strict=True)
-        content = self.ops.weighted_sum(self.ops.gather(rows, at), request.weights)
+        matrices, rows = zip(*map(self.held_shares.pop, masks), strict=True)
+        content = self.ops.weighted_sum(self.ops.gather(matrices, rows), request.weights)
         return [Send(SERVER, SumOfShares(request.recovery, content))]
 
 
 @lru_cache(maxsize=64)  # every user is sent the same masks
 def _columns(masks: tuple[UpdateId, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
-    """Return the users and the cycles of masks that the server names, and how many users they are. PeerFault
-    if a cycle has no nonce, under which its shares would be sealed."""
+    """Return the users and cycles of the masks that the server names, and the number of distinct users.
+
+    Raises:
+        PeerFault: A cycle is too large for a nonce, with which its shares would be sealed.
+    """
     users, cycles = tuple(mask.user for mask in masks), tuple(mask.cycle for mask in masks)
     try:
         for mask in masks:

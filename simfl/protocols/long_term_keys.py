@@ -7,9 +7,11 @@ from simfl.protocols.index_views import Same, Users
 
 
 class Directory:
-    """Everybody knows the public keys of all; of the secret keys, a user's machine asks for its own.
+    """Long-term signing keys by user: each machine reads its own secret key, and all public keys.
 
-    root: 32 bytes from which all secret keys are derived by name, as nobody's life is long in a simulation.
+    Args:
+        root: 32 bytes from which all secret keys are derived, since a simulation has no earlier time in which
+            users could have made them.
     """
 
     def __init__(self, root: bytes) -> None:
@@ -18,10 +20,12 @@ class Directory:
         self._last: tuple[Users, Handle] | None = None
 
     def secret(self, user: int) -> bytes:
+        """Return a user's secret key, 32 bytes."""
         return hkdf(self._root, b"simfl long-term key %d" % user)
 
     def publics(self, users: Users, ops: Ops) -> Handle:
-        """Return the public keys of these users, a row of each: looked up by each who asks, made once."""
+        """Return the public keys of these users, [users x 32] bytes. They are derived once, free of
+        charge."""
         if self._last is None or self._last[0] is not users:
             with ops.uncharged():
                 new = [user for user in users if user not in self._known]

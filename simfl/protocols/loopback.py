@@ -1,8 +1,8 @@
-"""The drivers without time, for trying machines by hand, for tests and to touch every kernel once.
+"""The drivers without time: to try machines by hand, for tests, and to run every kernel once before a run.
 
-`run_round` drives a synchronous round: messages in order of sending; when none is left, the oldest timer
-fires; a `Fate` says what becomes of a user's messages. `LoopbackBuffer` holds a buffered run, in which
-whoever drives it picks what happens next.
+`run_round` drives a synchronous round: it delivers messages in the order of sending, and if none is left, the
+oldest timer fires. A `Fate` decides on each message of a user. `LoopbackBuffer` holds a buffered run, whose
+caller picks each next event.
 """
 
 from collections import Counter, deque
@@ -33,14 +33,19 @@ from simfl.trace.codes import UpdateId
 from simfl.trace.rows import SERVER
 
 Fate = Callable[[int, Any], str]
-"""(user, message) -> "deliver"; "late" (after the next deadline that the server really waits for); "lose"
-(and the user with it); "break" (the same, and the server is told); or "leave" (delivered, then the user is
-lost and the server told)."""
+"""(user, message) -> the fate of the message and its user:
+
+    "deliver"  It arrives.
+    "late"     It arrives after the next deadline for which the server waits.
+    "lose"     It is lost, and so is the user.
+    "break"    As "lose", and the server is notified.
+    "leave"    It arrives; then the user is lost, and the server is notified.
+"""
 
 
 @dataclass
 class Record:
-    """The effects of machines, party by party, that ask a driver for nothing."""
+    """The effects of machines that need no action of a driver; ignored and refused messages by party."""
 
     results: list[Result] = field(default_factory=list)
     aborts: list[str] = field(default_factory=list)
@@ -52,6 +57,7 @@ class Record:
     verdict: Verdict | None = None
 
     def keep(self, party: int, effect: Effect) -> None:
+        """Record an effect of a party's machine."""
         match effect:
             case Result():
                 self.results.append(effect)
@@ -77,18 +83,21 @@ class Record:
 
 @dataclass
 class LoopbackRound(Record):
-    """A round's effects, the messages (sender, receiver, message) that were sent and not lost, and the
-    deadlines that passed while the server waited for answers."""
+    """A round's effects and messages."""
 
     sent: list[tuple[int, int, Any]] = field(default_factory=list)
+    """(sender, receiver, message) of each message that was not lost."""
     passed: list[str] = field(default_factory=list)
+    """Names of the deadlines that passed while the server waited for answers."""
 
     @property
     def result(self) -> Result | None:
+        """The aggregate; None if the round was aborted."""
         return self.results[-1] if self.results else None
 
     @property
     def reason(self) -> str | None:
+        """The reason of the abort; None with an aggregate."""
         return self.aborts[-1] if self.aborts else None
 
 
@@ -99,8 +108,15 @@ def run_round(
     fate: Fate = lambda user, message: "deliver",
     offline: bool = True,
 ) -> LoopbackRound:
-    """Drive one synchronous round to its result or its abort, and then empty the wires. With `offline` each
-    user's update is submitted at its `Ready`; otherwise all are submitted at once."""
+    """Drive one synchronous round to its result or its abort, and deliver what is left.
+
+    Args:
+        server: The server's machine.
+        clients: Each user's machine.
+        updates: Each user's local update.
+        fate: Decides on each message of a user.
+        offline: True submits an update at its user's `Ready`, False all updates at once.
+    """
     return _Round(round_server(server), clients, updates, fate, offline).run()
 
 
@@ -112,7 +128,7 @@ class _Round:
     fate: Fate
     offline: bool
     out: LoopbackRound = field(default_factory=LoopbackRound)
-    # In the place of a message, None is the transport's report that the sender's connection broke.
+    # None in place of a message is the transport's report that the sender's connection broke.
     wires: deque[tuple[int, int, Message | None]] = field(default_factory=deque)
     late: list[tuple[int, int, Message | None]] = field(default_factory=list)
     timers: deque[Timer] = field(default_factory=deque)
@@ -233,11 +249,11 @@ class LoopbackBuffer(Record):
 
     def submit(self, user: int) -> None:
         update = self.trained.pop(user)
-        made = self.make_update(update, self.versions[update])
-        self.apply_effects(user, self.clients[user].submit(made))
+        local = self.make_update(update, self.versions[update])
+        self.apply_effects(user, self.clients[user].submit(local))
 
     def waiting(self) -> Iterator[tuple[int, int]]:
-        """Yield the links (sender, receiver) on which a message waits and both are there."""
+        """Yield the links (sender, receiver) with a waiting message, whose two ends are online."""
         return (link for link, queue in self.links.items() if queue and self.away.isdisjoint(link))
 
     def deliver(self, sender: int, to: int) -> None:
@@ -246,21 +262,21 @@ class LoopbackBuffer(Record):
         self.apply_effects(to, machine.receive(sender, message))
 
     def settle(self, held_back: Callable[[Message], bool] = lambda message: False) -> None:
-        """Deliver all that is on its way, but for messages that are held back and those behind them."""
-        while link := next((one for one in self.waiting() if not held_back(self.links[one][0])), None):
+        """Deliver all messages, except those held back and the messages behind them on their links."""
+        while link := next((link for link in self.waiting() if not held_back(self.links[link][0])), None):
             self.deliver(*link)
 
     def expire(self, timer: Timer) -> None:
         self.timers.remove(timer)
         self.apply_effects(SERVER, self.server.expire(timer))
 
-    def leave(self, user: int, tell: bool = True) -> None:
-        """Take a user away; `tell`: the transport reports it."""
+    def leave(self, user: int, notify: bool = True) -> None:
+        """Take a user offline; with `notify` the transport reports it to the server."""
         self.away.add(user)
         sending = self.links.get((user, SERVER), [])
         self.links[user, SERVER] = [message for message in sending if isinstance(message, Advertise)]
         self.trained.pop(user, None)
-        if tell:
+        if notify:
             self.disconnected.add(user)
             self.apply_effects(SERVER, self.server.gone(user))
 

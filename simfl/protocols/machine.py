@@ -1,14 +1,16 @@
 """State machines without a clock: a call goes in, effects come out.
 
-The driver of a machine (the loopback, the SimPy engine) delivers messages, fires timers and carries out the
-effects. A machine's law is its table: for a client which message is taken in which state, for a server which
-messages each stage collects. Anything else is answered with `Ignore`, so no driver needs cancellation.
+A driver (the loopback, the SimPy engine, a live run) delivers messages, fires timers and applies the effects.
+A machine follows its table. A client's table has the messages that it takes in each state, a server's the
+messages that each stage collects. Anything else is answered with `Ignore`, so that no driver has to cancel
+what it has begun.
 
-Two kinds of error are told apart: `PeerFault` (a peer's message is not honest) becomes a `Refuse` effect;
-`ValueError` (the caller misuses the machine) is raised.
+Errors are of two kinds. `PeerFault`, a dishonest message of a peer, becomes a `Refuse` effect. `ValueError`,
+misuse by the caller, is raised.
 """
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cache
 from typing import Annotated, Any, ClassVar
@@ -16,8 +18,8 @@ from typing import Annotated, Any, ClassVar
 from simfl.crypto.shamir import P
 from simfl.dataplane.handles import DType, Handle
 from simfl.dataplane.ops import Ops
+from simfl.errors import did_you_mean
 from simfl.protocols.batches import SINGLES, Batches
-from simfl.protocols.definitions import SIGNED_POINTS, check_known
 from simfl.protocols.long_term_keys import Directory
 from simfl.trace.codes import Discarded as Discarded
 from simfl.trace.codes import Reason as Reason
@@ -30,12 +32,43 @@ from simfl.trace.rows import PHASES
 from simfl.trace.rows import SERVER as SERVER
 
 Entropy = Callable[[str], bytes]
-"""32 bytes by name; asking twice for one name is an error."""
+"""Returns 32 bytes for a name; a second call with the same name is an error."""
 
 Number = Annotated[int, "number"]
-"""A whole number in a message's list that is no user, as those of `tuple[int, ...]` are."""
+"""A whole number in a message's list that is no user; the items of a `tuple[int, ...]` are users."""
 
-INT_BYTES = 4  # a public integer (a user's number, a weight, a version) on the wire
+SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery")
+"""Points of a round at which a user can be lost, in their order: all that a scenario can name."""
+SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery")
+"""Stages of a server, each with a deadline: all that a scenario can name."""
+
+
+def place_of(kind: type) -> str:
+    """Return the file and name of a class, with which messages about it begin."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None) or kind.__module__
+    return f"{file}: {kind.__name__}"
+
+
+def check_known(kind: type, what: str, values: Iterable[object], known: Collection[str]) -> None:
+    """Check words in a class's attributes when it is defined, so that a misspelt one cannot end a run later.
+
+    Args:
+        kind: The class.
+        what: Noun for the values, for the message.
+        values: The words.
+        known: The words that exist.
+
+    Raises:
+        TypeError: A word does not exist; the message has file, class, word and the closest one.
+    """
+    for value in values:
+        if value not in known:
+            guess = did_you_mean(value, known)
+            raise TypeError(f"{place_of(kind)}: {what} {value!r} must be one of {', '.join(known)}{guess}")
+
+
+INT_BYTES = 4
+"""Bytes on the wire of a public integer: a user's number, a weight, a version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +76,10 @@ class Message:
     """A message between parties.
 
     Attributes:
-        kind: Its word on the wire and in traces.
-        phase: Phase of a round that its bytes count to.
-        point: Point of a round at which its sender can be lost.
-        relayed: It holds content from users for other users.
+        kind: Its name on the wire and in traces.
+        phase: Phase of a round to which its bytes count.
+        point: Point of a round at which its sender can be lost; None for the server's messages.
+        relayed: True if it holds content from users for other users.
 
     >>> @dataclass(frozen=True, slots=True)
     ... class Greeting(Message):
@@ -62,22 +95,25 @@ class Message:
     relayed: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        # Where a class has slots it is defined twice, and `super()` would be of the first.
+        # `slots=True` makes each class twice, and a bare `super()` would refer to the first of the two.
         super(Message, cls).__init_subclass__()
         check_known(cls, "phase", {getattr(cls, "phase", PHASES[0])}, PHASES)
         check_known(cls, "point", {cls.point} - {None}, SIGNED_POINTS)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes on the wire, those of the fields: of an array its own, 4 of a public number or of an update
-        (its cycle: who sent it is known), 8 of an update in a list. The RPC layer's own cost is the network's
-        overhead, not here."""
+        """Bytes on the wire: the sum over its fields.
+
+        An array has its own size, and a public number 4 bytes. An update has 4 bytes, for its cycle, since
+        its user is the message's sender; in a list it has 8. The cost of the RPC layer is
+        `network.overhead_s`.
+        """
         kind: Any = type(self)
         return sum([_bytes_of(getattr(self, name)) for name in _field_names(kind)])
 
     @property
     def subject(self) -> Subject:
-        """The update or the recovery that this is part of, in an asynchronous run."""
+        """The update or the recovery that it belongs to; None in a synchronous round."""
         return None
 
 
@@ -86,7 +122,7 @@ def _field_names(message: Any) -> tuple[str, ...]:
     return tuple(part.name for part in fields(message))
 
 
-_NUMBERS = (int, UpdateId, RecoveryId)  # a union would be made anew for each field
+_NUMBERS = (int, UpdateId, RecoveryId)  # as a tuple: `isinstance` would build a union anew for each field
 
 
 def _bytes_of(value: Any) -> int:
@@ -102,8 +138,13 @@ def _bytes_of(value: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """A user's local update, 1 x d float32, with its weight; in an asynchronous run it has an `id`, and
-    `version` is t_i, the version it was made on.
+    """A user's local update.
+
+    Attributes:
+        delta: The change of the model's parameters, 1 x d float32.
+        weight: Training samples behind it.
+        id: Its user and cycle in an asynchronous run; None in a round.
+        version: t_i, the version of the model that it was trained from; 0 in a round.
 
     >>> from simfl.dataplane.handles import F32
     >>> Update(Handle(1, 650, F32), weight=50).delta
@@ -119,7 +160,11 @@ class Update:
 # --- effects ------------------------------------------------------------------------------------
 @dataclass(frozen=True, slots=True)
 class Send:
-    """A message to a user, or to `SERVER`.
+    """An outgoing message.
+
+    Attributes:
+        to: Number of the receiving user, or `SERVER`.
+        message: The message.
 
     >>> Send(SERVER, Message()).to
     -1
@@ -131,23 +176,33 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Timer:
-    """Call `expire(self)` when the scenario's deadline `name` has passed."""
+    """Call `expire` with this timer once the scenario's deadline `name` has passed."""
 
     name: str
+    """Key of `deadlines`; `KEY grace` for the second wait of a quorum, `buffer` for `buffer.every_s`."""
     phase: str
+    """Phase of the round to which the wait counts."""
     subject: Subject = None
+    """The update or recovery that is waited for, in an asynchronous run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """The offline phase is done: from here on the machine only waits for `submit`."""
+    """The offline phase is done: the machine waits for `submit` alone."""
 
     update: UpdateId | None = None
+    """The update whose cycle this is, in an asynchronous run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One update in an aggregate: whose, which, by what factor, and how stale.
+    """One update in an aggregate.
+
+    Attributes:
+        user: Its user.
+        update: Its user and cycle, in an asynchronous run.
+        factor: Integer or real weight by which the aggregate counts it.
+        staleness: Versions of the model between its training and the aggregate.
 
     >>> tuple(map(Member, (3, 5)))[1].user
     5
@@ -161,7 +216,12 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """One aggregate: the sum over `members` in that order, and the mean update g that it stands for.
+    """One aggregate.
+
+    Attributes:
+        total: The sum over `members`: 1 x (d + 1) or 1 x d over F_q, or 1 x d float32 without a field.
+        mean: The mean update g, 1 x d float32, that the sum stands for.
+        members: The aggregated updates, in the order of summation.
 
     >>> from simfl.dataplane.handles import F32, U32
     >>> Result(Handle(1, 651, U32), Handle(1, 650, F32), (Member(3), Member(5))).total.size_bytes
@@ -175,26 +235,32 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """The server goes on without these users; in an asynchronous run it takes this update no more."""
+    """The server continues without these users; in an asynchronous run, without this update."""
 
     users: tuple[int, ...]
+    """Users who are given up."""
     phase: str
+    """Phase in which they were missed."""
     update: UpdateId | None = None
+    """The update that will no longer be accepted, in an asynchronous run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surplus:
-    """The server has the answers that it wants of a stage: these users are to stop, and are not lost."""
+    """The server has enough answers of a stage: these users stop, and do not count as lost."""
 
     users: tuple[int, ...]
+    """Users who are not needed."""
     phase: str
+    """Phase of the stage."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """No aggregate: the round (or this aggregation) is over."""
+    """The round, or this aggregation, ends without an aggregate."""
 
     reason: str
+    """Stage and cause, for readers."""
 
 
 class _WithReason:
@@ -204,49 +270,63 @@ class _WithReason:
 
     @property
     def why(self) -> str:
-        """The reason with its detail, as the trace has it: a text that begins with the code."""
+        """The text in the trace: the code of the reason, then the detail."""
         return f"{self.reason}: {self.detail}" if self.detail else self.reason.value
 
 
 @dataclass(frozen=True, slots=True)
 class Ignore(_WithReason):
-    """A party's message of this kind (or a timer) was thrown away unread. It changes nothing: its update may
-    wait in the buffer all the same. `detail` is for readers: the state, or whose share."""
+    """An untimely message, or a timer, was dropped unread. It changes nothing: an update of its sender may
+    wait in the buffer all the same."""
 
     sender: int
+    """Party that sent it; `SERVER` for a timer."""
     message: str
+    """Kind of the message, or `timer`."""
     reason: Reason
+    """Code of the reason."""
     subject: Subject = None
+    """Update or recovery that it belongs to, in an asynchronous run."""
     detail: str = ""
+    """For readers: the state, or the user whose share it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class Discard(_WithReason):
-    """An update that waited in the server's buffer is thrown away: no aggregate will have it."""
+    """An update in the server's buffer is dropped: no aggregate will have it."""
 
     update: UpdateId
+    """Its user and cycle."""
     reason: Discarded
+    """Code of the reason."""
     detail: str = ""
+    """For readers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
-    """A peer's message, or its part in one, was not what an honest peer sends; `sender` is to blame."""
+    """A message, or a peer's part of one, that no honest peer sends."""
 
     sender: int
+    """Party at fault."""
     message: str
+    """Kind of the message, or `share` for a part of one."""
     why: str
+    """Reason, for readers; in traces it begins with the code, if there is one."""
     subject: Subject = None
+    """Update or recovery that it belongs to, in an asynchronous run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The judgement of a round over a graph: |V1| .. |V4|, and CCESA's Theorems 1 and 2. It may be given anew
-    when answers come late: the last one counts."""
+    """CCESA's judgement of a round over a graph. Late answers may change it: the last one counts."""
 
     survivors: tuple[int, int, int, int]
+    """|V1|, |V2|, |V3| and |V4|."""
     reliable: bool
+    """Theorem 1: the server gets the sum over V3."""
     private: bool
+    """Theorem 2: the server gets no sum over a proper part of V3."""
 
 
 Effect = Send | Timer | Ready | Result | GiveUp | Surplus | Abort | Ignore | Discard | Refuse | Verdict
@@ -265,7 +345,7 @@ class Params:
         T: Users that may collude.
         D: Users that may be lost.
         U: Answers that recover the sum.
-        U_given: U is the scenario's, and not N - D.
+        U_given: True if the scenario sets U, and it is not N - D.
         t: Shares that reconstruct a secret; with `majority`, the least of all users' thresholds.
         majority: A user's threshold is a majority of its neighbourhood.
         all_masks: The server expands every pairwise mask of a lost user, needed or not.
@@ -320,28 +400,44 @@ class Params:
 
     @property
     def sparse(self) -> bool:
-        """True if users share their secrets with their neighbours in a graph, and know nobody else."""
+        """True if users share their secrets with their neighbours in a sparse graph alone."""
         return self.p < 1 or 0 < self.k < self.N - 1
 
     @property
     def points(self) -> range:
-        """The users that can have evaluation points, in F_q and in Shamir's field."""
+        """The users that can have evaluation points, both in F_q and in Shamir's field."""
         return range(min(self.q, P) - 1)
 
     def threshold(self, circle: int) -> int:
-        """Return t_i of a user with so many in its closed neighbourhood. A majority of it is the fewest that
-        two disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
+        """Return t_i of a user with `circle` users in its closed neighbourhood. A majority is the least
+        number that two disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
         return max(self.t, circle // 2 + 1) if self.majority else self.t
 
     def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
-        """Return the update as a vector over F_q, weighted before masking (Remark 3)."""
+        """Return the update over F_q, weighted before masking (LightSecAgg Remark 3).
+
+        Args:
+            ops: Operations.
+            update: The update, 1 x d.
+            entropy: Source of the seed of stochastic rounding.
+            weighted: Multiply by the samples, and append their number as one more coordinate.
+
+        Returns:
+            1 x (d + 1) over F_q, or 1 x d without weights.
+        """
         seed = ops.secret(entropy(f"quantise{name_of(update.id)}"))
         weight = update.weight if weighted else 1
         return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)
 
 
 def misshapen(handle: Handle, n: int, length: int, dtype: DType) -> str:
-    """Return what is wrong with a handle that should be n rows of `length` elements of this type.
+    """Return the fault of a handle's shape or type; empty if it is right.
+
+    Args:
+        handle: The handle, of a message.
+        n: Rows that it must have.
+        length: Elements that a row must have.
+        dtype: Type that an element must have.
 
     >>> from simfl.dataplane.handles import F32, U32
     >>> misshapen(Handle(1, 5, F32), 1, 4, U32)
@@ -353,5 +449,6 @@ def misshapen(handle: Handle, n: int, length: int, dtype: DType) -> str:
 
 
 def point(user: int) -> int:
-    """Return a user's evaluation point in Shamir's code (in an MDS code: mds.points_of): never zero."""
+    """Return a user's evaluation point in Shamir's code (in an MDS code: mds.points_of). It is never zero,
+    where the polynomial has the secret."""
     return user + 1

@@ -1,8 +1,10 @@
-"""The two machines of a masking protocol, but for how masks are made and taken off.
+"""The round that SecAgg and LightSecAgg share: keys, sealed shares, masked uploads, survivors.
 
-A user shares its secrets, uploads under its mask, and helps to take masks off. The server passes keys and
-shares on, folds uploads, and asks nobody what a user would refuse: a user left with fewer than t_i of its
-circle is given up.
+A subclass makes the mask and its shares, answers for survivors, and removes the masks from the sum.
+
+The server sends no user what an honest user would refuse: a user with fewer than t_i users left in its closed
+neighbourhood (its `circle`) is given up. Messages to users with one circle are one object, so that a complete
+graph costs a step for each user and not for each pair.
 """
 
 from abc import abstractmethod
@@ -61,9 +63,10 @@ class MaskedClient(Client):
 
     Attributes:
         peers: The other users of its roster.
-        partners: Peers whose shares the server passed on.
+        partners: Peers whose shares the server relayed.
         kept: Partners whose shares were authentic.
-        held_shares: Shares of those users in that order, its own last.
+        held_shares: Opened shares of `kept` in their order, its own last, a row each.
+        own: Its share of its own secrets, one row.
         t: Users that must answer.
     """
 
@@ -77,11 +80,11 @@ class MaskedClient(Client):
         ("answered", Survivors): ("refuse", "answered"),
     }
     keys: int
-    """Public keys that a user advertises: the first is of its channels."""
+    """Number of public keys that a user advertises: the first is of its channels."""
     dtype: ClassVar[DType]
-    """Bytes of an element of a share."""
+    """Type of an element of a share."""
     z: Handle
-    """Its mask, made in the offline phase and added to one update."""
+    """Its mask, 1 x (d + 1) over F_q: made in the offline phase, added to one update."""
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
@@ -90,25 +93,29 @@ class MaskedClient(Client):
     @property
     @abstractmethod
     def share_bytes(self) -> int:
-        """Length of one share before it is sealed."""
+        """Bytes of one share before it is sealed."""
 
     @abstractmethod
     def threshold(self, roster: Roster) -> int:
-        """Return how many of a roster must answer. PeerFault if that is too few, or more than it has."""
+        """Return the number of users of a roster that must answer.
+
+        Raises:
+            PeerFault: It is too small to be safe, or above the users of the roster.
+        """
 
     @abstractmethod
     def share_secrets(self, roster: Roster) -> Handle:
-        """Return a share of this user's secrets for each user of the roster, itself included, row by row."""
+        """Return a share of this user's secrets for each user of the roster, itself included, a row each."""
 
     @abstractmethod
     def answer(self, survivors: Survivors) -> Effects:
-        """Reveal what recovery needs, once, and never for too few."""
+        """Send this user's part of the recovery: once, and never for fewer than t survivors."""
 
     def advertise(self, message: Invite) -> Effects:
         return [Send(SERVER, self.advertised(self.make_keys()))]
 
     def make_keys(self) -> list[Handle]:
-        """Return the public keys of all secrets that it has from now on: first that of its channels."""
+        """Draw its secret keys; return their public keys, that of its channels first."""
         secret = self.ops.secret(self.entropy("channel key"))
         self.channels = Channels(self.user, secret, self.params, self.ops)
         return [self.ops.public(secret)]
@@ -117,10 +124,11 @@ class MaskedClient(Client):
         return Advertise(self.ops.join(keys) if len(keys) > 1 else keys[0])
 
     def check_roster(self, roster: Roster) -> None:
-        """Raise PeerFault for a roster that no honest server sends."""
+        """Refuse a roster that no honest server sends, with a PeerFault."""
         check_roster(roster, self.user, self.params, self.keys)
 
     def share(self, roster: Roster) -> Effects:
+        """Share its secrets among the roster, each share sealed for its receiver."""
         ops = self.ops
         self.check_roster(roster)
         self.t = self.threshold(roster)
@@ -133,6 +141,7 @@ class MaskedClient(Client):
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
 
     def hold_shares(self, inbox: Inbox) -> Effects:
+        """Open the shares for it; a share that is not authentic is refused, and the others stay."""
         check_inbox(inbox, self.peers, self.t, self.share_bytes)
         self.partners = users_of(inbox.senders)
         self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.dtype)
@@ -149,23 +158,23 @@ class MaskedClient(Client):
         return self.answer(self.of_roster(survivors) if self.params.batches.refuse else survivors)
 
     def of_roster(self, survivors: Survivors) -> Survivors:
-        """Return the survivors of its roster, of all who survived. PeerFault if these split a batch."""
+        """Return the survivors in its roster. PeerFault if the survivors split a batch."""
         roster, everyone = self.peers.base, survivors.users
         check_names(everyone, self.params.points, "the survivors")
         if self.params.batches.refuse and (split := self.params.batches.split(everyone)):
             raise PeerFault(SERVER, f"{Refusal.SPLIT}: {len(split)} of {len(everyone)} users")
         if everyone.within(roster) or (self.params.batches.refuse and not self.params.sparse):
-            return survivors  # strangers too: who makes a batch whole must be known where all are
+            return survivors  # with strangers, who could complete a batch: `check` refuses them
         return Survivors(users_among(roster, everyone.index_of))
 
     def check(self, survivors: Survivors) -> Users:
-        """Return the survivors. PeerFault if no honest server names them."""
+        """Return the survivors. PeerFault for a set that no honest server sends."""
         check_survivors(survivors, closed(self.partners, self.user), self.user, self.t)
         return survivors.users
 
     @property
     def held_share_owners(self) -> tuple[int, ...]:
-        """The users whose secrets it holds shares of, row by row."""
+        """Owners of the secrets whose shares it holds, row by row."""
         return (*self.kept, self.user)
 
     def refuse(self, survivors: Survivors) -> Effects:
@@ -181,6 +190,10 @@ class MaskedServer(Server):
         circles: User -> the users, itself included, among whom it shares its secrets.
         t: User -> survivors that its circle must have.
         parts: Batch -> uploads so far and their sum, of batches that are dropped unless complete.
+        rosters: User -> the users of its circle who advertised.
+        peers: User -> the users of its roster who shared their secrets, without itself.
+        sum: Sum of the masked uploads, 1 x (d + 1) over F_q; None before the first.
+        survivors: Users whose uploads are in the sum.
     """
 
     stages = {
@@ -190,9 +203,9 @@ class MaskedServer(Server):
         "recovery": Stage(Answer, "recovery", "unmask"),
     }
     keys: int
-    """Public keys that a user advertises."""
+    """Number of public keys that a user advertises."""
     after_upload: ClassVar[str] = "recovery"
-    """The stage in which survivors answer first."""
+    """The stage that follows the upload."""
 
     def __init__(self, circles: Graph, t: Mapping[int, int], params: Params, ops: Ops) -> None:
         super().__init__(circles, ops)
@@ -207,7 +220,8 @@ class MaskedServer(Server):
 
     @property
     @abstractmethod
-    def share_bytes(self) -> int: ...
+    def share_bytes(self) -> int:
+        """Bytes of one share before it is sealed."""
 
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
         """Return the roster of a circle, from the keys that each of its users advertised."""
@@ -215,15 +229,15 @@ class MaskedServer(Server):
 
     @abstractmethod
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
-        """Return what is wrong with an answer, or nothing."""
+        """Return the fault of an answer; empty if it is right."""
 
     @abstractmethod
     def recoverable(self) -> bool:
-        """Return True if the answers so far are enough to take the masks off."""
+        """Return True if the answers so far are enough to remove the masks."""
 
     @abstractmethod
     def unmask(self, got: dict[int, Answer]) -> Effects:
-        """Take the masks off the sum; `unmasked` ends the round with it."""
+        """Remove the masks from the sum, and end the round by `unmasked`."""
 
     def by_kind(self, publics: HandleList) -> Handle:
         """Return the keys of all users: the first of each, then the second of each, ..."""
@@ -233,8 +247,8 @@ class MaskedServer(Server):
         return self.ops.join([self.ops.gather(publics, Same(k, n)) for k in range(self.keys)])
 
     def enough(self) -> bool:
-        # The earlier stages wait for everybody, as who answers there takes part. Here the sum stands: whose
-        # answer is not needed any more is not waited for.
+        # The earlier stages wait for all users, since a user who answers there takes part. In the recovery
+        # the sum is fixed, so answers beyond those that recover it are not waited for.
         early = self.stage == "recovery" and not self.params.all_answers
         return super().enough() or (early and self.recoverable())
 
@@ -262,7 +276,7 @@ class MaskedServer(Server):
             part = self.add_to_batch(sender // self.batches.T, message.masked)
         if part is not None:
             self.sum = part if self.sum is None else self.ops.add(self.sum, part)
-        return None  # folded: an upload is never kept
+        return None  # the upload is in the sum, and its memory is free
 
     def add_to_batch(self, batch: int, masked: Handle) -> Handle | None:
         """Add an upload to those of its batch; return their sum once the batch is complete."""
@@ -274,61 +288,64 @@ class MaskedServer(Server):
         return None
 
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
-        """Tell each user the keys of those in its circle who advertised, if these are enough."""
-        made: dict[int, Roster] = {}
+        """Send each user the keys of the users in its circle who advertised, if these are enough."""
+        rosters: dict[int, Roster] = {}  # by id of the circle, which many users share
         sends: list[Send] = []
         for user in got:
             circle, t = self.circles[user], self.t[user]
-            if id(circle) not in made:
+            if id(circle) not in rosters:
                 users = users_among(circle, got)
-                made[id(circle)] = self.roster(users, t, HandleList([got[j].publics for j in users]))
-            self.rosters[user] = made[id(circle)].users
+                rosters[id(circle)] = self.roster(users, t, HandleList([got[j].publics for j in users]))
+            self.rosters[user] = rosters[id(circle)].users
             if len(self.rosters[user]) >= t:
-                sends.append(Send(user, made[id(circle)]))
-        return self.go_on("shares", got, sends)
+                sends.append(Send(user, rosters[id(circle)]))
+        return self.open_next("shares", got, sends)
 
     def send_inboxes(self, got: dict[int, Shares]) -> Effects:
-        """Pass each user what others of its roster sealed for it, if these are enough."""
-        made: dict[int, tuple[Users, HandleList]] = {}
+        """Send each user the shares that others of its roster sealed for it, if these are enough."""
+        senders_of: dict[int, tuple[Users, HandleList]] = {}  # by id of the roster
         sends: list[Send] = []
         for user in got:
             roster = self.rosters[user]
-            if id(roster) not in made:
+            if id(roster) not in senders_of:
                 users = users_among(roster, got)
-                made[id(roster)] = users, HandleList([got[i].sealed for i in users])
-            users, sealed = made[id(roster)]
+                senders_of[id(roster)] = users, HandleList([got[i].sealed for i in users])
+            users, sealed = senders_of[id(roster)]
             senders = self.peers[user] = UsersExcept(users, user)
             if len(users) >= self.t[user]:
                 row = Lookup(partial(self._row_for, user), senders)
                 sends.append(Send(user, Inbox(senders, self.ops.gather(sealed.without(senders.k), row))))
-        return self.go_on("upload", got, sends)
+        return self.open_next("upload", got, sends)
 
     def _row_for(self, user: int, sender: int) -> int:
-        """Return which of a sender's sealed shares is for a user: there is none for the sender itself."""
+        """Return the row of a sender's sealed shares that is for a user; it has no row for itself."""
         index_of = self.rosters[sender].index_of
         return index_of[user] - (index_of[user] > index_of[sender])
 
-    def go_on(self, stage: str, got: Iterable[int], messages: list[Send], phase: str = "offline") -> Effects:
-        """Open the next stage for those who are sent something, and give the others up."""
+    def open_next(
+        self, stage: str, got: Iterable[int], messages: list[Send], phase: str = "offline"
+    ) -> Effects:
+        """Open the next stage for the receivers of `messages`; give up the other users who answered."""
         receivers = {message.to for message in messages}
         alone = tuple(user for user in got if user not in receivers)
         give_up: Effects = [GiveUp(alone, phase)] if alone else []
         return [*give_up, *self.open_stage(stage, receivers), *messages]
 
     def ask_survivors(self, got: dict[int, None]) -> Effects:
-        """Tell each survivor those of its roster who are."""
+        """Send each survivor the survivors of its roster."""
         self.ops.phase("recovery")
         self.survivors = Users(got)
         rosters = {id(roster): roster for roster in map(self.rosters.__getitem__, got)}
-        made = {key: self.survivors_for(roster) for key, roster in rosters.items()}
-        sends = [Send(user, made[id(self.rosters[user])]) for user in got]
+        messages = {key: self.survivors_for(roster) for key, roster in rosters.items()}
+        sends = [Send(user, messages[id(self.rosters[user])]) for user in got]
         return [*self.open_stage(self.after_upload, got), *sends]
 
     def survivors_for(self, roster: Users) -> Survivors:
-        """Return the survivors that a roster's users are sent: all of them if users check batches."""
+        """Return the message to the users of a roster: all survivors if users check batches."""
         everyone = self.survivors
         return Survivors(everyone if self.batches.refuse else users_among(roster, everyone.index_of))
 
     def unmasked(self, total: Handle) -> Effects:
+        """Return the result of the round: the sum over the survivors, and their mean."""
         mean = self.ops.dequantise(total, self.params.levels, None)
         return [Result(total, mean, tuple(map(Member, self.survivors)))]

@@ -1,14 +1,22 @@
-"""SecAgg (Bonawitz 2017; LightSecAgg eq. 1): pairwise masks that cancel, Shamir shares for those who go.
+"""SecAgg's round (Bonawitz 2017, Figure 4; LightSecAgg eq. 1), over any graph: masks that cancel in pairs.
 
-    client   invited -> keyed -> shared -> ready -> uploaded -> answered
-    server   advertise (V1) -> shares (V2) -> upload (V3) -> recovery (V4) -> done
+    0. advertise    User i sends two public keys: of its channels, and of its mask key s_i. V1: users who did.
+    1. shares       User i is sent the keys of its neighbours in V1, and draws a seed b_i. It sends each of
+                    them a Shamir share of b_i and one of s_i, sealed. V2: users who did.
+    2. upload       User i is sent the shares for it, agrees with each neighbour j in V2 on a seed a_ij, and
+                    sends y_i = x_i + PRG(b_i) + sum_{j > i} PRG(a_ij) - sum_{j < i} PRG(a_ij).
+                    V3: users who did, the survivors. The a_ij of two survivors cancel in the sum.
+    3. consistency  Only with `consistency: signatures`: see `consistency`.
+    4. recovery     User j is sent the survivors. It sends a share of b_i for each survivor i and of s_i for
+                    each lost user i of V2, never of both. V4: users who did. From t_i shares of each, the
+                    server reconstructs b_i and s_i. It subtracts PRG(b_i), and what a_ij left in the sum.
 
-User i uploads y_i = x_i + PRG(b_i) + sum_{j > i} PRG(a_ij) - sum_{j < i} PRG(a_ij). Of each user in V2
-the server learns either b_i (it survived) or its mask key s_i (it was lost), never both.
+The graph determines each user's neighbours: complete (SecAgg), k-regular (SecAgg+, Bell 2020), or Erdos-Renyi
+(CCESA, Choi 2020, Algorithm 1). t_i shares of user i's closed neighbourhood reconstruct its secrets.
 
-The graph says who shares with whom: complete (SecAgg), k-regular (SecAgg+, Bell 2020), Erdos-Renyi (CCESA,
-Alg. 1). A user's secrets are shared in its closed neighbourhood, t_i of which reconstruct. The round is
-aborted once it cannot be reliable any more (CCESA Theorem 1).
+Not as in the papers: masks are expanded before the upload; a neighbour outside V1 gets no share; a round that
+cannot become reliable (CCESA Theorem 1) is aborted once V3 is known; the server stops waiting once t_i shares
+of each secret have arrived. `docs/differences.md` has the reasons.
 """
 
 from collections import Counter
@@ -33,6 +41,14 @@ B, S = 0, 1
 
 
 class SecAggClient(MaskedClient):
+    """A user of SecAgg, SecAgg+ or CCESA.
+
+    Attributes:
+        s: Mask key s_i, a secret key of 32 bytes.
+        b: Private seed b_i, 32 bytes.
+        mask_publics: Public mask keys of its peers, [peers x 32] bytes.
+    """
+
     keys, dtype, share_bytes = 2, U8, 2 * SHARE_BYTES
 
     def make_keys(self) -> list[Handle]:
@@ -53,9 +69,10 @@ class SecAggClient(MaskedClient):
         return ops.share(ops.join([self.b, self.s]), seed, Lookup(point, roster.users), self.t)
 
     def hold_shares(self, inbox: Inbox) -> Effects:
-        """V2 is known: keep its shares, agree on the pairwise seeds a_ij, and expand all of the mask.
+        """Keep the shares of V2, agree on the pairwise seeds a_ij, and expand the whole mask.
 
-        This is offline (LightSecAgg Table 5), so it may overlap with training: the upload is one addition.
+        This is offline work (LightSecAgg Table 5), which may overlap with training: the upload is one
+        addition.
         """
         ops, refusals = self.ops, super().hold_shares(inbox)
         publics = ops.pick(self.mask_publics, Lookup(self.peers.row, self.partners))
@@ -65,7 +82,7 @@ class SecAggClient(MaskedClient):
         return refusals
 
     def answer(self, survivors: Survivors) -> Effects:
-        """Reveal one share for each user of V2: of b_i if it survived, of s_i if it was lost. Never both."""
+        """Reveal one share for each user i of V2: of b_i if i survived, of s_i if it was lost, never both."""
         alive = self.check(survivors).index_of
         halves = Lookup(lambda user: B if user in alive else S, self.held_share_owners)
         missing: tuple[int, ...] = ()
@@ -75,18 +92,30 @@ class SecAggClient(MaskedClient):
 
 
 class SecAggServer(MaskedServer):
+    """The server of SecAgg, SecAgg+ or CCESA.
+
+    Attributes:
+        graph: Closed neighbourhood of each user.
+        partners: Lost user -> users with whom it has masks to remove.
+        short: Users of whom shares may be missing, one of each neighbourhood.
+        late: Users whose answers came when they were no longer needed.
+        judged: The last verdict; None before the first.
+        may_leak: True if late answers can still turn a private round into a leak.
+        lacking: User -> answers without a share of it.
+    """
+
     keys, share_bytes = 2, 2 * SHARE_BYTES
 
     def __init__(self, graph: Graph, params: Params, ops: Ops) -> None:
         t = {user: params.threshold(len(circle)) for user, circle in graph.items()}
         super().__init__(graph, t, params, ops)
         self.graph = graph
-        self.partners: dict[int, list[int]] = {}  # lost user -> those with whom it has masks to be removed
-        self.short: list[int] = []  # users of whom shares may be missing: one of each circle
-        self.late: set[int] = set()  # whose answers came when they were not waited for any more
+        self.partners: dict[int, list[int]] = {}
+        self.short: list[int] = []
+        self.late: set[int] = set()
         self.judged: Verdict | None = None
-        self.may_leak = False  # if answers come late
-        self.lacking: Counter[int] = Counter()  # user -> answers without a share of it
+        self.may_leak = False
+        self.lacking: Counter[int] = Counter()
 
     def needed(self, stage: str) -> int:
         return self.params.t
@@ -105,7 +134,8 @@ class SecAggServer(MaskedServer):
         return super().send_rosters(got)
 
     def ask_survivors(self, got: dict[int, None]) -> Effects:
-        """V3 is known; V4 is part of it: without t_i neighbours in V3, no secret of user i comes back."""
+        """Announce V3, or abort. V4 is part of V3: without t_i neighbours in V3, no secret of i comes
+        back."""
         V1, V2, V3 = self.answered
         best = Evolution(self.graph, self.t, V1, V2, V3, V4=V3)
         lost = next((i for i in sorted(best.V3_plus) if not best.informative(i)), None)
@@ -114,6 +144,7 @@ class SecAggServer(MaskedServer):
             return self.abort(f"upload: {have} users left with shares of user {lost}, {self.t[lost]} needed")
         for i, peers in self.peers.items():
             if i not in V3:
+                # The masks between two lost users cancel, so that they need no removal (`lost_masks`).
                 others = list(peers) if self.params.all_masks else list(filter(V3.__contains__, peers))
                 self.partners.update({i: others} if others else {})
         self.short = list({id(self.peers[i].base): i for i in (*got, *self.partners)}.values())
@@ -126,9 +157,9 @@ class SecAggServer(MaskedServer):
         return super().keep(sender, message)
 
     def recoverable(self) -> bool:
-        """Return True if t_i shares of every secret that is asked for are there."""
-        # Answers only add up: who is found to have enough shares is not looked at again. So a round takes a
-        # step for each edge of its graph, and one for each answer where all share one list.
+        """Return True if t_i shares of every requested secret have arrived."""
+        # The number of answers only grows: a user with enough shares is not checked again. So a round takes a
+        # step for each edge of its graph, or one for each answer where all users share one list.
         if len(self.got) < self.params.t:
             return False
         while self.short:
@@ -139,8 +170,8 @@ class SecAggServer(MaskedServer):
         return True
 
     def receive(self, sender: int, message: Any) -> Effects:
-        """Take a message. An answer that is not waited for any more brings its shares all the same: if they
-        change the verdict, it is given again."""
+        """Take a message. The shares in a late answer count for the verdict: if it changes, it is sent
+        again."""
         effects = super().receive(sender, message)
         if isinstance(message, Answer) and sender in self.survivors.index_of and sender not in self.got:
             self.late.add(sender)
@@ -150,25 +181,25 @@ class SecAggServer(MaskedServer):
         return effects
 
     def evolution(self) -> Evolution:
-        """Return the graphs G0 .. G4, as far as the round came."""
-        came = dict(zip(self.stages, self.answered, strict=False))
-        return Evolution(self.graph, self.t, *(came.get(stage, frozenset()) for stage in STAGES))
+        """Return the graphs G0 .. G4; users of stages that the round did not reach are missing."""
+        answered = dict(zip(self.stages, self.answered, strict=False))
+        return Evolution(self.graph, self.t, *(answered.get(stage, frozenset()) for stage in STAGES))
 
     def private(self) -> bool:
-        """Return True if the round is private so far (Theorem 2): late answers tell the server as much."""
-        with self.ops.uncharged():  # no server asks itself whether its round was private
+        """Return True if the round is private so far (Theorem 2): late answers reveal as much as others."""
+        with self.ops.uncharged():  # a real server does not judge its round, so this costs it no time
             e = self.evolution()
             return replace(e, V4=e.V4 | self.late).private
 
     def verdict(self, done: bool) -> Effects:
-        """Theorems 1 and 2 of CCESA on the graphs G0 .. G4, as far as the round came. A round that was
-        aborted was not reliable (Definition 1), also if it was forged shares that made it so."""
+        """Judge the graphs G0 .. G4 by CCESA's Theorems 1 and 2. An aborted round was not reliable
+        (Definition 1), also if it was aborted for forged shares."""
         private = self.private()
         with self.ops.uncharged():
             e = self.evolution()
             sizes = (len(e.V1), len(e.V2), len(e.V3), len(e.V4))
             self.judged = Verdict(sizes, done and e.reliable, private)
-            # All secrets that matter are there in a reliable round: what comes late adds nothing.
+            # In a reliable round all secrets that matter have arrived: late answers add nothing.
             self.may_leak = private and not e.reliable and not replace(e, V4=e.V3).private
         return [self.judged]
 
@@ -176,9 +207,9 @@ class SecAggServer(MaskedServer):
         return [*self.verdict(done=False), *super().abort(reason)]
 
     def unmask(self, got: dict[int, Answer]) -> Effects:
-        """Reconstruct b_i of each survivor and s_i of each lost user, and take their masks off (eq. 1).
+        """Reconstruct b_i of each survivor and s_i of each lost user, and remove their masks (eq. 1).
 
-        With `all_masks` those between two lost users are expanded as well, once for each: they cancel.
+        With `all_masks`, masks between two lost users are expanded too, once for each: they cancel.
         """
         ops, survivors, partners = self.ops, self.survivors, self.partners
         assert self.sum is not None
@@ -190,8 +221,8 @@ class SecAggServer(MaskedServer):
                 return self.abort(f"recovery: {len(holders)} shares of user {i}, {self.t[i]} needed")
         try:
             secrets = ops.reconstruct([m.content for m in got.values()], held, list(map(point, got)))
-        except Inconsistent as found:  # they do not fit together, or one is no share: who lied cannot be told
-            owner = owners[found.secret]
+        except Inconsistent as error:  # which of the shares is false does not show
+            owner = owners[error.secret]
             return self.abort(f"recovery: the shares of user {owner} do not belong to one secret")
         seeds, signs = [ops.pick(secrets, range(len(survivors)))], [-1] * len(survivors)
         for k, (i, others) in enumerate(partners.items(), start=len(survivors)):
@@ -202,9 +233,10 @@ class SecAggServer(MaskedServer):
         return [*self.verdict(done=True), *result]
 
     def _owners(self, user: int, missing: tuple[int, ...]) -> I64:
-        """Return the users whose shares are the rows of a user's answer: its peers, itself last."""
-        every, k = self.peers[user].base.array, self.peers[user].k
-        owners = np.concatenate([every[:k], every[k + 1 :], every[k : k + 1]])
+        """Return the users whose shares are the rows of a user's answer, int64 [rows]: its peers, itself
+        last."""
+        circle, k = self.peers[user].base.array, self.peers[user].k
+        owners = np.concatenate([circle[:k], circle[k + 1 :], circle[k : k + 1]])
         return owners[~np.isin(owners, missing)] if missing else owners
 
 

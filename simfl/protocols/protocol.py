@@ -1,4 +1,4 @@
-"""The contract of a protocol: one block, whose fields are its scenario keys, that makes its machines.
+"""The base class of a protocol: a block whose fields are its scenario keys, and which makes its machines.
 
     class Pads(Protocol):
         '''A sum under pads that a trusted server deals.'''
@@ -9,10 +9,11 @@
         def client(self, user, p, ops, entropy): return PadsClient(user, p, ops, entropy)
         def server(self, users, p, ops, entropy): return PadsServer(users, p, ops, entropy)
 
-`examples/dealt_pads.py` is whole. `contracts` says what the machines must offer that `client` and `server`
-return; `Client` and `Server` (rounds), `BufferedClient` and `BufferedServer` (buffers) do so by a table.
+`examples/dealt_pads.py` has all of it. `contracts` lists the calls that the machines must offer. `Client` and
+`Server` (rounds), `BufferedClient` and `BufferedServer` (buffers) offer them by a table.
 """
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
@@ -21,28 +22,34 @@ from typing import Any, ClassVar
 from simfl.config.blocks import Block
 from simfl.dataplane.ops import Ops
 from simfl.protocols.contracts import AnyServer, ClientMachine
-from simfl.protocols.definitions import SIGNED_POINTS as SIGNED_POINTS
-from simfl.protocols.definitions import SIGNED_STAGES as SIGNED_STAGES
-from simfl.protocols.definitions import check_known, place_of
 from simfl.protocols.graph_design import Failure
-from simfl.protocols.machine import Entropy, Message, Params
+from simfl.protocols.machine import SIGNED_POINTS as SIGNED_POINTS
+from simfl.protocols.machine import SIGNED_STAGES as SIGNED_STAGES
+from simfl.protocols.machine import Entropy, Message, Params, check_known, place_of
 
 KEYED = ("advertise", "shares", "training", "upload", "recovery")
+"""Points of a protocol with keys, shares and a recovery."""
 PLAIN = ("training", "upload")
-"""Points of a protocol with keys, shares and a recovery, and of one in which users only upload."""
+"""Points of a protocol in which users only upload."""
 STAGES = ("advertise", "shares", "upload", "recovery")
+"""Stages of a server with keys, shares and a recovery."""
 
 Problems = Iterator[tuple[str, str]]
 """(key, message): a key of the protocol's own block, or a dotted path of the scenario such as `privacy.T`."""
 
+OLD_NAMES = {"withstands": "max_colluders", "small": "small_settings"}
+"""Methods of `Protocol` by the names that they had; a class that defines an old one works for one release."""
+
 
 class Mode(StrEnum):
+    """Aggregation in rounds, or of a buffer."""
+
     ROUNDS = "rounds"
     BUFFERED = "buffered"
 
 
 class Protocol(Block):
-    """A protocol: what a scenario must know of it, and its machines.
+    """A protocol: its scenario keys, its demands on a scenario, and its machines.
 
     Attributes:
         mode: Rounds, or aggregations of a buffer.
@@ -55,6 +62,9 @@ class Protocol(Block):
             their churn.
         streams: Coded shares may be summed as they arrive.
         batches: Its machines keep batches together (`Params.batches`).
+        member_bytes: Memory of a user in a round or in flight, as measured [B]: device, links, machine,
+            messages, and their rows.
+        pair_bytes: Memory of each user, or mask, that a user holds keys or shares of, as measured [B].
 
     >>> from simfl.protocols.lightsecagg import LightSecAgg  # a subclass
     >>> LightSecAgg().needed("upload", Params(d=650, q=101, N=10, T=3, D=2, U=8)), LightSecAgg().offline
@@ -70,14 +80,17 @@ class Protocol(Block):
     streams: ClassVar[bool] = False
     batches: ClassVar[bool] = False
     member_bytes: ClassVar[int] = 15_000
-    """Of a user in a round or in flight, as measured: device, links, machine, messages, and their rows."""
     pair_bytes: ClassVar[int] = 0
-    """Of each user, or mask, that a user knows of, as measured."""
 
     @classmethod
-    def __pydantic_init_subclass__(cls, **more: Any) -> None:
-        """Check what is stated of a protocol when its class is defined; TypeError names file and class."""
-        super().__pydantic_init_subclass__(**more)
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        """Check a protocol's class attributes when its class is defined; TypeError names file and class."""
+        super().__pydantic_init_subclass__(**kwargs)
+        for old, new in OLD_NAMES.items():
+            if old in vars(cls):
+                text = f"simfl.protocols.protocol.Protocol.{old} is now {new}: {place_of(cls)}"
+                warnings.warn(text, DeprecationWarning, stacklevel=2)
+                setattr(cls, new, vars(cls)[old])
         check_known(cls, "point", cls.points, SIGNED_POINTS)
         check_known(cls, "timer", cls.timers, SIGNED_STAGES)
         check_known(cls, "mode", [cls.mode], [mode.value for mode in Mode])
@@ -108,33 +121,57 @@ class Protocol(Block):
 
     @abstractmethod
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> ClientMachine:
-        """Return a user's machine: for one round, or for a whole run over a buffer."""
+        """Return a user's machine, for one round or for a run over a buffer.
+
+        Args:
+            user: Number of the user.
+            p: Public parameters.
+            ops: Operations that do all work on content.
+            entropy: Returns 32 bytes by name; a name may be used once.
+        """
 
     @abstractmethod
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> AnyServer:
-        """Return the server's machine: for a round of these users, or for a whole run over a buffer."""
+        """Return the server's machine, for a round of `users` or for a run over a buffer."""
 
     @abstractmethod
     def needed(self, stage: str, p: Params) -> int:
-        """Return the answers without which a stage cannot close, as the paper has it: the explorer holds the
-        machines to it, so it is told here without asking them."""
+        """Return the number of answers without which a stage cannot close, by the paper.
 
-    def withstands(self, p: Params) -> int | None:
-        """Return how many users can pool what they see with the server and learn sums alone, whoever is lost;
-        None where that is not promised. The explorer holds the machines to it."""
+        The explorer holds the machines to it, so it is stated here and not read from them.
+
+        Args:
+            stage: Name of a stage, one of `timers`.
+            p: Public parameters.
+        """
+
+    def max_colluders(self, p: Params) -> int | None:
+        """Return the most users who can pool all that they see with the server and still learn sums alone,
+        whoever is lost; None if the protocol guarantees no such number.
+
+        The explorer and `simfl verify` hold the machines to it.
+        """
         return p.T if self.offline else None
 
     def failure(self, p: Params) -> Failure:
-        """Return bounds on the probabilities that a round is insecure, where T users collude, and that it
-        has no sum, where D are lost: `simfl plan` takes no settings that fail too often."""
-        hidden, needed = self.withstands(p), max(self.needed(stage, p) for stage in self.timers)
+        """Return bounds on two probabilities: that a round is insecure if T users collude, and that it has no
+        sum if D are lost. `simfl plan` takes no settings that fail too often."""
+        hidden, needed = self.max_colluders(p), max(self.needed(stage, p) for stage in self.timers)
         return Failure(
             0.0 if hidden is not None and hidden >= p.T else 1.0, 0.0 if needed <= p.N - p.D else 1.0
         )
 
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
-        """Yield settings that `simfl plan` tries, the likely fastest first: keys of its own, or dotted paths
-        of the scenario. A round is to be insecure with at most 2^-sigma, and to fail with at most 2^-eta."""
+        """Yield settings for `simfl plan` to try, the likely fastest first.
+
+        Args:
+            p: Public parameters.
+            sigma: A round may be insecure with probability at most 2^-sigma.
+            eta: A round may fail with probability at most 2^-eta.
+
+        Yields:
+            Values by key: keys of the protocol's own block, or dotted paths of the scenario.
+        """
         yield {}
 
     def params(self, p: Params) -> Params:
@@ -142,38 +179,51 @@ class Protocol(Block):
         return p
 
     def derived(self, p: Params) -> dict[str, Any]:
-        """Return what its rules make of keys that are not given, of the scenario's parameters."""
-        own = self.params(p)
+        """Return the values that its rules derive for keys that are not given."""
+        params = self.params(p)
         absent = [key for key in type(self).model_fields if getattr(self, key) is None]
-        return {key: getattr(own, key) for key in absent if hasattr(own, key)}
+        return {key: getattr(params, key) for key in absent if hasattr(params, key)}
 
     def problems(self, p: Params) -> Problems:
-        """Yield what is wrong with the parameters; nothing is computed from wrong ones."""
+        """Yield each problem of the parameters; nothing is computed from wrong ones."""
         yield from ()
 
     def notes(self, p: Params) -> Iterator[str]:
-        """Yield what `simfl check` says of the parameters, a sentence each."""
+        """Yield sentences on the parameters for `simfl check`."""
         yield from ()
 
     def pairs(self, p: Params, users: int, members: int) -> float:
-        """Return how many pairs of users know of each other, where `members` of `users` are in a round."""
+        """Return the number of pairs of users that hold keys or shares of each other.
+
+        Args:
+            p: Public parameters.
+            users: Users of the run.
+            members: Users in a round, or in flight.
+        """
         return float(p.N**2)
 
     def shares_bytes(self, p: Params, users: int) -> int:
-        """Return a bound on the bytes of shares that a run of so many users holds at once."""
+        """Return a bound on the bytes of shares that a run of `users` holds at once."""
         return 0
 
     def relayed_bytes(self, p: Params) -> int:
-        """Return the bytes of shares that users have for each other in a round, at least: `simfl plan` runs
-        nothing that they alone make too slow."""
+        """Return the least bytes of shares that a server relays in a round. `simfl plan` skips settings that
+        these alone make too slow."""
         return 0
 
     def sum_weight(self, p: Params, heaviest: int | None) -> int | None:
-        """Return the largest sum of integer weights in an aggregate over the field; None for one over the
-        reals, and while it is not known how many samples the `heaviest` user has."""
+        """Return the largest sum of integer weights in an aggregate over the field.
+
+        Args:
+            p: Public parameters.
+            heaviest: Samples of the user with the most; None before the data set is read.
+
+        Returns:
+            None for an aggregate over the reals, and while the weights are unknown.
+        """
         return p.N * heaviest if self.offline and heaviest is not None else None
 
     @classmethod
-    def small(cls, users: int, lost: int) -> dict[str, Any]:
-        """Return settings for the explorer's cohorts of so few users, of whom as many may be lost."""
+    def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
+        """Return its settings in the explorer's cohort of `users`, of whom `lost` may be lost."""
         return {}

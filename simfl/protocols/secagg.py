@@ -1,4 +1,12 @@
-"""Pairwise masks over three graphs: complete (SecAgg), k-regular (SecAgg+), Erdos-Renyi (CCESA, Alg. 1)."""
+"""The protocols of pairwise masks: their keys, parameters and graphs. `pairwise_masks` has the round.
+
+SecAgg   (Bonawitz 2017)  Complete graph. t shares reconstruct a secret, T < t <= N - D.
+SecAgg+  (Bell 2020)      k-regular Harary graph over a random order of the users, which the server draws
+                          for each round. k and t follow from sigma and eta (`graph_design.design`). Left
+                          out: against a malicious server, users choose their neighbours themselves.
+CCESA    (Choi 2020)      Erdos-Renyi graph G(N, p), which the server draws for each round. p is p* of
+                          eq. 5, t that of Remark 4.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +37,14 @@ class SignedSecAggServer(SigningServer, SecAggServer):
 
 _Number = TypeVar("_Number")
 Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
-"""A number, or what the protocol's own rule says: `auto`, or nothing."""
+"""A number; derived by the protocol's own rule if it is `auto` or absent."""
 
 SECRETS = 256
-"""Bytes of the shares of a user's two secrets for one other: sealed, opened, and the key."""
+"""Bytes of a user's shares of its two secrets for one other user: sealed, opened, and the key."""
 
 
 class Pairwise(Consistent):
-    """The part that protocols of pairwise masks share."""
+    """The base of the protocols of pairwise masks."""
 
     points, timers, model_with = KEYED, STAGES, (Invite, Inbox)
 
@@ -58,8 +66,9 @@ class Pairwise(Consistent):
     def params(self, p: Params) -> Params:
         return replace(super().params(p), all_masks=self.lost_masks == "all")
 
-    def withstands(self, p: Params) -> int | None:
-        """t - 1 shares tell nothing of a secret; on a sparse graph that is not certain to be enough."""
+    def max_colluders(self, p: Params) -> int | None:
+        """Return t - 1, since fewer than t shares are independent of the secret. None on a sparse graph: all
+        of a user's neighbours may collude there."""
         return None if p.majority or p.sparse else p.t - 1
 
     def shares_bytes(self, p: Params, users: int) -> int:
@@ -82,7 +91,7 @@ class SecAgg(Pairwise):
         return replace(super().params(p), t=max(2, p.T + 1) if self.t is None else self.t)
 
     def problems(self, p: Params) -> Problems:
-        """T < t <= N - D, t >= 2: T colluders must not reconstruct, those who are left must."""
+        """Require T < t <= N - D and t >= 2: T colluders must not reconstruct, the N - D survivors must."""
         t = self.params(p).t
         shown = f"t={t} (T + 1)" if self.t is None and t == p.T + 1 else f"t={t}"
         if t <= p.T:
@@ -93,7 +102,7 @@ class SecAgg(Pairwise):
             yield "t", f"{shown} must not be above N - D = {p.N} - {p.D} = {p.N - p.D}"
 
     @classmethod
-    def small(cls, users: int, lost: int) -> dict[str, Any]:
+    def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
         return {"t": users - lost}
 
 
@@ -124,13 +133,13 @@ class SecAggPlus(Pairwise):
         return replace(super().params(p), t=t, k=min(k, p.N - 1))
 
     def problems(self, p: Params) -> Problems:
-        """2 <= t <= k + 1 <= N; a complete graph must hold T and D for certain."""
+        """Require 2 <= t <= k + 1 <= N; by rule, also that the complete graph guarantees T and D."""
         if self.k is not None and not 2 <= self.k < p.N:
             yield "k", f"k={self.k} must be at least 2 and below N={p.N}"
             return
-        most = p.N if self.k is None else self.k + 1
-        if self.t is not None and not 2 <= self.t <= most:
-            yield "t", f"t={self.t} must be at least 2 and at most k + 1 = {most}"
+        max_t = p.N if self.k is None else self.k + 1
+        if self.t is not None and not 2 <= self.t <= max_t:
+            yield "t", f"t={self.t} must be at least 2 and at most k + 1 = {max_t}"
         if self.t is None and max(2, p.T + 1) > p.N - p.D:
             least = f"T + 1 = {p.T + 1}" if p.T else "2: a sum over one user is that user's update"
             left = f"D={p.D} leaves N - D = {counted(p.N - p.D, 'user')}"
@@ -151,7 +160,7 @@ class SecAggPlus(Pairwise):
         )
 
     @classmethod
-    def small(cls, users: int, lost: int) -> dict[str, Any]:
+    def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
         return {"k": 2, "t": 2}
 
 
@@ -184,6 +193,7 @@ class Ccesa(Pairwise):
         return graphs.erdos_renyi(users, p.p, entropy("graph"))
 
     def lost_in_all(self, p: Params) -> float:
+        """Return q_total, the probability of a user to be lost at any of the four steps."""
         return p.D / p.N if self.q_total is None else self.q_total
 
     def params(self, p: Params) -> Params:
@@ -194,19 +204,19 @@ class Ccesa(Pairwise):
         return replace(super().params(p), t=t, p=edge)
 
     def derived(self, p: Params) -> dict[str, Any]:
-        found = {**super().derived(p), "q_total": self.lost_in_all(p)}
-        return {key: value for key, value in found.items() if key != "t" or not self.majority}
+        values = {**super().derived(p), "q_total": self.lost_in_all(p)}
+        return {key: value for key, value in values.items() if key != "t" or not self.majority}
 
     def problems(self, p: Params) -> Problems:
         if self.p == 0:
-            yield "p", "p=0 must be above 0: nobody would have a neighbour"
+            yield "p", "p=0 must be above 0: no user would have a neighbour"
         if self.t is not None and not 2 <= self.t <= p.N:
             yield "t", f"t={self.t} must be at least 2 and at most N={p.N}"
         if p.N < 3:
             yield "", f"N={p.N} must be at least 3 for a random graph"
 
     def failure(self, p: Params) -> graph_design.Failure:
-        """Return its theorems' bounds; they promise nothing where somebody colludes."""
+        """Return its theorems' bounds, which hold only if no user colludes."""
         q = self.lost_in_all(p)
         if p.T or p.majority:
             return graph_design.Failure(1.0, 1.0 if p.majority else 0.0)
@@ -215,8 +225,8 @@ class Ccesa(Pairwise):
 
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
         q = self.lost_in_all(p)
-        found = None if p.T else graph_design.edges(p.N, q, sigma, eta)
-        yield {} if found is None else {"p": found[0], "t": found[1], "q_total": q}
+        graph = None if p.T else graph_design.edges(p.N, q, sigma, eta)
+        yield {} if graph is None else {"p": graph[0], "t": graph[1], "q_total": q}
 
     def notes(self, p: Params) -> Iterator[str]:
         q, at_most = self.lost_in_all(p), graph_design.at_most
@@ -230,7 +240,7 @@ class Ccesa(Pairwise):
                 f"unmasking attack {at_most(graph_design.unmasking_bound(p.N, p.p, p.t))}"
             )
         exposed = graph_design.not_private_bound(p.N, p.p, q)
-        yield f"not private with probability {at_most(exposed)} (Theorem 6; nobody colludes)"
+        yield f"not private with probability {at_most(exposed)} (Theorem 6; no user colludes)"
 
     def pairs(self, p: Params, users: int, members: int) -> float:
         if p.N > 2 and 0 <= self.lost_in_all(p) <= 1:
@@ -238,5 +248,5 @@ class Ccesa(Pairwise):
         return super().pairs(p, users, members)
 
     @classmethod
-    def small(cls, users: int, lost: int) -> dict[str, Any]:
+    def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
         return {"p": 0.7, "t": 2}

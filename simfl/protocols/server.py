@@ -1,7 +1,7 @@
 """The round's state machine on the server: it collects messages stage by stage.
 
-A protocol's server is a table of stages and, for each, a method that takes the messages collected. Here is
-the part that all share: users waited for, deadlines and quorums, what is ignored and what is refused.
+A protocol's server is a table of stages, each with a method that takes the collected messages. This module
+has the common part: the expected users, deadlines and quorums, ignored and refused messages.
 """
 
 import math
@@ -13,16 +13,30 @@ from typing import Any, ClassVar
 from simfl.dataplane.ops import Ops
 from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.contracts import check_table
-from simfl.protocols.definitions import SIGNED_STAGES, check_known
-from simfl.protocols.machine import Abort, Effects, GiveUp, Ignore, Message, Refuse, Surplus, Timer
+from simfl.protocols.machine import (
+    SIGNED_STAGES,
+    Abort,
+    Effects,
+    GiveUp,
+    Ignore,
+    Message,
+    Refuse,
+    Surplus,
+    Timer,
+    check_known,
+)
 from simfl.trace.codes import Reason, Refusal
 from simfl.trace.rows import PHASES, SERVER
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A collecting state: one message of this type from each expected user, then method `then`. The stage's
-    name is also its timer's, so that each has a deadline in the scenario.
+    """A collecting state. Its name is also its timer's, so that each stage has a deadline in the scenario.
+
+    Attributes:
+        message: Type of the one message that each expected user sends.
+        phase: Phase of the round to which its work counts.
+        then: Name of the method that takes the messages, by user.
 
     >>> Stage(Message, phase="upload", then="add").then
     'add'
@@ -36,11 +50,21 @@ class Stage:
 class Server(ABC):
     """The server in one synchronous round: it walks through its stages.
 
-    A stage closes when all who are expected have answered (or `enough` says so) or its timer fires; with
-    fewer than `needed` answers the round is aborted. `answered` lists who did in each stage so far, the
-    papers' V1, V2, ...; `quorum` maps a stage to the fraction of those expected whose answers start a second
-    timer, its grace: at least `needed`, whatever the fraction; or to a whole number of answers that close it
-    at once: the others are then surplus, and not given up. `batches`: those that a sum must not split.
+    A stage closes when `enough` is True, by default if all expected users have answered, or when its timer
+    fires. With fewer than `needed` answers the round is aborted.
+
+    Attributes:
+        stages: The stages by name, in their order.
+        batches: Batches of users that a sum must not split.
+        users: Users of the round, sorted.
+        stage: Name of the open stage; None before the first and after the last.
+        expected: Users whose message the open stage waits for.
+        got: Kept messages of the open stage, by user.
+        lost: Users whose connection broke, or whose message was refused.
+        answered: Users who answered, stage by stage: the papers' V1, V2, ...
+        quorum: By stage, the fraction of the expected users whose answers start a second timer, its grace
+            period (at least `needed` answers). Or a whole number of answers that close the stage at once:
+            the others are then surplus, and not given up.
 
     >>> from simfl.dataplane.handles import F32, Handle
     >>> from simfl.dataplane.shadow import ShadowOps
@@ -55,8 +79,8 @@ class Server(ABC):
     stages: ClassVar[Mapping[str, Stage]] = {}
     batches: Batches = SINGLES
 
-    def __init_subclass__(cls, **more: Any) -> None:
-        super().__init_subclass__(**more)
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
         check_known(cls, "stage", cls.stages, SIGNED_STAGES)
         for name, stage in cls.stages.items():
             check_known(cls, f"phase of stage {name!r}:", [stage.phase], PHASES)
@@ -75,22 +99,23 @@ class Server(ABC):
         self._wanted: int | None = None
 
     @abstractmethod
-    def start(self) -> Effects: ...
+    def start(self) -> Effects:
+        """Open the first stage, by `open_stage`."""
 
     @abstractmethod
     def needed(self, stage: str) -> int:
-        """Return how many must answer in this stage."""
+        """Return the number of answers without which a stage aborts the round."""
 
     @abstractmethod
     def reject_reason(self, sender: int, message: Any) -> str:
-        """Return what is wrong with the shape of a message that the open stage waits for, or nothing."""
+        """Return the fault of a message that the open stage waits for, by its shape; empty if it is right."""
 
     def enough(self) -> bool:
         """Return True if the open stage can close before its deadline."""
         return len(self.got) == len(self.expected)
 
     def keep(self, sender: int, message: Any) -> Any:
-        """Return what is kept of an accepted message (a server may fold it at once)."""
+        """Return the part of an accepted message to keep; a server may add an upload to its sum at once."""
         return message
 
     def receive(self, sender: int, message: Message) -> Effects:
@@ -101,13 +126,13 @@ class Server(ABC):
         stage = self.stages[self.stage]
         self.ops.phase(stage.phase)
         flaw = self.reject_reason(sender, message)
-        if flaw:  # as good as lost: what it sends cannot be used
+        if flaw:  # its later messages could not be used either, so it counts as lost
             return [Refuse(sender, message.kind, flaw), *self.gone(sender)]
         self.got[sender] = self.keep(sender, message)
         return self._close() if self.enough() or len(self.got) == self._wanted else self._start_grace()
 
     def _untimely(self, sender: int, kind: type[Message]) -> Reason | None:
-        """Return why a message is not taken now; None if it is."""
+        """Return the reason not to take a message now; None if it is to be taken."""
         if self.stage is None or kind is not self.stages[self.stage].message:
             order = [stage.message for stage in self.stages.values()]
             if kind not in order:
@@ -142,7 +167,7 @@ class Server(ABC):
         return give_up + (self._close() if self.enough() else [])
 
     def open_stage(self, stage: str, expected: Iterable[int]) -> Effects:
-        """Open a stage: its timer; or close it at once when nobody is left to wait for."""
+        """Open a stage and set its timer; close it at once if no expected user is left."""
         self.stage = stage
         self.expected = set(expected) - self.lost
         self.got = {}
@@ -167,16 +192,16 @@ class Server(ABC):
             effects = [GiveUp(missing, stage.phase)]
         self.stage = None
         split = self.batches.split(tuple(got)) if name == "upload" else frozenset()
-        words = f"{len(got)} users answered"
+        count = f"{len(got)} users answered"
         if split and self.batches.drop:
             effects.append(GiveUp(tuple(sorted(split)), stage.phase))
             got = {user: answer for user, answer in got.items() if user not in split}
-            words = f"{len(got)} users answered in whole batches"
+            count = f"{len(got)} users answered in whole batches"
         self.answered.append(frozenset(got))
         if len(got) < needed:
-            return [*effects, *self.abort(f"{name}: {words}, {needed} needed")]
-        if split and self.batches.refuse:  # users would, each of them: nobody is asked
-            return [*effects, *self.abort(f"{name}: {Refusal.SPLIT}: {len(split)} of {words}")]
+            return [*effects, *self.abort(f"{name}: {count}, {needed} needed")]
+        if split and self.batches.refuse:  # each user would refuse this set, so the server asks none
+            return [*effects, *self.abort(f"{name}: {Refusal.SPLIT}: {len(split)} of {count}")]
         answers = {user: got[user] for user in sorted(got)}
         return [*effects, *getattr(self, stage.then)(answers)]
 
@@ -186,5 +211,5 @@ class Server(ABC):
 
 
 def grace(stage: str) -> str:
-    """Return the name of the timer that a quorum starts."""
+    """Return the name of a stage's second timer, which a quorum starts."""
     return f"{stage} grace"

@@ -69,7 +69,7 @@ class Hinge(Staleness):
     a: Positive = 10.0
     """The slope beyond b."""
     b: Natural = 4
-    """The greatest staleness that costs nothing."""
+    """The largest staleness with full weight."""
 
     def __call__(self, tau: int) -> float:
         return 1.0 if tau <= self.b else 1 / (self.a * (tau - self.b) + 1)

@@ -1,7 +1,7 @@
 """The demands of a scenario's parts on each other, which no single block can check.
 
-Invariant: every check speaks of the scenario alone. Demands on the data, the model or a file on
-disk are checked where those are made, in `build`.
+Invariant: a check reads the scenario alone. Demands on the data, the model or a file on disk are checked
+where these are loaded, in `runs/build.py`.
 """
 
 import math
@@ -21,54 +21,62 @@ from simfl.world.dropout import POINTS, NoLosses, Point, Script
 from simfl.world.link_models import LinkStates
 from simfl.world.selection import All
 
-# Bytes of users and data, known before anything is made. These figures are what runs in shadow really took
-# (growth of the resident memory to its peak, in a round of thousands of users; CPython 3.11, 64 bits),
-# rounded up; a test measures them again. Not counted: the trace, which grows with the rounds, libraries, and
-# what training needs while it works. `experiment.memory` predicts the content that a run holds besides.
-USER_BYTES = 350  # a user whom nothing happens to
-SESSION_BYTES = 2_250  # a user whose presence changes with time: the next change, and the last session
-JITTER_BYTES = 2_500  # a member whose links have jitter: two random generators
-ACCOUNT_BYTES = 700  # a user whose energy is counted, with the battery of those who have one
-VARYING_BYTES = 2_100  # a member whose link follows a generator of states: its stream and the latest state
+# Bytes of users and data, predicted before they exist. The figures were measured in shadow runs, as the
+# growth of the resident memory to its peak in a round of thousands of users (CPython 3.11, 64 bits), and
+# rounded up. `tests/scenario/test_memory.py` measures them again. Not counted: the trace, which grows with
+# the rounds, libraries, and the memory of training. `runs/memory.py` predicts the content that a run holds
+# besides.
+USER_BYTES = 350
+"""A user without any event."""
+SESSION_BYTES = 2_250
+"""A user whose presence changes with time: its next change, and its last session."""
+JITTER_BYTES = 2_500
+"""A member whose links have jitter: two random generators."""
+ACCOUNT_BYTES = 700
+"""A user whose energy is counted, its battery included."""
+VARYING_BYTES = 2_100
+"""A member whose link follows a generator of states: its stream and latest state."""
+SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80
+"""A sample while it is dealt out, in one piece or not."""
 FEWER = "; selection: {random: 200} has 200 of them in a round"
-SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80  # a sample while it is dealt out, in one piece or not
 
-Problems = Iterator[tuple[str, str]]  # (dotted path, message)
+Problems = Iterator[tuple[str, str]]
+"""(dotted path, message)."""
 
 
 def check(scenario: Scenario) -> list[tuple[str, str]]:
     """Return all problems of a scenario that is valid block by block, as (dotted path, message)."""
-    found = list(_one_mode(scenario))
-    one_mode = not found
-    found += _in_both_modes(scenario)
+    problems = list(_one_mode(scenario))
+    one_mode = not problems
+    problems += _in_both_modes(scenario)
     if one_mode:
         if scenario.asynchronous:
-            found += _buffered(scenario)
+            problems += _buffered(scenario)
         elif scenario.buffer is not None:
-            found.append(("buffer", "only for asynchronous protocols"))
-        found += _selection(scenario)
+            problems.append(("buffer", "only for asynchronous protocols"))
+        problems += _selection(scenario)
         for name, entry in scenario.protocols.items():
             if entry.selection is not None:
-                found += _below(f"protocols.{name}", _selection(scenario.of(name)))
+                problems += _below(f"protocols.{name}", _selection(scenario.of(name)))
             if scenario.of(name).selection.batches()[1] != "keep" and not entry.batches:
                 where = "selection" if entry.selection is None else f"protocols.{name}.selection"
-                why = f"must be keep: the machines of protocol {name} do not know of batches"
-                found.append((f"{where}.broken_batch", why))
+                reason = f"must be keep: the machines of protocol {name} keep no batches together"
+                problems.append((f"{where}.broken_batch", reason))
     users, mode = scenario.population.users, scenario.asynchronous
-    for name, own in settings_of(scenario).items():
+    for name, settings in settings_of(scenario).items():
         path = partial(key_of, scenario, name)
-        found += _below(path("availability"), own.availability.problems(mode))
-        found += _below(path("dropout"), own.dropout.problems(users, mode))
-        found += _below(path("energy"), own.energy.problems() if own.energy else ())
-        if own.network.tcp is not None and scenario.network.tcp_start is not None:
-            why = f"network.tcp_start: {scenario.network.tcp_start} counts TCP's start too: leave one out"
-            found.append((f"{path('network')}.tcp", why))
+        problems += _below(path("availability"), settings.availability.problems(mode))
+        problems += _below(path("dropout"), settings.dropout.problems(users, mode))
+        problems += _below(path("energy"), settings.energy.problems() if settings.energy else ())
+        if settings.network.tcp is not None and scenario.network.tcp_start is not None:
+            reason = f"network.tcp_start: {scenario.network.tcp_start} counts TCP's start too: leave one out"
+            problems.append((f"{path('network')}.tcp", reason))
     for i, outage in enumerate(scenario.network.outages):
-        found += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
-    found += _scripts(scenario)
-    found += _privacy(scenario)
-    found += memory(scenario, every=True)  # `--protocols` may choose those that fit
-    return list(dict.fromkeys(found))
+        problems += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
+    problems += _scripts(scenario)
+    problems += _privacy(scenario)
+    problems += memory(scenario, every=True)  # `--protocols` may select protocols that fit
+    return list(dict.fromkeys(problems))
 
 
 def _one_mode(s: Scenario) -> Problems:
@@ -93,7 +101,7 @@ def _in_both_modes(s: Scenario) -> Problems:
     if shadow and s.record_updates:
         yield "record_updates", "needs payload real: a shadow has no updates to record"
     if not shadow and s.learning.model.size() is not None:
-        yield "learning.model", "is known by its size alone, which nobody can train: needs payload shadow"
+        yield "learning.model", "is known by its size alone and cannot be trained: needs payload shadow"
     if shadow and s.targets is not None:
         yield "targets", "needs payload real: a shadow trains no model to be evaluated"
     yield from _partial(s)
@@ -117,7 +125,7 @@ def _flower(s: Scenario) -> Problems:
         if getattr(spec, key) != type(spec).model_fields[key].default:
             yield f"learning.{key}", "has no effect on Flower's clients: leave it out"
     if isinstance(s.clock, Modelled) and spec.flower.sample_s is None:
-        why = "the work of a fit is not known: say its seconds, or use clock measured or recorded"
+        why = "the work of a fit is not known: give its seconds, or use clock measured or recorded"
         yield "learning.flower.sample_s", f"missing under clock modelled; {why}"
 
 
@@ -138,8 +146,7 @@ def _partial(s: Scenario) -> Problems:
 def _buffered(s: Scenario) -> Problems:
     for name, deadline in s.deadlines.given.items():
         if not isinstance(deadline, FixedDeadline):
-            why = f"{deadline.kind} is for rounds; an asynchronous run takes fixed deadlines"
-            yield f"deadlines.{name}", why
+            yield f"deadlines.{name}", f"must be fixed in an asynchronous run, not {deadline.kind}"
     if s.buffer is None:
         yield "buffer", f"missing; protocol {next(iter(s.protocols))} is asynchronous"
         return
@@ -152,7 +159,10 @@ def _buffered(s: Scenario) -> Problems:
         yield "buffer.staleness", f"{drawn.uniform[1]} must not be above staleness_bound={bound}"
     lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
     if s.buffer.return_s is None and lossy:
-        yield "buffer.return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
+        yield (
+            "buffer.return_s",
+            f"missing; dropout {lossy[0].kind} needs the seconds after which lost users return",
+        )
     models = {key_of(s, name, "dropout"): own.dropout for name, own in settings_of(s).items()}
     chances = [model.chance() for model in models.values()]
     if all(chance is not None and chance.before == 1 for chance in chances):
@@ -164,9 +174,10 @@ def _buffered(s: Scenario) -> Problems:
 
 
 def overflow(s: Scenario, weights: int) -> tuple[int, int] | None:
-    """Return the largest sum of these weights and its bound, where it is not below that (eq. 36).
+    """Return the largest sum under these weights and its bound, if the sum is not below the bound (eq. 36).
 
-    The bound is (q - 1)/2, or where sums may wrap around, what the audit's 64-bit integers hold."""
+    The bound is (q - 1)/2; if sums may wrap around, it is the capacity of the audit's 64-bit integers.
+    """
     assert s.quantization is not None
     wrap = s.quantization.on_overflow == "wrap"
     bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(s.field.q)
@@ -194,8 +205,8 @@ def _overflow(s: Scenario, name: str) -> Problems:
 
 def _selection(s: Scenario) -> Problems:
     if s.asynchronous and not isinstance(s.selection, All):
-        remedy = "in an asynchronous run it must be all (buffer.concurrency limits who is in flight)"
-        yield "selection", f"{s.selection.kind} is for rounds; {remedy}"
+        remedy = "buffer.concurrency limits the users in flight"
+        yield "selection", f"must be all in an asynchronous run, not {s.selection.kind}: {remedy}"
     with_battery = [
         own.energy is not None and own.energy.battery is not None for own in settings_of(s).values()
     ]
@@ -214,11 +225,11 @@ def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:
 
 
 def _scripts(s: Scenario) -> Problems:
-    """Yield the scripted losses that no run of the scenario can have."""
+    """Yield the scripted losses that no run of the scenario can reach."""
     last = last_point(s)
-    scripts: dict[str, list[str]] = {}  # by the script's key, the classes whose users it is for
-    for name, own in settings_of(s).items():
-        if isinstance(own.dropout, Script):
+    scripts: dict[str, list[str]] = {}  # key of a script -> classes of its users
+    for name, settings in settings_of(s).items():
+        if isinstance(settings.dropout, Script):
             scripts.setdefault(key_of(s, name, "dropout"), []).append(name)
     for key, names in scripts.items():
         script = settings_of(s)[names[0]].dropout
@@ -238,13 +249,14 @@ def _scripts(s: Scenario) -> Problems:
 
 
 def last_point(s: Scenario) -> Point:
-    """Return the last point of a round at which a user can be lost, of all entries."""
+    """Return the last point of a round at which a user can be lost under some entry."""
     points = {point for entry in s.protocols.values() for point in entry.round_points}
     return max((point for point in POINTS if point in points), key=POINTS.index, default="upload")
 
 
 def _classes_of(s: Scenario, user: int) -> Classes | None:
-    """Return the classes of users 0 to `user`, if there are several and the users fit into memory."""
+    """Return the classes of users 0 to `user`; None if the scenario has none, or too many users for
+    memory."""
     classes = s.population.classes
     if not classes or list(memory(s, every=True)):
         return None
@@ -268,7 +280,7 @@ def _masked(s: Scenario, name: str) -> Problems:
     enough = s.selection.enough()
     if enough is not None and N - enough > D:
         why = f"{enough} uploads of N={N} users are enough (selection.over)"
-        yield "privacy.D", f"D={D} must be at least {N - enough}: {why}, and the others are as good as lost"
+        yield "privacy.D", f"D={D} must be at least {N - enough}: {why}, and the others count as lost"
     if D >= N or T >= N:
         return
     spec = s.protocols[name]
@@ -279,40 +291,42 @@ def _masked(s: Scenario, name: str) -> Problems:
 
 
 def users_bytes(s: Scenario, name: str) -> int:
-    """Predict the memory of the users, and of what they know of each other, under one entry."""
+    """Predict the memory of the users, and of their keys and shares of each other, under one entry [B]."""
     s, entry = s.of(name), s.protocols[name]
-    users = s.population.users
-    most = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
-    members = min(s.cohort, most)
-    timed = any(own.availability.changes == "with time" for own in settings_of(s).values())
+    users, settings = s.population.users, list(settings_of(s).values())
+    max_members = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
+    members = min(s.cohort, max_members)
+    timed = any(each.availability.changes == "with time" for each in settings)
     timed |= any(outage.offline for outage in s.network.outages)
-    followed = users if entry.connected else members  # nobody follows the days of idle users otherwise
-    links = [own.network for own in settings_of(s).values()]
+    followed = users if entry.connected else members  # idle users without a connection have no events
+    links = [each.network for each in settings]
     member = entry.member_bytes + (JITTER_BYTES if any(link.jitter_s for link in links) else 0)
     member += VARYING_BYTES if any(isinstance(link.varies, LinkStates) for link in links) else 0
-    known = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
-    coming = followed * SESSION_BYTES if timed else 0
-    if energies := [own.energy for own in settings_of(s).values() if own.energy is not None]:
+    pairs = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
+    churn = followed * SESSION_BYTES if timed else 0
+    if energies := [each.energy for each in settings if each.energy is not None]:
         batteries = [energy.battery for energy in energies if energy.battery is not None]
         charged = any(battery.changes_with_time for battery in batteries)
-        accounts = users if batteries else members  # rounds look at the batteries of all
-        coming += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
+        accounts = users if batteries else members  # a selection may read the battery of every user
+        churn += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
     classes = s.learning.dataset.classes_expected()
-    labels = s.learning.partition.hand_bytes(classes) + 16 * classes  # the counts that `simfl check` shows
-    return users * (USER_BYTES + labels) + coming + members * member + known
+    labels = s.learning.partition.hand_bytes(classes) + 16 * classes  # the counts that `simfl check` prints
+    return users * (USER_BYTES + labels) + churn + members * member + pairs
 
 
 def data_bytes(s: Scenario) -> int:
-    """Predict the memory of the data set while it is made and dealt out, and of a pass of evaluation."""
-    whole = all(s.of(name).learning.partition.one_piece for name in s.protocols)
-    return s.learning.dataset.bytes_needed(SAMPLE_BYTES if whole else DEALT_SAMPLE_BYTES, s.payload == "real")
+    """Predict the memory of the data set while it is loaded and dealt out, and of an evaluation [B]."""
+    in_one_piece = all(s.of(name).learning.partition.one_piece for name in s.protocols)
+    sample_bytes = SAMPLE_BYTES if in_one_piece else DEALT_SAMPLE_BYTES
+    return s.learning.dataset.bytes_needed(sample_bytes, s.payload == "real")
 
 
 def present_bytes(s: Scenario, read_bytes: int = 0) -> int:
-    """Predict the memory besides the content of rounds.
+    """Predict the memory besides the content of rounds [B].
 
     Args:
-        read_bytes: Size of the data set, where it has been read.
+        s: The scenario.
+        read_bytes: Size of the data set, if it has been read.
     """
     return max(users_bytes(s, name) for name in s.protocols) + max(data_bytes(s), read_bytes)
 
@@ -322,7 +336,12 @@ def limit_bytes(s: Scenario) -> float:
 
 
 def memory(s: Scenario, every: bool = False) -> Problems:
-    """Yield users and data that do not fit under some entry, or under every one, as (path, message)."""
+    """Yield a problem if users and data do not fit into memory.
+
+    Args:
+        s: The scenario.
+        every: Only if they fit under no entry; else, if they do not fit under some entry.
+    """
     name = (min if every else max)(s.protocols, key=lambda name: users_bytes(s, name))
     users, data = users_bytes(s, name), data_bytes(s)
     if users + data > limit_bytes(s):

@@ -1,6 +1,6 @@
-"""A fleet's file, which `simfl plan` reads: the known facts of the users, and demands on their aggregates.
+"""A fleet's file, which `simfl plan` reads: facts about the users, and demands on their aggregates.
 
-Its blocks of the world are a scenario's own. The choices of a plan (selection, privacy, deadlines,
+Its blocks of the world are those of a scenario. The choices of a plan (selection, privacy, deadlines,
 quantisation, the buffer) are not in it.
 """
 
@@ -13,29 +13,29 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
 from simfl.config.python_files import located_errors
 from simfl.config.texts import FileName
-from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain, read
+from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain
 from simfl.errors import BadInput, Problem, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
-from simfl.protocols.protocol import Protocol
+from simfl.protocols.protocol import SIGNED_STAGES, Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import checks
-from simfl.scenario.load import anchor
+from simfl.scenario.load import anchor, read_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
-from simfl.scenario.shipped import located, refuse_other
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import Detect, Network, Population, Server
 from simfl.world.dropout import AnyDropout, NoLosses
 
-PATIENCE_S = 1e6  # of a deadline that nobody misses
+PATIENCE_S = 1e6
+"""Seconds of a deadline that no user misses."""
 
 
 def _colluders(value: Any) -> Any:
-    whole, share = type(value) is int and value >= 0, type(value) is float and 0 < value < 1
-    if not (whole or share or value == "none"):
-        told = "users (0: the server alone), a share of them below 1, or none where nothing is to be hidden"
-        raise ValueError(f"must be a number of {told}: not {show(value)}")
+    is_count, is_share = type(value) is int and value >= 0, type(value) is float and 0 < value < 1
+    if not (is_count or is_share or value == "none"):
+        forms = "users (0: the server alone), a share of them below 1, or none if nothing is to be hidden"
+        raise ValueError(f"must be a number of {forms}: not {show(value)}")
     return value
 
 
@@ -101,40 +101,37 @@ class Fleet(Block):
 
     @property
     def entries(self) -> dict[str, Protocol]:
-        """The protocols that are compared, those of the modes that are asked for."""
-        known: dict[str, Any] = {name: PROTOCOLS[name]() for name in PROTOCOLS}
+        """The protocols that are compared, of the requested modes."""
+        built_in: dict[str, Any] = {name: PROTOCOLS[name]() for name in PROTOCOLS}
         modes = {"true": (True,), "false": (False,), "either": (False, True)}[self.asynchronous]
-        given: Mapping[str, Any] = known if self.protocols is None else self.protocols
+        given: Mapping[str, Any] = built_in if self.protocols is None else self.protocols
         return {name: entry for name, entry in given.items() if entry.asynchronous in modes}
 
     def world(self) -> dict[str, Any]:
-        """Return what every scenario of this fleet says."""
+        """Return the part of a scenario that all scenarios of this fleet share."""
         same = ("population", "network", "server", "detect", "dropout", "learning")
-        said: dict[str, Any] = {key: getattr(self, key).model_dump(mode="json") for key in same}
+        world: dict[str, Any] = {key: getattr(self, key).model_dump(mode="json") for key in same}
         if self.samples is not None:
-            shown = self.learning.dataset
-            made = shown if isinstance(shown, Synthetic) else Synthetic()
-            train = self.samples * self.population.users
-            said["learning"]["dataset"] = made.model_dump(mode="json") | {
-                "train": train,
-                "test": made.classes,
-            }
-        said |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
-        said |= {"clock": "modelled", "payload": "shadow", "memory_limit_gb": self.memory_limit_gb}
-        waits = ("advertise", "shares", "upload", "consistency", "recovery")
-        return said | {"deadlines": dict.fromkeys(waits, PATIENCE_S)}
+            given = self.learning.dataset
+            dataset = given if isinstance(given, Synthetic) else Synthetic()
+            sizes = {"train": self.samples * self.population.users, "test": dataset.classes}
+            world["learning"]["dataset"] = dataset.model_dump(mode="json") | sizes
+        world |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
+        world |= {"clock": "modelled", "payload": "shadow", "memory_limit_gb": self.memory_limit_gb}
+        return world | {"deadlines": dict.fromkeys(SIGNED_STAGES, PATIENCE_S)}
 
 
 def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, Any] | None = None) -> Fleet:
-    """Return the fleet of a YAML file, or of a mapping; ScenarioError has all problems with their lines."""
-    if isinstance(source, Mapping):
-        file, folders = "fleet", dict[str, Path]()
-        tree = nodes(source, Node(None, file))
-    else:
-        path = located(Path(source))
-        file, folders = str(path), {str(path): path.parent}
-        tree = read(path, file, "fleet")
-        refuse_other(tree, "fleet")
+    """Read and check a fleet.
+
+    Args:
+        source: A YAML file, a shipped fleet's name, or a mapping of the same shape.
+        overrides: Values by dotted path.
+
+    Raises:
+        ScenarioError: The fleet is wrong; `problems` has all problems, each with its place.
+    """
+    tree, folders = read_tree(source, "fleet")
     for key, value in (overrides or {}).items():
         _put(tree, key, value)
     anchor(tree, folders)
@@ -165,8 +162,12 @@ def _put(tree: Node, path: str, value: Any) -> None:
 
 
 def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
-    """Yield what is wrong with the world, by the checks of a scenario in which nothing is hidden, and what
-    the keys of a fleet demand of each other, as (dotted path, message)."""
+    """Yield the problems of the fleet's keys with each other, and of its world: a scenario without
+    protection.
+
+    Yields:
+        (dotted path, message).
+    """
     users = fleet.population.users
     if fleet.colluders is not None and fleet.colluders >= users:
         yield "collude", f"collude={fleet.collude} must be below population.users={users}"
@@ -174,12 +175,14 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
         yield "updates", f"updates={fleet.updates} must not be above population.users={users}"
     named = "dataset" in fleet.learning.model_fields_set
     if fleet.samples is not None and named and not isinstance(fleet.learning.dataset, Synthetic):
-        yield "samples", f"are made up, and learning.dataset is {fleet.learning.dataset.kind}: leave one out"
+        chosen = fleet.learning.dataset.kind
+        yield "samples", f"must not go with learning.dataset {chosen}, which has its own: leave one out"
     if not fleet.entries:
         which = {"true": "asynchronous", "false": "synchronous"}[fleet.asynchronous]
         yield "protocols", f"none of them is {which}: see `asynchronous`"
-    plainly = Scenario.model_validate({**fleet.world(), "protocols": ["fedavg"]})
-    yield from checks.check(plainly)
-    lossy = [own.dropout for own in settings_of(plainly).values() if not isinstance(own.dropout, NoLosses)]
+    scenario = Scenario.model_validate({**fleet.world(), "protocols": ["fedavg"]})
+    yield from checks.check(scenario)
+    models = [settings.dropout for settings in settings_of(scenario).values()]
+    lossy = [model for model in models if not isinstance(model, NoLosses)]
     if fleet.asynchronous != "false" and lossy and fleet.return_s is None:
-        yield "return_s", f"missing; dropout {lossy[0].kind} needs to know when lost users return"
+        yield "return_s", f"missing; dropout {lossy[0].kind} needs the seconds after which lost users return"

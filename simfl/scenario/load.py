@@ -1,8 +1,8 @@
 """From YAML text to a validated scenario, with every problem at its line.
 
-A scenario is read as a tree of nodes, values that know where they stand (`yaml_tree`). The schema's
-shorthands are expanded in the tree (`schema_shape`), so that an override can descend through them;
-then pydantic validates, then `checks`, and `messages` words what they find at its place.
+A scenario is read as a tree of nodes, values with their file and line (`yaml_tree`). Its shorthands are
+written out in the tree (`schema_shape`), so that an override can descend through them. Then pydantic
+validates it, and then `checks`. `messages` words their problems, each at its place.
 """
 
 import os
@@ -35,9 +35,10 @@ from simfl.scenario.schema_shape import Shape, Unfit, expand, override
 from simfl.scenario.shipped import located, refuse_other
 
 Source = str | Path | Mapping[str, Any] | Scenario
+Tree = tuple[Node, dict[str, Path]]
 
-# The key of a folder; besides, every `module`, `file` and `..._file` names a file.
 PATHS = (("learning", "data", "root"),)
+"""Keys that name a folder; besides, every `module`, `file` and `..._file` names a file."""
 
 
 def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int | None = None) -> Scenario:
@@ -54,24 +55,28 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
         seed: Replaces the scenario's seed.
 
     Raises:
-        ScenarioError: Something is wrong; it has all problems, each with its place.
+        ScenarioError: The scenario is wrong; `problems` has all problems, each with its place.
     """
     try:
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
-        source = located(Path(source)) if isinstance(source, str | Path) else source
-        folders = {str(source): source.parent} if isinstance(source, Path) else {}
-        return load_tree(_tree(source), more, folders)
+        if isinstance(source, Scenario):
+            # A `privacy` that followed from the number of users follows anew where an override changes that.
+            derived = {"privacy"} - source.model_fields_set
+            values = source.model_dump(mode="json", exclude=derived)
+            return load_tree(nodes(values, source.read_from), {}, more)
+        name = source.get("name") if isinstance(source, Mapping) else None
+        return load_tree(*read_tree(source, "scenario", name if isinstance(name, str) else ""), more)
     except RecursionError:
         raise refusal(str(source)[:80], None, "nested too deeply") from None
 
 
 def load_recorded(path: Path) -> Scenario:
-    """Load the scenario of a run's folder, which may come from anywhere, and execute no file that it names.
+    """Load the scenario of a run's folder, which may be another user's, and execute no file that it names.
 
-    A class of such a file stays a `FileKind`, keys without behaviour, so `checks` is not asked again.
+    A class of such a file stays a `FileKind`, keys without behaviour, so that `checks` does not run again.
 
     Raises:
-        BadInput: the file is not as it was written (`digests.Damaged`), or not a scenario (ScenarioError).
+        BadInput: The file is not as it was written (`digests.Damaged`), or not a scenario (ScenarioError).
     """
     return load_without_code(checked(path))
 
@@ -82,26 +87,37 @@ def load_without_code(path: Path) -> Scenario:
         return load(path)
 
 
-def _tree(source: Path | Mapping[str, Any] | Scenario) -> Node:
-    if isinstance(source, Scenario):
-        # A `privacy` that followed from the number of users follows anew where an override changes that.
-        derived = {"privacy"} - source.model_fields_set
-        return nodes(source.model_dump(mode="json", exclude=derived), source.read_from)
-    if isinstance(source, Mapping):
-        name = source.get("name")
-        return nodes(source, Node(None, name if isinstance(name, str) else "scenario"))
-    tree = read(source, str(source))
-    refuse_other(tree, "scenario")
-    return tree
-
-
-def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Path]) -> Scenario:
-    """Load a scenario from its tree, which is changed; overrides that are nodes keep their place.
+def read_tree(source: str | Path | Mapping[str, Any], kind: str, label: str = "") -> Tree:
+    """Read a scenario, a study or a fleet as a tree of values that have their lines.
 
     Args:
-        folders: Folder of the relative paths in each file; other files' paths are of the working directory.
+        source: A YAML file, a shipped file's name, or a mapping of the same shape.
+        kind: `scenario`, `study` or `fleet`.
+        label: A mapping's name in messages; `kind` unless given.
+
+    Returns:
+        The tree, and the folder of relative paths by file; none for a mapping.
     """
-    anchor(tree, folders)  # before shorthands are written out, which asks a file's class for its fields
+    if isinstance(source, Mapping):
+        return nodes(source, Node(None, label or kind)), {}
+    path = located(Path(source))
+    tree = read(path, str(path), kind)
+    refuse_other(tree, kind)
+    return tree, {str(path): path.parent}
+
+
+def load_tree(tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, Any]) -> Scenario:
+    """Validate a scenario's tree.
+
+    Args:
+        tree: The tree, which is changed.
+        folders: Folder of the relative paths in each file; the working directory for other files.
+        overrides: Values by dotted path; a `Node` keeps its place for messages.
+
+    Raises:
+        ScenarioError: The tree has problems; all of them, each with its place.
+    """
+    anchor(tree, folders)  # before shorthands are written out, which executes the file of a `module`
     for value in overrides.values():
         if isinstance(value, Node):
             anchor(value, folders, ())
@@ -117,17 +133,17 @@ def load_tree(tree: Node, overrides: Mapping[str, Any], folders: Mapping[str, Pa
     try:
         with located_errors(BadInput):
             scenario = Scenario.model_validate(plain(tree))
-            found = [] if are_left_alone() else checks.check(scenario)
-        problems += [place(tree, tuple(path.split(".")), message) for path, message in found]
+            failed = [] if are_left_alone() else checks.check(scenario)
+        problems += [place(tree, tuple(path.split(".")), message) for path, message in failed]
     except ValidationError as errors:
         problems += translate(errors, tree)
-    except BadInput as error:  # a stranger's own methods
+    except BadInput as error:  # from a method of a user-defined class
         files = ((node.value.rpartition(":")[0], node) for node in naming_files(tree, ()))
         at = next((node for file, node in files if file and file in str(error)), Node(None, tree.file))
         problems.append(Problem(at.file, at.line, "", str(error)))
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: (is_override(p.file), p.line or 0)))
-    vars(scenario)["read_from"] = tree  # a cached property, which equality, dumps and pickles leave out
+    vars(scenario)["read_from"] = tree  # a cached property is no part of equality, dumps and pickles
     return scenario
 
 
@@ -138,7 +154,7 @@ def anchor(tree: Node, folders: Mapping[str, Path], paths: Iterable[Keys] = PATH
 
 
 def parse_override(text: str, option: str = SET) -> tuple[str, Node]:
-    """Read `a.b=value` as a dotted path and a value, of which none is null. ScenarioError if it is not so.
+    """Read `a.b=value` as a dotted path and a YAML value. ScenarioError for another form.
 
     >>> key, node = parse_override("dropout.rate=1e-1")
     >>> key, node.value, node.file
@@ -152,28 +168,35 @@ def parse_override(text: str, option: str = SET) -> tuple[str, Node]:
 
 
 def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
-    """Keep the entries whose name, or whose protocol, is in `names`, and of scripted losses those that can
-    happen under one of them. ScenarioError if a name fits none."""
+    """Return the scenario with some of its entries, and with the scripted losses that they can reach.
+
+    Args:
+        scenario: The scenario.
+        names: Names of entries, or of protocols.
+
+    Raises:
+        ScenarioError: No entry has a name.
+    """
     entries = scenario.protocols
-    known = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
-    there_are = f"; there are: {cut(', '.join(known))}"
-    unknown = [name for name in names if name not in known]
-    messages = [f"no protocol {show(name)}{there_are}{did_you_mean(name, known)}" for name in unknown]
+    choices = list(dict.fromkeys([*entries, *(entry.protocol for entry in entries.values())]))
+    there_are = f"; there are: {cut(', '.join(choices))}"
+    unknown = [name for name in names if name not in choices]
+    messages = [f"no protocol {show(name)}{there_are}{did_you_mean(name, choices)}" for name in unknown]
     if not names:
         messages = [f"no protocol was chosen{there_are}"]
     if messages:
         raise ScenarioError([problem(scenario, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}
     scenario = scenario.model_copy(update={"protocols": chosen})
-    last, people = checks.last_point(scenario), scenario.population
-    kept: dict[str, Any] = {"dropout": scenario.dropout.until(last)}
-    if people.classes:
+    last, population = checks.last_point(scenario), scenario.population
+    changes: dict[str, Any] = {"dropout": scenario.dropout.until(last)}
+    if population.classes:
         classes = {
-            name: own.model_copy(update={"dropout": own.dropout and own.dropout.until(last)})
-            for name, own in people.classes.items()
+            name: kind.model_copy(update={"dropout": kind.dropout and kind.dropout.until(last)})
+            for name, kind in population.classes.items()
         }
-        kept["population"] = people.model_copy(update={"classes": classes})
-    return scenario.model_copy(update=kept)
+        changes["population"] = population.model_copy(update={"classes": classes})
+    return scenario.model_copy(update=changes)
 
 
 def resolved_yaml(scenario: Scenario) -> str:
@@ -182,8 +205,10 @@ def resolved_yaml(scenario: Scenario) -> str:
 
 
 def filled_yaml(scenario: Scenario) -> str:
-    """Write the scenario with every default and all that rules derive of it, without the keys of what it does
-    not have, as YAML that `load` reads back to a scenario that runs the same."""
+    """Write the scenario with every default and every derived value, without empty keys, as YAML.
+
+    `load` reads it back to a scenario whose run is the same.
+    """
     filled = scenario.model_dump(mode="json", exclude_none=True)
     for name, entry in scenario.protocols.items():
         filled["protocols"][name] |= entry.derived(scenario.of(name).common())
@@ -222,7 +247,7 @@ def json_schema() -> dict[str, Any]:
 
 
 def _with_shorthands(schema: Any) -> Any:
-    """Let a block told apart by `kind` be written in its short forms too."""
+    """Accept the short forms of each block that has a `kind`."""
     if isinstance(schema, list):
         return [_with_shorthands(part) for part in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,8 @@
-"""Problems in plain words: pydantic's errors with the value, the bound, and what may have been meant."""
+"""Problems in plain words: pydantic's errors with the value, the bound, and the closest valid word.
+
+A message has one grammar: what must be, the value, and a remedy, as in `must be at most 8, not 9: lower N`.
+Its place (file, line, key as typed) is in `Problem`. `tests/messages.txt` has all messages side by side.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -34,7 +38,8 @@ _MESSAGES = {  # by pydantic's type of error, or by the part of it before the fi
     "too_short": "must have at least {min_length} entry",
     "too_long": "must have at most {max_length} entries, not {actual_length}",
 }
-MAX_LINE = 600  # characters of a line of a message that was made elsewhere
+MAX_LINE = 600
+"""Characters of a line of another library's message."""
 
 
 def problem(s: Scenario, path: str, message: str) -> Problem:
@@ -48,8 +53,8 @@ def error(s: Scenario, path: str, message: str) -> ScenarioError:
 
 
 def _placed(s: Scenario, path: str, known: Problem) -> Problem:
-    """Return a problem of a file that the scenario names at or below `path`. Where it has no line, as of a
-    file that is not there, its place is the one at which the scenario names the file."""
+    """Return a problem of a file that the scenario names at or below `path`. If it has no line, as for a
+    missing file, its place is the key at which the scenario names the file."""
     if known.line is not None or known.file == s.read_from.file or is_override(known.file):
         return known if known.path or known.line else replace(known, path=path)
     path = known.path or path
@@ -60,14 +65,14 @@ def _placed(s: Scenario, path: str, known: Problem) -> Problem:
 
 
 def with_location(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
-    """Return what `make` gives; an error of a value, a file or a stranger's code gets its place."""
+    """Return `make()`; an error of a value, a file or user-defined code gets its place in the scenario."""
     try:
         with located_errors(ValueError):
             return make()
     except ScenarioError as known:
         raise ScenarioError([_placed(s, path, each) for each in known.problems]) from None
     except ValueError as wrong:
-        lines = str(wrong).splitlines()  # some name a file, and that by a user's own text
+        lines = str(wrong).splitlines()  # a line may quote a long text of a user, such as a file's name
         raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None
     except OSError as wrong:
         file = f"{cut(str(wrong.filename))}: " if wrong.filename else ""
@@ -152,7 +157,7 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
     if kind == "float_type" and type(value) is int:
         kind = "finite_number"  # beyond what a float holds
     if kind == "greater_than_equal" and 0 < context["ge"] <= LEAST_MBPS and value <= 0:
-        kind, context = "greater_than", {"gt": 0}  # the least value is no news to a user far from it
+        kind, context = "greater_than", {"gt": 0}  # "above 0" is plainer than a tiny minimum
     message = _MESSAGES.get(kind) or _MESSAGES.get(kind.partition("_")[0])
     if message is None:
         return f"{error['msg']}, not {show(value)}"
@@ -161,7 +166,7 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
 
 
 def _remedy(kind: str, value: Any) -> str:
-    """Return the end of a message: the number that another notation means, as YAML has it."""
+    """Return the end of a message: how to write a number of another notation in YAML."""
     if kind == "int" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return f": write {int(value)}"
     if kind in ("int", "float") and isinstance(value, str):
@@ -197,7 +202,7 @@ def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
         if word not in shape.kinds:
             return _unknown("kind", word, shape.kinds)
         remedy = f"write `kind: {word}`, with each value under its name"
-    return f"does not say its kind: {remedy}"
+    return f"needs its kind: {remedy}"
 
 
 def _purpose(shape: Shape) -> str:

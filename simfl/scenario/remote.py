@@ -1,9 +1,9 @@
 """Scenarios that another machine sent, read as data: they must not open or execute anything here.
 
-Invariant: nothing is opened or executed before the answer. The scenario is validated while the files that it
-names are left alone; then its blocks are checked by their classes and fields. So all spellings of a block are
-one, since shorthands are written out by then. A free text is refused unless its type is marked otherwise, and
-a class of an installed package unless it states what it opens: a new kind cannot forget it.
+Invariant: no file is opened or executed before the check has passed. The scenario is validated without the
+files that it names, and then its blocks are checked by their classes and fields. Shorthands are written out
+by then, so all spellings of a block are checked alike. A free text is refused unless its type is marked as
+harmless, and a class of an installed package unless it declares `opens`: a new kind cannot forget it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -28,7 +28,7 @@ def load_remote(text: str, sender: str, overrides: Mapping[str, Any]) -> Scenari
         overrides: Values by dotted path, as `load` takes them.
 
     Raises:
-        BadInput: it is none, or a block of it would open or execute something on this machine.
+        BadInput: It is no scenario, or a block of it would open or execute something on this machine.
     """
     values = plain(parse(text, sender))
     if not isinstance(values, dict):
@@ -42,7 +42,7 @@ def load_remote(text: str, sender: str, overrides: Mapping[str, Any]) -> Scenari
 
 
 def openings(block: Block, path: str = "") -> Iterator[tuple[str, str]]:
-    """Yield what a block and those in it would open or execute on this machine, as (key, reason)."""
+    """Yield each part of a block that would open or execute something on this machine, as (key, reason)."""
     if block.opens:
         module = getattr(block, "module", "")
         yield path, f"{block.opens}{f', {cut(str(module), 80)}' if module else ''}"
@@ -74,7 +74,8 @@ def _is_harmless(text: str, marker: Any) -> bool:
 
 
 def text_markers(annotation: Any) -> Iterator[Any]:
-    """Yield the marker of each free text that a field takes, None for one without; its blocks left out."""
+    """Yield the marker of each free text that a field accepts, None for an unmarked one; blocks are left
+    out."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *extras = get_args(annotation)

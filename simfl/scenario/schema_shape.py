@@ -1,4 +1,4 @@
-"""The schema along a scenario's tree: the shape of a place, shorthands, and values set by dotted path."""
+"""The schema along a scenario's tree: the shape of each place, shorthands, and values set by dotted path."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Shape:
 
     Attributes:
         members: Its alternatives except None.
-        tag: Key that tells the models of a union from each other, `kind` or `protocol`; None without a union.
+        tag: Key that distinguishes the models of a union, `kind` or `protocol`; None without a union.
         kinds: Models of the union by the word of their tag.
         mixed: True if a number may stand in place of these models.
         model: The block, where the annotation is a single one.
@@ -65,7 +65,7 @@ class Shape:
         is_union = get_origin(annotation) in (Union, UnionType)
         self.members = [m for m in (get_args(annotation) if is_union else (annotation,)) if m is not NoneType]
         models = [m for m in self.members if isinstance(m, type) and issubclass(m, BaseModel)]
-        # The words of a kind are those of its tag's `Literal`; a model of the zoo has many.
+        # A kind has the words of its tag's `Literal`; a model of the zoo has many words.
         tags_of = {m: get_args(m.model_fields[self.tag].annotation) for m in models} if self.tag else {}
         self.kinds = {str(word): m for m, words in tags_of.items() for word in words}
         self.model = models[0] if models and not self.tag else None
@@ -83,22 +83,22 @@ class Shape:
                 self.item = get_args(bare)[0]
 
     def chosen(self, node: Node) -> type[BaseModel] | None:
-        """Return the model that a node means, if that can be told."""
+        """Return the model that a node chooses; None if it chooses none."""
         tag = node.child(self.tag) if self.tag else None
         model = self.kinds.get(tag.value) if tag and isinstance(tag.value, str) else self.model
         return model and self.own_class(model, node)
 
     @staticmethod
     def own_class(model: type[BaseModel], node: Node | None) -> type[BaseModel]:
-        """Return the class that a node means: where `model` stands for a file's own class, that class."""
+        """Return the class that a node chooses: the class in a Python file if `model` is a `FileKind`."""
         module = node.child("module") if node and not are_left_alone() else None
         if issubclass(model, FileKind) and module and isinstance(module.value, str):
-            with suppress(ValueError):  # validation will say so
+            with suppress(ValueError):  # validation reports it
                 return model.named(module.value)
         return model
 
     def child(self, key: str | int, model: type[BaseModel] | None) -> Shape:
-        """Return the shape of a key or entry; one of nothing where the schema has none."""
+        """Return the shape of a key or entry; `_UNKNOWN` for a key that the schema lacks."""
         if model is None:
             return self._entry
         return _shapes(model).get(str(key), _UNKNOWN)
@@ -108,7 +108,7 @@ class Shape:
         return Shape(self.item)
 
     def measured_in(self, unit: InUnit) -> Shape:
-        """Return the shape with a unit for its number, if it has none of its own."""
+        """Return the shape with a unit for its number, unless it has one."""
         other = copy(self)
         other.unit, other.before = self.unit or unit, [*self.before, unit.func]
         return other
@@ -119,12 +119,12 @@ class Shape:
 
     @property
     def words(self) -> list[str]:
-        """The words that are allowed, where only certain ones are."""
+        """The allowed words, if the value must be one of several."""
         return [str(word) for m in self.members if get_origin(m) is Literal for word in get_args(m)]
 
 
 def _optional(annotation: Any) -> Any:
-    """Return the inner type of `X | None`, if that is an annotated type of its own."""
+    """Return the inner type of `X | None`, if X is an `Annotated` type."""
     if get_origin(annotation) not in (Union, UnionType):
         return None
     inner = [member for member in get_args(annotation) if member is not NoneType]
@@ -135,12 +135,12 @@ _UNKNOWN = Shape(None)
 
 
 def expand(shape: Shape, node: Node) -> Node:
-    """Write out all shorthands of a node; each value still knows its line."""
+    """Write out all shorthands of a node; each value keeps its line."""
     for write_out in reversed(shape.before):
         short = _shallow(node)
         try:
             long = write_out(short)
-        except ValueError:  # pydantic will say so
+        except ValueError:  # validation reports it
             return node
         if long is not short:
             typed = node.typed | _typed(short, long)
@@ -169,7 +169,7 @@ def _typed(short: Any, long: Any) -> dict[str, str]:
 
 
 def _shallow(node: Node) -> Any:
-    """Return a plain value as deep as a shorthand looks: two mappings, or a list."""
+    """Return a plain value to the depth that a shorthand reads: two mappings, or a list."""
     if not isinstance(node.value, dict):
         return plain(node)
     inner = node.value.items()
@@ -177,11 +177,15 @@ def _shallow(node: Node) -> Any:
 
 
 class Unfit(Exception):
-    """An override whose path has no such entry, or no keys at all."""
+    """An override whose path does not exist: no such entry, or a value without keys."""
 
 
 def override(tree: Node, path: str, value: Any) -> None:
-    """Set one value in the tree; unknown keys too, which validation reports. Unfit for a path to nothing."""
+    """Set one value in the tree by its dotted path. Unknown keys are set too, since validation reports them.
+
+    Raises:
+        Unfit: The path does not exist.
+    """
     node, shape, parts = tree, Shape(Scenario), path.split(".")
     file = value.file if isinstance(value, Node) else OVERRIDES
     for depth, part in enumerate(parts, 1):
@@ -195,17 +199,21 @@ def override(tree: Node, path: str, value: Any) -> None:
         child = node.child(key)
         if child is None:
             if shape.open:
-                known = f"there are: {cut(', '.join(node.value))}{did_you_mean(part, node.value)}"
-                raise Unfit(f"no entry {show(part)}; {known}")
+                entries = f"there are: {cut(', '.join(node.value))}{did_you_mean(part, node.value)}"
+                raise Unfit(f"no entry {show(part)}; {entries}")
             child = node.value[key] = Node({}, file)
         node.typed.pop(part, None)
         node, shape = child, inner
 
 
 def _enter(node: Node, shape: Shape, key: str, path: str, file: str) -> str | int:
-    """Return a path's key in a node, which becomes ready to take it from an override's `file`.
+    """Return a path's key in a node, and prepare the node for it.
 
-    A mapping gets the first kind that is named for the key, unless its own has the key."""
+    A mapping whose kind lacks the key gets the first kind that has it as a main key.
+
+    Args:
+        file: The override's `file`.
+    """
     if isinstance(node.value, list):
         if not key.isdecimal() or int(key) >= len(node.value):
             raise Unfit(f"no entry {cut(key)}: the list has {len(node.value)}, numbered from 0")
@@ -224,13 +232,13 @@ def _enter(node: Node, shape: Shape, key: str, path: str, file: str) -> str | in
 
 
 def _main_keys(model: type[BaseModel]) -> list[str]:
-    """Return the keys that a kind is named for: those that it needs, or else its first one."""
+    """Return the main keys of a kind: its required keys, or else its first key."""
     fields = {name: field for name, field in model.model_fields.items() if name != "kind"}
     return [name for name, field in fields.items() if field.is_required()] or list(fields)[:1]
 
 
 def _drop_stale(node: Node, shape: Shape, key: str) -> None:
-    """A new kind, or a new preset, takes the place of what belonged to the old one in the file."""
+    """Remove the keys of the old kind, or the rates of the old preset, after an override chose a new one."""
     model = shape.chosen(node)
     stale: set[str] = set()
     if key == shape.tag and model:

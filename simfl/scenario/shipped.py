@@ -1,8 +1,8 @@
-"""The scenarios, studies, fleets and examples that come with simfl, each found by its name.
+"""The scenarios, studies, fleets and examples that come with simfl, by name.
 
 A name is a file's path without its suffix: `tutorial`, `studies/which_links`, `examples/hinge`. A file of
-that name in the working directory wins, and what ends in .yaml is always a file. A wheel carries the files in
-`simfl/shipped`; in a checkout they stand at the top.
+that name in the working directory has priority, and a name that ends in .yaml is always a file. A wheel has
+the files in `simfl/shipped`; a checkout has them at the top.
 """
 
 import os
@@ -17,7 +17,7 @@ from simfl.errors import did_you_mean, refusal
 YAML = (".yaml", ".yml")
 PACKAGE = Path(__file__).parents[1]
 OTHERS = {"base": ("study", "sweep"), "collude": ("fleet", "plan")}
-"""A key -> the kind of file that has it, and the command that reads such a file."""
+"""A key that only one kind of file has -> that kind, and the command that reads it."""
 
 
 def root() -> Path:
@@ -28,7 +28,7 @@ def root() -> Path:
 
 @cache
 def scenarios() -> dict[str, Path]:
-    """Return the file of each scenario and study by its name, those of no folder first.
+    """Return the file of each scenario and study by its name; names without a folder come first.
 
     >>> scenarios()["examples/hinge"].name
     'hinge.yaml'
@@ -45,51 +45,53 @@ def _place(path: Path) -> Path:
 
 
 def is_scenario(text: str) -> bool:
-    """Tell a scenario's file or name from the name of something else."""
+    """Return True if a text is a YAML file's or a shipped scenario's name."""
     return Path(text).suffix in YAML or text in scenarios()
 
 
 def located(source: Path) -> Path:
-    """Return the file that is meant: that of this path, else the shipped one of this name.
+    """Return the file at a path, or else the shipped file of this name.
 
-    ScenarioError, with the name that may be meant, if there is neither. A path that ends in .yaml, or that is
-    no regular file, is left to who reads it.
+    A path that ends in .yaml, or that is no regular file, is returned as it is: its reader reports problems.
+
+    Raises:
+        ScenarioError: Neither exists; the message has the closest name.
     """
-    known, name = scenarios(), source.as_posix()
+    files, name = scenarios(), source.as_posix()
     if not os.path.isfile(source) and source.suffix not in YAML:
-        if name in known:
-            return known[name]
+        if name in files:
+            return files[name]
         if not os.path.exists(source):
-            alike = [there for there in known if there.rpartition("/")[2] == name]
-            meant = did_you_mean(alike[0] if alike else name, known)
-            message = f"there is no such file, and `simfl list scenarios` has no such name{meant}"
+            alike = [shipped for shipped in files if shipped.rpartition("/")[2] == name]
+            guess = did_you_mean(alike[0] if alike else name, files)
+            message = f"there is no such file, and `simfl list scenarios` has no such name{guess}"
             raise refusal(str(source), None, message)
     bare = name.removesuffix(source.suffix).removeprefix("scenarios/")
-    if source.suffix in YAML and bare in known and not os.path.exists(source):
+    if source.suffix in YAML and bare in files and not os.path.exists(source):
         message = f"there is no such file; `simfl init {bare}` writes it, and simfl's own is called {bare!r}"
         raise refusal(str(source), None, message)
     return source
 
 
 def with_its_files(name: str) -> dict[Path, Path]:
-    """Return a shipped scenario, first, and all files that it reads, by where `simfl init` writes them."""
-    waiting, found = [located(Path(name))], dict[Path, Path]()
+    """Return a shipped scenario, first, and all files that it reads, by the path that `simfl init` writes."""
+    waiting, files = [located(Path(name))], dict[Path, Path]()
     if waiting[0] not in scenarios().values():
         raise refusal(name, None, "this is a file of yours, and not a name of `simfl list scenarios`")
     while waiting:
         path = waiting.pop()
-        if _place(path) in found:
+        if _place(path) in files:
             continue
-        found[_place(path)] = path
+        files[_place(path)] = path
         if path.suffix in YAML:
             tree = read(path, str(path))
             texts = [str(node.value).partition(":")[0] for node in naming_files(tree, (("base",),))]
             waiting += [Path(os.path.normpath(path.parent / text)) for text in texts]
-    return found
+    return files
 
 
 def refuse_other(tree: Node, wanted: str) -> None:
-    """Refuse a file that is of another kind than `wanted`: a scenario, study or fleet."""
+    """Refuse a file of another kind than `wanted`: a scenario, study or fleet."""
     kinds = {**OTHERS, "clock": ("scenario", "run"), "rounds": ("scenario", "run")}
     if any(tree.child(key) is not None for key, (kind, _) in kinds.items() if kind == wanted):
         if wanted != "scenario":

@@ -23,13 +23,12 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, ValidationError
 
 from simfl.config.blocks import Block, Name
-from simfl.config.yaml_tree import Node, nodes, plain, read
+from simfl.config.yaml_tree import Node, plain, read
 from simfl.errors import Problem, ScenarioError, cut, did_you_mean, refusal, show
-from simfl.scenario.load import anchor, load_tree
+from simfl.scenario.load import anchor, load_tree, read_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape, expand
-from simfl.scenario.shipped import located, refuse_other
 
 
 def _base(value: Any) -> Any:
@@ -51,24 +50,37 @@ Values = Annotated[tuple[Any, ...], Field(min_length=1)]
 
 
 class SweepFile(Block):
+    """The keys of a study file; `SweepFile.base` and the values of settings are checked later, as
+    scenarios."""
+
     name: Name
+    """Heads tables and names the folder; the file's name unless given."""
     base: Annotated[Any, AfterValidator(_base)] = None
+    """A scenario's path from this file, or a scenario."""
     set: dict[str, Any] = {}
+    """Settings of every cell, by dotted key."""
     cells: tuple[Annotated[dict[str, Any], Field(min_length=1)], ...] = ()
+    """Settings that go together."""
     grid: dict[str, Values] = {}
+    """Values of an axis, by dotted key."""
     seeds: Annotated[Any, AfterValidator(_seeds)] = 1
+    """A number of seeds, from the base's, or a list."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A value for a dotted key of the scenario, from a part of the study such as `cells.0`."""
+    """A value for a key of the scenario."""
 
     part: str
+    """Part of the study that gives it, such as `cells.0`."""
     key: str
+    """Dotted key."""
     node: Node
+    """The value with its line."""
 
     @property
     def value(self) -> Any:
+        """The plain value."""
         return plain(self.node)
 
 
@@ -100,11 +112,11 @@ class Study:
     seeds: Sequence[int]
 
     def resolve(self, settings: Settings, seed: int) -> Scenario:
-        """Return the scenario with these settings. ScenarioError with each problem at its setting."""
+        """Return the scenario with these settings; a ScenarioError has each problem at its setting."""
         settings, tree = (*self.common, *settings), deepcopy(self.base)
         overrides: dict[str, Any] = {s.key: _subset(tree, s) or deepcopy(s.node) for s in settings}
         try:
-            return load_tree(tree, {**overrides, "seed": seed}, self.folders)
+            return load_tree(tree, self.folders, {**overrides, "seed": seed})
         except ScenarioError as error:
             raise ScenarioError([self._placed(p, settings) for p in error.problems]) from None
 
@@ -118,20 +130,17 @@ class Study:
 
 
 def load_study(source: str | Path | Mapping[str, Any]) -> Study:
-    """Read a study and its base. ScenarioError if one is wrong; `Study.resolve` checks the scenarios.
+    """Read a study and its base. `Study.resolve` checks the scenarios.
 
     Args:
-        source: a YAML file, a shipped study's name, or a mapping of the same shape, whose base is a path from
+        source: A YAML file, a shipped study's name, or a mapping of the same shape, whose base is a path from
             the working directory.
+
+    Raises:
+        ScenarioError: The study or its base is wrong.
     """
-    if isinstance(source, Mapping):
-        file = "study"
-        tree = nodes({"name": file, **source}, Node(None, file))
-    else:
-        path = located(Path(source))
-        file = str(path)
-        tree = read(path, file, "study")
-        refuse_other(tree, "study")
+    tree, _ = read_tree({"name": "study", **source} if isinstance(source, Mapping) else source, "study")
+    file = tree.file
     try:
         study = SweepFile.model_validate(plain(tree))
     except ValidationError as errors:
@@ -143,7 +152,7 @@ def load_study(source: str | Path | Mapping[str, Any]) -> Study:
         base = tree.value["base"]
         base.value.setdefault("name", Node(study.name, file))
     folders = {name: Path(name).parent for name in (file, base.file)}
-    anchor(base, folders)  # before shorthands are written out, which asks a file's class for its fields
+    anchor(base, folders)  # before shorthands are written out, which executes the file of a `module`
     base = expand(Shape(Scenario), base)
     parts = {key: child.value for key, child in tree.value.items() if child.value}
     common = _settings("set", parts.get("set", {}))
@@ -176,25 +185,24 @@ def _misplaced(tree: Node, common: Settings, varied: Settings, axes: Settings) -
     for s in (*common, *varied, *axes):
         where = (*s.part.split("."), s.key)
         if s.key == "seed":
-            yield place(tree, where, "say it in `seeds`")
+            yield place(tree, where, "must not be set here: list it in `seeds`")
         if s.part == "grid" and s.key in {other.key for other in varied}:
-            yield place(tree, where, "is in `cells` too, which gives it other values")
+            yield place(tree, where, "is in `cells` too: give its values in one of them")
 
 
 def _subset(tree: Node, setting: Setting) -> Node | None:
-    """Return the base's entries that a list of names under `protocols` means, by entry or by protocol."""
+    """Return the base's entries that a list of names under `protocols` selects, by entry or by protocol."""
     names = setting.value
     entries = tree.value["protocols"].value if "protocols" in tree.value else None
     if setting.key != "protocols" or not isinstance(names, list) or not isinstance(entries, dict):
         return None
     kinds = {name: plain(entry.child("protocol") or entry) for name, entry in entries.items()}
-    known = list(dict.fromkeys([*kinds, *kinds.values()]))
+    choices = list(dict.fromkeys([*kinds, *kinds.values()]))
     for i, name in enumerate(names):
-        if name not in known:
+        if name not in choices:
             node = setting.node.child(i) or setting.node
-            there = f"the base has {cut(', '.join(map(str, known)))}{did_you_mean(name, known)}"
-            raise refusal(
-                node.file, node.line, f"no protocol {show(name)}; {there}", f"{setting.part}.protocols"
-            )
+            entries = f"the base has {cut(', '.join(map(str, choices)))}{did_you_mean(name, choices)}"
+            message = f"no protocol {show(name)}; {entries}"
+            raise refusal(node.file, node.line, message, f"{setting.part}.protocols")
     chosen = {name: entries[name] for name in entries if name in names or kinds[name] in names}
     return Node(chosen, setting.node.file, setting.node.line)

@@ -14,34 +14,39 @@ from simfl.world.energy import Energy
 
 
 class UserSettings(NamedTuple):
-    """The settings of a class of users."""
+    """The settings of a class of users: its own, or the scenario's."""
 
     network: UserLink
+    """Link of each user."""
     devices: Devices
+    """Speed of the devices."""
     availability: Availability
+    """Times at which its users are online."""
     dropout: Dropout
+    """Losses within a round."""
     energy: Energy | None
+    """Energy of the devices; None if it is not counted."""
 
 
 def settings_of(s: Scenario) -> dict[str, UserSettings]:
-    """Return the settings of each class; of one that is called DEFAULT_CLASS where a scenario has none."""
-    people = s.population
+    """Return the settings of each class; a scenario without classes has one, DEFAULT_CLASS."""
+    population = s.population
     return {
         name: UserSettings(
-            own.network or s.network.users,
-            own.devices or people.devices,
-            own.availability or people.availability,
-            own.dropout or s.dropout,
-            own.energy or people.energy,
+            kind.network or s.network.users,
+            kind.devices or population.devices,
+            kind.availability or population.availability,
+            kind.dropout or s.dropout,
+            kind.energy or population.energy,
         )
-        for name, own in _listed(s).items()
+        for name, kind in _listed(s).items()
     }
 
 
 def key_of(s: Scenario, name: str, block: str) -> str:
-    """Return the key of the scenario from which a class has one of its settings."""
-    own = (s.population.classes or {}).get(name)
-    if own is not None and getattr(own, block) is not None:
+    """Return the dotted key from which a class has one of its settings."""
+    kind = (s.population.classes or {}).get(name)
+    if kind is not None and getattr(kind, block) is not None:
         return f"population.classes.{name}.{block}"
     return {"network": "network.users", "dropout": "dropout"}.get(block, f"population.{block}")
 

@@ -105,7 +105,7 @@ class UserLink(Block):
     def has_rates(self) -> Self:
         for name in ("uplink_mbps", "downlink_mbps"):
             if getattr(self, name) is None:
-                raise ValueError(f"{name} is missing: give it or a preset ({', '.join(PRESETS_MBPS)})")
+                raise ValueError(f"{name} is missing: give it, or a preset ({', '.join(PRESETS_MBPS)})")
         return self
 
 
@@ -146,7 +146,7 @@ class Population(Block):
     def shares_add_up(cls, classes: dict[str, UserClass] | None) -> dict[str, UserClass] | None:
         total = math.fsum(one.share for one in (classes or {}).values())
         if classes and abs(total - 1) > 1e-9:
-            raise ValueError(f"the shares of {', '.join(classes)} add up to {total:.10g}: they must to 1")
+            raise ValueError(f"the shares of {', '.join(classes)} must add up to 1, not {total:.10g}")
         return classes
 
 
@@ -201,7 +201,7 @@ class PrescribedStaleness(Block):
     def is_a_range(self) -> Self:
         low, high = self.uniform
         if low > high:
-            raise ValueError(f"uniform: {low} is above {high}")
+            raise ValueError(f"uniform: the least, {low}, must not be above the most, {high}")
         return self
 
 

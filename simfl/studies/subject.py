@@ -17,7 +17,7 @@ from simfl.studies.proof.patterns import make_small
 
 USERS = 5
 USERS_TO_LOSE = 4  # in every pattern
-PROMISES_NOTHING = "the protocol promises nothing (`withstands`)"
+PROMISES_NOTHING = "the protocol promises nothing (`max_colluders`)"
 
 Findings = Iterator[str]
 

@@ -68,7 +68,7 @@ def test_load_refuses_other_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_check_returns_what_the_command_prints(printed: Any) -> None:
+def test_check_returns_the_commands_output(printed: Any) -> None:
     """The resolved scenario, the notes as comments, and a row of labels for each of 12 users."""
     stages = list[str]()
     checked = simfl.check(TUTORIAL, QUICK, stages.append)
@@ -83,7 +83,7 @@ def test_check_returns_what_the_command_prints(printed: Any) -> None:
 
 
 @pytest.mark.ci
-def test_compare_returns_what_the_command_prints(tmp_path: Path, printed: Any) -> None:
+def test_compare_returns_the_commands_output(tmp_path: Path, printed: Any) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for rounds, folder in enumerate(folders, 1):
         simfl.run(TUTORIAL, QUICK | {"rounds": rounds, "protocols": ["fedavg"]}, folder)
@@ -126,7 +126,7 @@ def test_sweep_returns_failed_cells(tmp_path: Path, printed: Any, monkeypatch: p
 
 
 @pytest.mark.ci
-def test_plan_returns_what_the_command_prints(tmp_path: Path, printed: Any) -> None:
+def test_plan_returns_the_commands_output(tmp_path: Path, printed: Any) -> None:
     """A fleet of 12 users."""
     (tmp_path / "small.yaml").write_text(json.dumps(SMALL))
     code, out = printed("plan", tmp_path / "small.yaml", "--out", tmp_path / "planned.yaml", "--json")
@@ -138,7 +138,7 @@ def test_plan_returns_what_the_command_prints(tmp_path: Path, printed: Any) -> N
 
 
 @pytest.mark.ci
-def test_explore_finds_what_the_command_prints(printed: Any) -> None:
+def test_explore_returns_the_commands_output(printed: Any) -> None:
     """All patterns of three users of one protocol, and some random ones."""
     explored = simfl.explore("fedavg", users=3)
     report = explored.report
@@ -146,7 +146,8 @@ def test_explore_finds_what_the_command_prints(printed: Any) -> None:
     assert (code, explored.violation) == (0, None)
     assert report.patterns == explored.patterns > 10
     assert f"{report.patterns} patterns in " in out
-    assert f"{report.completed} completed, {report.aborted} aborted; every law held" in " ".join(out.split())
+    counts = f"{report.completed} completed, {report.aborted} aborted"
+    assert f"{counts}; every law held" in " ".join(out.split())
     assert all(str(row).split()[-1] in out for row in explored.rows)
     assert simfl.explore("fedavg", users=3, random=5).report.patterns == 5
 

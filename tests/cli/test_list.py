@@ -50,6 +50,6 @@ def test_kinds_are_in_list_reference_schema_and_hints(thing: str) -> None:
             assert f'"const": "{word}"' in schema, word
 
 
-def test_lines_tell_sizes_and_shipped_profiles() -> None:
+def test_list_lines_have_sizes_and_shipped_profiles() -> None:
     assert "62 classes: 1,206,590 parameters" in dict(listed("models"))["femnist_cnn"]
     assert "reference" in dict(listed("profiles"))

@@ -27,7 +27,7 @@ def leak(capsys, tmp_path, monkeypatch):
 
 
 @pytest.mark.ci
-def test_nothing_beyond_the_sum_and_what_one_more_would_learn(leak) -> None:
+def test_proof_prints_leaks_and_those_of_one_more_colluder(leak) -> None:
     code, out, _ = leak("lightsecagg", "--set", "U=4")
     assert code == 0
     assert re.match(
@@ -119,11 +119,11 @@ def test_a_kernel_without_a_twin_ends_with_2(leak, tmp_path) -> None:
         ),
         (["secagg", "--users", "40", "--random", "1", "--colluders", "39"], "1,099,511,627,775 coalitions"),
         (["secagg", "--out", "nodir/leak.yaml"], "nodir/leak.yaml: there is no folder nodir"),
-        (["tutorial", "--users", "3"], "--users: goes with a protocol"),
-        (["tutorial", "--random", "3"], "--random: goes with a protocol"),
+        (["tutorial", "--users", "3"], "--users: must go with a protocol"),
+        (["tutorial", "--random", "3"], "--random: must go with a protocol"),
         (["tutorial", "--colluders", "12"], "colluders=12 must be at least 0 and at most 11 of 12 users"),
         (["secagg", "--figure", "f.pdf"], "must end in .svg or .png"),
-        (["a.yaml", "--figure", "f.svg"], "goes with a protocol"),
+        (["a.yaml", "--figure", "f.svg"], "must go with a protocol"),
     ],
 )
 def test_bad_usage_is_one_message(leak, arguments, says) -> None:
@@ -135,8 +135,8 @@ def test_bad_usage_is_one_message(leak, arguments, says) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--lie", "keys", "--random", "3"], "--random: goes with losses"),
-        (["--lie", "keys", "--out", "x.yaml"], "--out: goes with losses"),
+        (["--lie", "keys", "--random", "3"], "--random: must not go with --lie"),
+        (["--lie", "keys", "--out", "x.yaml"], "--out: must not go with --lie"),
     ],
 )
 def test_lie_refuses_options_of_losses(leak, options, message) -> None:

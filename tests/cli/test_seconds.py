@@ -12,7 +12,7 @@ from simfl.cli import main
     "command",
     [
         ["serve", "tutorial", "--tokens", "none", "--wait"],
-        ["join", "simfl://127.0.0.1:1", "--user", "0", "--token-file", "none", "--wait"],
+        ["join", "simfl://127.0.0.1:1", "--users", "0", "--token-file", "none", "--wait"],
         ["run", "tutorial", "--save-every"],
     ],
     ids=lambda command: command[0],

@@ -47,7 +47,7 @@ def test_every_yaml_file_has_a_name() -> None:
 
 @pytest.mark.ci(but=["tutorial", "async_buffer"])
 @pytest.mark.parametrize("name", NAMES)
-def test_init_writes_what_a_scenario_reads(name: str, tmp_path: Path, called: Called) -> None:
+def test_init_writes_the_files_of_a_scenario(name: str, tmp_path: Path, called: Called) -> None:
     code, out, _ = called("init", name)
     assert code == 0
     written = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
@@ -67,7 +67,7 @@ def test_init_writes_what_a_scenario_reads(name: str, tmp_path: Path, called: Ca
         assert load(path).name == path.stem
 
 
-def test_init_writes_the_tutorial_unless_told(tmp_path: Path, called: Called) -> None:
+def test_init_writes_the_tutorial_by_default(tmp_path: Path, called: Called) -> None:
     assert called("init") == (0, "Written to tutorial.yaml\nTry: simfl run tutorial.yaml\n", "")
     assert called("run", "tutorial.yaml", *SMALL)[0] == 0
 
@@ -77,7 +77,7 @@ def test_init_overwrites_nothing(tmp_path: Path, called: Called) -> None:
     (tmp_path / "traces" / "rides.csv").write_text("mine")
     code, out, errors = called("init", "mixed_links")
     assert (code, out) == (2, "")
-    assert "traces/rides.csv is there already" in errors
+    assert "traces/rides.csv exists already" in errors
     assert (tmp_path / "traces" / "rides.csv").read_text() == "mine"
     assert not (tmp_path / "mixed_links.yaml").exists()
 
@@ -140,7 +140,7 @@ def test_proof_takes_a_name(called: Called) -> None:
     assert code == 1  # of fedavg the server sees every update
 
 
-def test_list_tells_the_first_sentence(called: Called) -> None:
+def test_list_prints_the_first_sentence(called: Called) -> None:
     code, out, _ = called("list", "scenarios")
     words = " ".join(out.split())
     assert code == 0

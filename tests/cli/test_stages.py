@@ -35,11 +35,11 @@ def test_a_stage_without_a_count_is_shown_once(monkeypatch: pytest.MonkeyPatch) 
     shown: list[str] = []
     once = Semaphore(0)
 
-    def tell(text: str, error: bool = False) -> None:
+    def print_lines(text: str, error: bool = False) -> None:
         shown.append(text)
         once.release()
 
-    monkeypatch.setattr(common, "tell", tell)
+    monkeypatch.setattr(common, "print_lines", print_lines)
     with stages() as stage:
         stage("short")
         stage("long")

@@ -89,7 +89,7 @@ def test_the_heaviest_tail_is_held() -> None:
     assert spec.average() == float("inf")
 
 
-def test_they_are_told_in_words() -> None:
+def test_wrong_distributions_are_reported_in_words() -> None:
     assert in_words(Pareto(least=2.0, alpha=1.5)) == "pareto, least 2, alpha 1.5"
     assert in_words(Zipf(s=1.2, ranks=60)) == "zipf, s 1.2, ranks 60, unit 1"
     assert in_words(MEASURED) == "quantiles, 0.5 to 60, median 6"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from simfl.cli.common import naming_unchecked
+from simfl.cli.common import name_unchecked_folders
 from simfl.config.digests import (
     SUMS,
     Damaged,
@@ -75,7 +75,7 @@ def test_a_listed_file_that_is_gone_is_still_listed(folder: Path) -> None:
 def test_a_folder_without_digests_is_read_and_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     take_unchecked()
     (folder / SUMS).unlink()
-    with naming_unchecked():
+    with name_unchecked_folders():
         checked(folder / "a.txt")
         checked(folder / "b.txt")
     reason = "files of an earlier simfl, or made by hand, are read unchecked"

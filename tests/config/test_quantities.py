@@ -34,7 +34,7 @@ def test_a_quantity_is_its_nearest_float(number: object, data: st.DataObject) ->
 
 
 @pytest.mark.parametrize("value", ["1e-3", "5", ".5", "12:30", "1_000", "fixed", "", None, True, 5, [5]])
-def test_what_is_no_quantity_stays_as_it_is(value: object) -> None:
+def test_other_values_stay_as_they_are(value: object) -> None:
     for key in UNITS:
         assert in_unit(value, key) is value
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.tools import states
 from simfl.cli import main
 from tests.docs.pages import ROOT, Command, blocks, differs, session
 
@@ -24,6 +25,13 @@ def test_the_code_is_the_examples() -> None:
     assert all(block.text in text for block in shown)
     (yaml,) = blocks(PAGE, "yaml")
     assert yaml.text == EXAMPLE.with_suffix(".yaml").read_text(encoding="utf-8")
+
+
+def test_state_diagrams_are_those_of_the_tables() -> None:
+    """`python -m docs.tools.states` draws them anew."""
+    drawn = states.BLOCK.search(PAGE.read_text(encoding="utf-8"))
+    assert drawn is not None
+    assert drawn[2] == states.markdown()
 
 
 COMMANDS = [command for block in blocks(PAGE, "console") for command in session(block)]

@@ -69,5 +69,5 @@ def test_the_deadline_holds_where_the_grace_is_longer() -> None:
 
 @pytest.mark.parametrize(("kind", "recovery"), [("quorum", quorum(0.5, 1.0)), ("all", {"all": 1.0})])
 def test_a_buffer_takes_fixed_deadlines_only(kind: str, recovery: dict[str, Any]) -> None:
-    with pytest.raises(ScenarioError, match=rf"deadlines.recovery: {kind} is for rounds"):
+    with pytest.raises(ScenarioError, match=rf"deadlines.recovery: must be fixed in .* run, not {kind}"):
         load({**ASYNC, "deadlines": {**ASYNC["deadlines"], "recovery": recovery}})

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from simfl.cli import main
-from simfl.cli.common import tell
+from simfl.cli.common import print_lines
 from simfl.config.digests import of_file
 from simfl.config.yaml_tree import dump
 from simfl.errors import BadInput
@@ -83,7 +83,7 @@ class Command:
             try:
                 self.perform(folder)
             except BadInput as error:
-                tell(str(error), error=True)
+                print_lines(str(error), error=True)
                 code = 2
             except SystemExit as end:
                 code = int(end.code or 0)

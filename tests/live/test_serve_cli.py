@@ -40,7 +40,7 @@ def scenario(tmp_path: Path) -> str:
         (("serve", "SCENARIO", "--listen", "myhost:7000", "--tokens", "x"), "beyond the loopback"),
         (("serve", "SCENARIO", "--listen", "7000", "--tokens", "x"), "must be HOST:PORT"),
         (("serve", "SCENARIO"), "--make-cert DIR writes one"),
-        (("serve", "SCENARIO", "--tokens", "x", "--cert", "x"), "go together"),
+        (("serve", "SCENARIO", "--tokens", "x", "--cert", "x"), "must be given together"),
         (("serve", "SCENARIO", "--tokens", "x", "--resume"), "needs the folder"),
         (("serve", "SCENARIO", "--tokens", "/none"), "cannot be read"),
         (("join", "simfl://192.0.2.1:7000", "--user", "1", "--token-file", "x"), "beyond the loopback"),
@@ -157,7 +157,7 @@ def test_two_machines_as_the_docs_say(
         assert (process.returncode, told.splitlines()) == (0, ["Joins secagg", "The run is over"]), told
     told, _ = serving.communicate(timeout=30)
     assert serving.returncode == 0, told
-    assert "secagg: 1 aggregate not checked: users do not tell how they rounded" in told
+    assert "secagg: 1 aggregate not checked: users do not send how they rounded" in told
     summary = read(out / "summary.json")
     assert [len(summary.protocols[name].completed) for name in ("fedavg", "secagg")] == [1, 1]
     assert not summary.interrupted

@@ -31,7 +31,7 @@ ALL = list(map(PROTOCOLS.find, PROTOCOLS))
 
 def block(kind: type[Protocol]) -> Protocol:
     signs = {"consistency": "signatures"} if issubclass(kind, Consistent) else {}
-    return kind(**{**kind.small(4, 1), **signs})
+    return kind(**{**kind.small_settings(4, 1), **signs})
 
 
 def codecs(kind: Protocol) -> tuple[Codec, Codec, list[type[Any]], list[type[Any]]]:

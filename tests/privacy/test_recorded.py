@@ -149,7 +149,7 @@ def test_what_a_folder_lacks_is_told(
     _, unknown = attack(capsys, 2, "inversions", str(rounds))
     assert "unknown attack 'inversions'" in unknown
     _, other = attack(capsys, 2, "least_squares", str(rounds), "--set", "rounds=1")
-    assert "goes with a scenario" in other
+    assert "must go with a scenario" in other
 
 
 def test_a_refused_scenario_runs_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

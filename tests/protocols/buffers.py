@@ -62,7 +62,7 @@ class Buffers(LoopbackBuffer):
             if self.away and rng.random() < 0.6:
                 self.back(rng.choice(sorted(self.away)))
             elif len(here) > keep:
-                self.leave(rng.choice(here), tell=rng.random() < 0.7)
+                self.leave(rng.choice(here), notify=rng.random() < 0.7)
             return True
         if self.timers and rng.random() < late:
             self.expire(rng.choice(self.timers))

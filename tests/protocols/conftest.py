@@ -23,7 +23,7 @@ ONCE = (
     "test_a_secagg_server_sees_one_kind_of_share",
     "test_random_runs_reach_the_edge_cases",
     "test_after_losses_the_run_goes_on",
-    "test_a_client_forgets_what_is_beyond_the_bound",
+    "test_client_drops_shares_beyond_the_bound",
     "test_what_clients_keep_does_not_grow",
     "fedbuff",
 )

@@ -10,7 +10,7 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import PeerFault
 from simfl.dataplane.shadow import ShadowOps
-from simfl.protocols.lightsecagg_async_messages import Recover
+from simfl.protocols.lightsecagg_async_client import Recover
 from simfl.protocols.machine import SERVER, RecoveryId, UpdateId
 from tests.protocols.buffers import asked, enrolled
 from tests.protocols.harness import Between, world

@@ -43,7 +43,7 @@ def members(out: Any) -> list[int] | None:
 
 # --- the rule --------------------------------------------------------------------------------------
 @given(st.integers(1, 5), st.lists(st.integers(0, 19), unique=True))
-def test_who_lacks_one_of_its_batch(T: int, users: list[int]) -> None:
+def test_split_finds_users_of_incomplete_batches(T: int, users: list[int]) -> None:
     among = {user for user in users if not set(range(user // T * T, user // T * T + T)) <= set(users)}
     assert Batches(T, "drop").split(users) == Batches(T, "refuse").split(Users(users)) == among
     assert Batches(T).split(users) == frozenset()
@@ -62,7 +62,7 @@ def test_the_rest_of_a_batch_is_left_out(protocol: str) -> None:
 
 
 @of_rounds
-def test_users_would_refuse_so_nobody_is_asked(protocol: str) -> None:
+def test_server_aborts_for_a_split_batch_and_asks_no_user(protocol: str) -> None:
     out = a_round(protocol, "refuse").run(fate=lose_at({3: "upload"}))
     assert out.result is None
     assert out.reason == f"upload: {Refusal.SPLIT}: 1 of 5 users answered"
@@ -72,7 +72,7 @@ def test_users_would_refuse_so_nobody_is_asked(protocol: str) -> None:
 
 @of_rounds
 @pytest.mark.parametrize("broken", ["drop", "refuse"])
-def test_who_is_lost_after_the_upload_breaks_nothing(protocol: str, broken: str) -> None:
+def test_loss_after_the_upload_splits_no_batch(protocol: str, broken: str) -> None:
     w = a_round(protocol, broken)
     assert members(w.run(fate=lose_at({3: "recovery"}))) == list(range(6))
 
@@ -98,7 +98,7 @@ def test_users_refuse_a_set_that_splits_a_batch(protocol: str, signed: bool) -> 
 
 
 @pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])
-def test_a_stranger_makes_no_batch_whole(protocol: str) -> None:
+def test_third_party_completes_no_batch(protocol: str) -> None:
     """User 3 never advertised: a server that names it all the same is not believed."""
     w = a_round(protocol, "refuse")
     w.server.batches = Batches()  # it keeps to no rule
@@ -123,7 +123,7 @@ def cohort(protocol: str, broken: str, users: int = 4, T: int = 2) -> Any:
 @pytest.mark.ci(but=["fedavg"])
 @of_rounds
 @pytest.mark.parametrize("broken", ["drop", "refuse"])
-def test_every_pattern_keeps_every_law(protocol: str, broken: str) -> None:
+def test_every_pattern_keeps_every_invariant(protocol: str, broken: str) -> None:
     report = explore(cohort(protocol, broken), unlucky=1)
     assert report.violation is None
     assert report.completed > 0
@@ -132,7 +132,7 @@ def test_every_pattern_keeps_every_law(protocol: str, broken: str) -> None:
 @pytest.mark.slow
 @of_rounds
 @pytest.mark.parametrize("broken", ["drop", "refuse"])
-def test_every_pattern_of_two_keeps_every_law(protocol: str, broken: str) -> None:
+def test_every_pattern_of_two_keeps_every_invariant(protocol: str, broken: str) -> None:
     assert explore(cohort(protocol, broken), unlucky=2).violation is None
 
 
@@ -169,18 +169,18 @@ def test_strong_T_over_all_losses_of_two_rounds(broken: str, least: int) -> None
 
 
 # --- scenarios -------------------------------------------------------------------------------------
-def test_a_protocol_that_knows_of_no_batches_is_refused(tmp_path: Any) -> None:
+def test_protocol_without_batches_is_refused(tmp_path: Any) -> None:
     path = tmp_path / "mine.py"
     path.write_text(
         "from simfl.protocols.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n"
         '    """Mine."""\n\n    batches = False\n    protocol: str = "mine"\n'
     )
-    with pytest.raises(BadInput, match="the machines of protocol Mine do not know of batches"):
+    with pytest.raises(BadInput, match="the machines of protocol Mine keep no batches together"):
         cohort(f"{path}:Mine", "drop")
     assert cohort(f"{path}:Mine", "keep").params.batches == Batches(2, "keep")
 
 
-def test_keeping_says_what_was_said_before() -> None:
+def test_keep_leaves_traces_as_they_were() -> None:
     kept = cohort("fedavg", "keep").scenario.selection
     assert kept.model_dump() == {"kind": "multi_round", "users": 4, "T": 2, "fair": True}
     dropped = cohort("fedavg", "drop").scenario.selection

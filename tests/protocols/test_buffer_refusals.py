@@ -7,7 +7,7 @@ import pytest
 
 from simfl.dataplane.handles import U8, Handle
 from simfl.protocols.keyed_messages import Invite, Roster
-from simfl.protocols.lightsecagg_async_messages import MaskInbox, Recover, Start
+from simfl.protocols.lightsecagg_async_client import MaskInbox, Recover, Start
 from simfl.protocols.machine import SERVER, Ignore, Reason, RecoveryId, Refuse
 from simfl.protocols.machine import UpdateId as Id
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled
@@ -40,7 +40,7 @@ def test_a_client_takes_one_invitation_and_nothing_before_it():
         assert client.receive(SERVER, unread(kind)) == [Ignore(SERVER, kind.kind, reason)]
 
 
-def test_a_plain_client_is_told_nothing():
+def test_plain_client_ignores_every_message():
     client = Buffers("fedbuff", 2).clients[0]
     effects = client.receive(SERVER, unread(Recover, recovery=RecoveryId(0)))
     assert effects == [Ignore(SERVER, "recover", Reason.UNKNOWN, RecoveryId(0))]
@@ -170,7 +170,7 @@ def test_a_share_delivered_twice_is_ignored():
     assert Id(0, 0) not in client.held_shares
 
 
-def test_a_share_of_a_stranger_or_an_older_cycle_is_unread():
+def test_share_of_third_party_or_older_cycle_is_unread():
     run = enrolled()
     share = replace(share_for(run), sealed=unread(Handle))
     client = run.clients[2]
@@ -220,7 +220,7 @@ def test_a_forged_share_is_refused_and_yields_no_value():
     assert set(client.latest.values()) == {-1}
 
 
-def test_of_an_inbox_only_what_is_forged_or_known_is_left_out():
+def test_inbox_loses_only_forged_or_known_shares():
     run = enrolled()
     inbox = inbox_for(run, senders=(0, 1))
     client = run.clients[2]

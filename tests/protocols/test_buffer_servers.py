@@ -6,7 +6,7 @@ import pytest
 
 from simfl.dataplane.handles import Handle
 from simfl.protocols.keyed_messages import Advertise, MaskedUpload, Survivors
-from simfl.protocols.lightsecagg_async_messages import SumOfShares
+from simfl.protocols.lightsecagg_async_client import SumOfShares
 from simfl.protocols.machine import SERVER, GiveUp, Ignore, Reason, RecoveryId, Refuse, Send, Timer
 from simfl.protocols.machine import UpdateId as Id
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled
@@ -27,7 +27,7 @@ def advertised(user=0):
 
 
 @pytest.mark.parametrize("user", [0, 5, -1], ids=["a second one", "a stranger's", "its own"])
-def test_a_second_advertise_and_a_strangers_change_no_key(user):
+def test_second_or_third_party_advertise_changes_no_key(user):
     run = enrolled()
     before = dict(run.server.publics)
     reason = Reason.REPEATED if user == 0 else Reason.STRANGER
@@ -35,7 +35,7 @@ def test_a_second_advertise_and_a_strangers_change_no_key(user):
     assert run.server.publics == before
 
 
-def test_a_stranger_does_not_close_the_enrolment():
+def test_third_party_does_not_close_the_enrolment():
     run = Buffers("lightsecagg_async", 4, K=2, U=3, T=1, away=(3,))
     run.settle()
     run.server.receive(4, advertised())
@@ -70,7 +70,7 @@ def flying(protocol):
 
 
 @both
-def test_what_a_server_does_not_know_is_ignored(protocol):
+def test_unknown_message_is_ignored(protocol):
     run, _ = flying(protocol)
     for kind in (Survivors, MaskedUpload, Nonsense):  # one has the kind of what is waited for, not its type
         assert run.server.receive(0, unread(kind)) == [Ignore(0, kind.kind, Reason.UNKNOWN)]
@@ -90,7 +90,7 @@ def test_what_a_server_does_not_know_is_ignored(protocol):
     ],
     ids=["another's", "not in flight", "a stranger's", "cycle", "another's name", "version"],
 )
-def test_an_upload_that_nobody_waits_for_is_thrown_away_unread(protocol, sender, change):
+def test_unexpected_upload_is_ignored_unread(protocol, sender, change):
     run, upload = flying(protocol)
     bad = replace(upload, vector=unread(Handle), **change)
     (effect,) = run.server.receive(sender, bad)
@@ -148,7 +148,7 @@ def sharing():
     [(1, {}), (9, {}), (0, {"update": Id(0, 1)}), (0, {"update": Id(1, 0)}), (0, {"version": 1})],
     ids=["not in flight", "a stranger's", "cycle", "another's name", "version"],
 )
-def test_shares_that_nobody_waits_for_are_thrown_away_unread(sender, change):
+def test_unexpected_shares_are_ignored_unread(sender, change):
     run, shares = sharing()
     bad = replace(shares, to=None, sealed=unread(Handle), **change)
     ignored = [Ignore(sender, "shares", Reason.NOT_IN_FLIGHT, bad.update)]
@@ -172,7 +172,7 @@ def test_malformed_shares_are_refused_and_their_user_given_up(shape):
 @pytest.mark.parametrize(
     "to", [(1, 2, 3, 9), (1, 2, 3, 3), (0, 1, 2, 3)], ids=["stranger", "twice", "itself"]
 )
-def test_shares_for_strangers_or_twice_for_one_are_refused(to):
+def test_shares_for_third_or_doubled_users_are_refused(to):
     run, shares = sharing()
     refused = Refuse(0, "shares", "malformed: for strangers or twice", Id(0, 0))
     effects = run.server.receive(0, replace(shares, to=to))
@@ -253,7 +253,7 @@ def test_an_answer_without_a_recovery_is_thrown_away_unread():
     assert effects == [Ignore(2, "answer", Reason.LATE, RecoveryId(0))]
 
 
-def test_a_second_answer_and_a_strangers_are_thrown_away_unread():
+def test_second_or_third_party_answer_is_ignored_unread():
     run, answer = answering()
     assert run.server.receive(2, answer) == []
     again = replace(answer, content=unread(Handle))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simfl.protocols.lightsecagg_async_messages import SumOfShares
+from simfl.protocols.lightsecagg_async_client import SumOfShares
 from simfl.protocols.machine import SERVER, Discard, Discarded, Ignore, Reason, RecoveryId
 from simfl.protocols.machine import UpdateId as Id
 from tests.protocols.buffers import Buffers, asked, cycle, enrolled
@@ -144,7 +144,7 @@ def test_a_user_that_is_busy_cannot_begin():
     run.begin(0)
 
 
-def test_a_stranger_cannot_begin():
+def test_third_party_cannot_begin():
     run = enrolled()
     with pytest.raises(ValueError, match="user 77"):
         run.server.begin(77, 0)
@@ -198,7 +198,7 @@ def test_a_recovery_with_too_few_answers_aborts_by_its_deadline():
     run = enrolled()
     asked(run)
     for user in (2, 3, 4):
-        run.leave(user, tell=False)
+        run.leave(user, notify=False)
     run.settle()
     run.expire(next(t for t in run.timers if t.name == "recovery"))
     assert run.aborts == ["recovery: 2 users answered, 3 needed"]
@@ -271,7 +271,7 @@ def test_a_user_that_returns_is_asked_too():
 
 # --- clients -------------------------------------------------------------------------------------
 @pytest.mark.ci
-def test_what_clients_keep_does_not_grow_without_bound():
+def test_memory_of_clients_is_bounded():
     run = play(MASKED, seed=5, steps=3000)
     assert run.version > 30
     window = 6 * (MASKED["staleness_bound"] + 2)  # at most about one cycle a user and version
@@ -284,7 +284,7 @@ def test_what_clients_keep_does_not_grow_without_bound():
 @pytest.mark.ci
 @settings(max_examples=examples(10), deadline=None, derandomize=True)
 @given(st.integers(0, 10**6))
-def test_a_client_forgets_what_is_beyond_the_bound(seed):
+def test_client_drops_shares_beyond_the_bound(seed):
     run = Buffers(seed=seed, **MASKED)
     for client in run.clients.values():
         real = client.answer

@@ -36,7 +36,7 @@ def three(ops):
     return channels((7, 2, 5), ops)
 
 
-def test_a_peer_opens_what_was_sealed_for_it(three, ops):
+def test_peer_opens_rows_sealed_for_it(three, ops):
     sealed = three[7].seal([2, 5], ITEMS, 0)
     assert sealed.size_bytes == 2 * (3 * 4 + 16)
     for k, user in enumerate((2, 5)):

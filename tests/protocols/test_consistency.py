@@ -41,7 +41,7 @@ def signing(protocol: str, n: int = 4, pki: bool = False, ops: Any = None, **par
 # --- honest rounds ---------------------------------------------------------------------------------
 @both
 @with_and_without_pki
-def test_a_round_of_those_who_sign(protocol: str, pki: bool) -> None:
+def test_signed_round_completes(protocol: str, pki: bool) -> None:
     w = signing(protocol, pki=pki)
     out = w.run()
     assert not out.refused
@@ -54,7 +54,7 @@ def test_a_round_of_those_who_sign(protocol: str, pki: bool) -> None:
 
 @both
 @with_and_without_pki
-def test_the_bytes_that_signing_adds(protocol: str, pki: bool) -> None:
+def test_signing_adds_bytes(protocol: str, pki: bool) -> None:
     """A key of 32 bytes advertised, or a signature of 64 instead; then 64 up, and 68 of each signer down."""
     of = [
         sizes(run) for run in (world(protocol, 4, **SMALL[protocol]).run(), signing(protocol, pki=pki).run())
@@ -74,7 +74,7 @@ def sizes(out: Any) -> Counter[str]:
 
 
 @both
-def test_nobody_signs_two_sets(protocol: str) -> None:
+def test_client_signs_one_set_only(protocol: str) -> None:
     w = signing(protocol)
     w.clients[0] = Twice(w.clients[0])
     out = w.run()
@@ -181,7 +181,7 @@ def test_signatures_of_another_shape_are_refused(protocol: str) -> None:
 
 @both
 @with_and_without_pki
-def test_a_shadow_refuses_what_is_tampered_with(protocol: str, pki: bool) -> None:
+def test_shadow_refuses_tampered_signatures(protocol: str, pki: bool) -> None:
     seen = []
     for ops in (EagerOps(Q), ShadowOps(Q)):
         w = signing(protocol, pki=pki, ops=ops)
@@ -260,7 +260,7 @@ def test_half_the_users_are_too_few_to_be_a_threshold() -> None:
 @both
 @settings(max_examples=examples(80), deadline=None)
 @given(data=st.data())
-def test_whatever_users_are_told_one_set_is_answered(protocol: str, data: st.DataObject) -> None:
+def test_users_answer_for_one_set_of_survivors_only(protocol: str, data: st.DataObject) -> None:
     stories = st.sampled_from([(0, 1, 2, 3), (1, 2, 3, 4), (0, 1, 2, 3, 4), (0, 2, 4), (0, 1, 3)])
     told = {}
     for user in range(5):
@@ -279,7 +279,7 @@ def test_a_pki_without_signatures_is_a_problem() -> None:
 @pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["secagg", "secagg_plus", "ccesa", "lightsecagg"])
 @pytest.mark.parametrize("unlucky", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_every_loss_of_four_users_keeps_every_law(protocol: str, unlucky: int) -> None:
+def test_every_loss_of_four_users_keeps_every_invariant(protocol: str, unlucky: int) -> None:
     cohort = make_cohort(protocol, 4, overrides={f"protocols.{protocol}.consistency": "signatures"})
     assert "consistency" in cohort.points  # type: ignore[union-attr]
     report = explore(cohort, unlucky=unlucky)

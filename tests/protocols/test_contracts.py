@@ -9,8 +9,9 @@ from simfl.errors import RunFailed
 from simfl.protocols import contracts, staleness
 from simfl.protocols.client import BufferedClient, Client
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, buffer_server, round_server
+from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.keyed_messages import Invite
-from simfl.protocols.machine import Message
+from simfl.protocols.machine import Message, Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import Server, Stage
@@ -38,7 +39,7 @@ def test_our_machines_keep_their_contracts(protocol):
     assert all(isinstance(client, ClientMachine) for client in w.clients.values())
 
 
-def test_an_incomplete_server_is_refused_by_what_it_lacks():
+def test_incomplete_server_is_refused_with_missing_names():
     with pytest.raises(RunFailed, match="object has no awaits, expire, gone, quorum, receive, start"):
         round_server(object())
     with pytest.raises(RunFailed, match="FedAvgServer has no admits, back, begin, flights, open, version"):
@@ -71,17 +72,17 @@ def test_a_message_without_a_phase_fails_at_its_table():
 
 
 MISSPELT = {
-    "phase of a message": (Message, {"phase": "uplod"}, "phase 'uplod' is none of offline, training, upload"),
-    "point of a message": (Message, {"point": "tell"}, "point 'tell' is none of advertise, shares"),
-    "stage": (Server, {"stages": {"uplod": Stage(Invite, "upload", "gone")}}, "stage 'uplod' is none of"),
+    "phase of a message": (Message, {"phase": "uplod"}, "phase 'uplod' must be one of offline, train"),
+    "point of a message": (Message, {"point": "tell"}, "point 'tell' must be one of advertise, shares"),
+    "stage": (Server, {"stages": {"uplod": Stage(Invite, "upload", "gone")}}, "stage 'uplod' must be one of"),
     "phase of a stage": (
         Server, {"stages": {"upload": Stage(Invite, "advertise", "gone")}},
-        "phase of stage 'upload': 'advertise' is none of offline, training, upload, recovery",
+        "phase of stage 'upload': 'advertise' must be one of offline, training, upload, recovery",
     ),
-    "point": (Protocol, {"points": ("training", "uplod")}, "point 'uplod' is none of .*; did you mean"),
+    "point": (Protocol, {"points": ("training", "uplod")}, "point 'uplod' must be one of .*; did you mean"),
     "no upload": (Protocol, {"points": ("training",)}, "its points lack upload"),
-    "timer": (Protocol, {"timers": ("uplod",)}, "timer 'uplod' is none of advertise, shares, upload"),
-    "mode": (Protocol, {"mode": "round"}, "mode 'round' is none of rounds, buffered; did you mean 'rounds'"),
+    "timer": (Protocol, {"timers": ("uplod",)}, "timer 'uplod' must be one of advertise, shares, upload"),
+    "mode": (Protocol, {"mode": "round"}, "mode 'round' must be one of rounds, buffered; did you mean"),
     "model": (Protocol, {"model_with": (Invite, "pad")}, "its model_with has 'pad', no type of messages"),
 }  # fmt: skip
 
@@ -101,3 +102,11 @@ def test_a_protocol_without_a_client_ends_with_its_name(scenario, monkeypatch):
     scenario = {**scenario, "protocols": {name: {}}, "payload": "shadow"}
     with pytest.raises(RunFailed, match=rf"{kind.__name__}\.client returned None, which has no receive"):
         simfl.run(scenario)
+
+
+def test_protocol_takes_the_old_names_of_its_methods():
+    """`withstands` and `small` of before 0.2 stand for `max_colluders` and `small_settings`."""
+    own = {"withstands": lambda self, p: 7, "small": classmethod(lambda cls, users, lost: {"t": users})}
+    with pytest.warns(DeprecationWarning, match=r"Protocol\.(withstands|small) is now"):
+        old = type("Old", (FedAvg,), {"__module__": __name__, **own})
+    assert (old().max_colluders(Params(d=1, q=101)), old.small_settings(4, 1)) == (7, {"t": 4})

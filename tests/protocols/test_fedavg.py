@@ -32,6 +32,6 @@ def test_the_sum_is_numpys_and_the_mean_is_weighted(lost, late, early):
     assert checked.tolist() == [[0, 0, 0]]
 
 
-def test_what_is_sent_is_the_update_and_its_weight():
+def test_upload_is_the_update_and_its_weight():
     out = world("fedavg", 3).run()
     assert [(m.weight, m.size_bytes) for _, _, m in out.sent] == [(u + 1, 4 * 5 + 4) for u in range(3)]

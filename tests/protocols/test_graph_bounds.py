@@ -121,7 +121,7 @@ def test_the_tails_are_exact_for_many_users():
     assert told.incorrect == pytest.approx(min(1.0, float(short)), rel=1e-9)
 
 
-def test_a_random_graph_fails_as_often_as_the_bounds_say():
+def test_random_graph_fails_within_the_bounds():
     """The graphs that are really used. Rare events hardly overlap, so their expected number is near the
     frequency; with these seeds the test fails by chance with probability below 1e-6 (5 standard errors)."""
     n, k, t, T, D, rounds = 24, 6, 4, 6, 6, 1500

@@ -132,7 +132,7 @@ def knowledge(n, edges, levels, t):
 
 @pytest.mark.ci
 @pytest.mark.parametrize("every", [5, pytest.param(1, marks=pytest.mark.slow)])
-def test_the_theorems_say_what_the_server_knows(every):
+def test_theorems_match_the_servers_linear_algebra(every):
     """All 64 graphs of four users, all 256 ways to be lost, thresholds at random: the sum over V3 is in the
     span if and only if `reliable`, a sum over a proper part of it if and only if not `private`. The theorems
     and the span agree everywhere, but for the empty V3, of which the span holds the empty sum."""
@@ -160,7 +160,7 @@ def test_the_theorems_say_what_the_server_knows(every):
     assert all(verdicts[both] > 100 / every for both in product((False, True), repeat=2)), verdicts
 
 
-def test_two_pairs_of_neighbours_are_told_apart():
+def test_two_pairs_of_neighbours_are_distinguished():
     """The simplest leak: 0-1 and 2-3 exchange masks, so each pair's sum comes out on its own."""
     apart = evolution(4, [{0, 1}, {2, 3}], [ANSWERED] * 4, [2] * 4)
     assert (apart.reliable, apart.private) == (True, False)
@@ -168,7 +168,7 @@ def test_two_pairs_of_neighbours_are_told_apart():
     assert (joined.reliable, joined.private) == (True, True)
 
 
-def test_who_was_lost_still_holds_the_sum_back():
+def test_lost_user_still_blocks_the_sum():
     """User 2 masked with 1 and was lost; too few shares of it came back, so the mask stays on."""
     for t, reliable in ((1, True), (2, False)):
         e = evolution(3, [{0, 1}, {1, 2}], [ANSWERED, ANSWERED, SHARED], [1, 1, t])

@@ -46,14 +46,14 @@ def test_p_star_is_that_of_table_g2_up_to_its_misprints():
 
 
 @pytest.mark.parametrize(("n", "q_total", "p", "t"), TABLE_2)
-def test_the_errors_at_p_star_are_as_small_as_the_paper_says(n, q_total, p, t):
+def test_errors_at_p_star_are_at_most_the_papers(n, q_total, p, t):
     """Section 4.3.2 and Fig. 3: privacy below 1e-40, reliability about 1e-2 and less."""
     assert 0 < graph_design.not_private_bound(n, p, q_total) < 1e-40
     assert 0 < graph_design.unreliable_bound(n, p, q_total, t) < 1.1e-2
 
 
 @pytest.mark.parametrize(("n", "q_total"), [(100, 0.5), (100, 0.9), (100, 1), (2, 0), (3, 0.1), (9, 0.49)])
-def test_p_star_is_infinite_where_eq_5_says_nothing(n, q_total):
+def test_p_star_is_infinite_where_eq_5_is_undefined(n, q_total):
     assert graph_design.p_star(n, q_total) == math.inf
 
 
@@ -129,7 +129,7 @@ def test_the_unmasking_bound_is_the_exact_tail(n, p, t):
 
 
 @pytest.mark.ci
-def test_the_bounds_hold_of_all_that_can_become_of_four_users():
+def test_bounds_hold_for_every_outcome_of_four_users():
     """All 64 graphs times all 5^4 ways to be lost, each with its probability: how often a round is not
     reliable (an empty V3 aside) or not private, against Theorems 5 and 6. Both say something here."""
     n, p, q, t = 4, 0.95, 0.01, 2

@@ -59,7 +59,7 @@ def test_a_harary_graph_is_regular_and_k_connected(users, k, s):
 
 @given(USERS, st.floats(0, 1), SEEDS)
 @settings(max_examples=examples(100), deadline=None, derandomize=True)
-def test_an_erdos_renyi_graph_keeps_the_laws(users, p, s):
+def test_erdos_renyi_graph_keeps_the_invariants(users, p, s):
     check_laws(erdos_renyi(users, p, s), users)
     assert all(closed == (i,) for i, closed in erdos_renyi(users, 0, s).items())
     assert erdos_renyi(users, 1, s) == erdos_renyi(users, 1.0, s) == complete(users)
@@ -87,7 +87,7 @@ def test_the_seed_and_the_set_of_users_decide_not_their_order(users, s, other):
         assert make(users, s) != make(users, other)
 
 
-def test_graphs_stay_what_they_were():
+def test_graphs_equal_the_stored_ones():
     """Golden: scenarios replay only if a seed gives the same graph on every machine."""
     assert harary(range(10, 16), 3, seed(7)) == {
         10: (10, 11, 13, 14),
@@ -153,7 +153,7 @@ def test_a_degree_below_two_is_refused(k):
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.5, float("nan")])
-def test_what_is_no_probability_is_refused(p):
+def test_value_outside_0_1_is_no_probability(p):
     with pytest.raises(ValueError, match=f"p={p} must be at least 0 and at most 1"):
         erdos_renyi(range(5), p, seed(0))
 

@@ -67,7 +67,7 @@ def test_views_are_the_lists_they_stand_for(names, data):
     st.one_of(NAMES.map(Users), DISTINCT, st.just(range(7)), st.just(range(2, 5)), st.just(range(0))),
     st.data(),
 )
-def test_who_is_named_twice_or_unknown_is_found(names, known, data):
+def test_doubled_or_unknown_user_is_found(names, known, data):
     if isinstance(known, list):  # all of a list but one
         known = UsersExcept(Users(known), data.draw(st.sampled_from(known)))
     for form in (tuple(names), Users(names)):
@@ -94,7 +94,7 @@ def test_a_list_with_a_double_is_not_distinct_without_another():
     assert not are_distinct(UsersExcept(Users((1, 2, 2)), 1))
 
 
-def test_holdings_say_in_which_answers_a_users_rows_are():
+def test_first_share_rows_finds_answers_and_rows():
     """Of three answers, about users 7, 4, 9, then 4, then 9, 7, by hand."""
     owners = [np.array([7, 4, 9]), np.array([4]), np.array([9, 7])]
     found = first_share_rows(owners, [9, 4, 5, 7], [2, 1, 3, 9])

@@ -48,7 +48,7 @@ def played(edges: list[set[int]], pattern: tuple[str, ...]) -> Any:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("every", [101, 17, pytest.param(1, marks=pytest.mark.slow)])
-def test_a_verdict_counts_what_came_late(every: int) -> None:
+def test_verdict_counts_late_answers(every: int) -> None:
     """All graphs of four, each user lost at two points or late: private if and only if the span of all that
     was sent to the server has no sum over a proper part of the survivors."""
     parts = np.array(list(product((False, True), repeat=N)))

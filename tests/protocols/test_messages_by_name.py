@@ -21,7 +21,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "dealt_pads.py"
 
 @pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize("name", [*PROTOCOLS, f"{EXAMPLE}:DealtPads"])
-def test_what_a_run_sends_is_in_the_tables(name: str) -> None:
+def test_sent_messages_are_in_the_tables(name: str) -> None:
     """A live run takes from a wire what its machines' tables have, each kind under a name of its own."""
     signed = name in PROTOCOLS and issubclass(PROTOCOLS[name], Consistent)  # whose users then say most
     subject = Subject(name, {f"protocols.{name}.consistency": "signatures"} if signed else {})
@@ -55,6 +55,6 @@ def test_an_update_is_made_on_the_models_version(name: str, models: list[ModelDo
     assert len(set(uploads.values())) > 1
 
 
-def test_a_rounds_model_says_its_version(models: list[ModelDownload]) -> None:
+def test_model_of_a_round_states_its_version(models: list[ModelDownload]) -> None:
     Subject("fedavg", {}).run({})
     assert [model.version for model in models] == sorted([0, 1, 2] * (len(models) // 3))

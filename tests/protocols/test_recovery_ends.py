@@ -37,7 +37,7 @@ def late(out: LoopbackRound) -> list[int]:
 @pytest.mark.ci(but=["-0]", "-1]"])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("protocol", "how"), SPARSE, ids=str)
-def test_it_ends_with_t_shares_of_each_secret(protocol: str, how: dict[str, Any], seed: int) -> None:
+def test_recovery_ends_with_t_shares_of_each_secret(protocol: str, how: dict[str, Any], seed: int) -> None:
     w = world(protocol, N, seed=seed, **how)
     out = w.run(fate=lose_at(LOST))
     answered = [sender for sender, _, m in out.sent if m.kind == "answer"]
@@ -50,7 +50,7 @@ def test_it_ends_with_t_shares_of_each_secret(protocol: str, how: dict[str, Any]
 
 
 @pytest.mark.parametrize(("protocol", "how"), [*SPARSE, ("lightsecagg", {"U": 5, "T": 2})], ids=str)
-def test_it_waits_for_all_if_asked(protocol: str, how: dict[str, Any]) -> None:
+def test_recovery_waits_for_all_with_all_answers(protocol: str, how: dict[str, Any]) -> None:
     w = world(protocol, N, all_answers=True, **how)
     out = w.run(fate=lose_at(LOST))
     assert check_round(w, out, LOST, 5)

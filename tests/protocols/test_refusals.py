@@ -103,7 +103,7 @@ def test_a_client_reveals_nothing_before_it_has_uploaded(protocol):
 
 # --- out of phase --------------------------------------------------------------------------------
 @both
-def test_what_the_server_says_out_of_phase_is_thrown_away_unread(protocol):
+def test_message_out_of_phase_is_ignored_unread(protocol):
     w, said = world(protocol, 4, **SMALL[protocol]), []
     w.clients[0] = Between(w.clients[0], lambda s, m: said.append(m) or m)
     w.run()
@@ -125,7 +125,7 @@ def test_what_the_server_says_out_of_phase_is_thrown_away_unread(protocol):
     assert client.state == "answered"
 
 
-def test_a_plain_client_is_told_nothing():
+def test_plain_client_ignores_every_message():
     client = world("fedavg", 2).clients[0]
     assert client.receive(SERVER, Invite()) == [Ignore(SERVER, "invite", Reason.OUT_OF_PHASE, detail="ready")]
 
@@ -195,7 +195,7 @@ def test_the_public_rule_is_t_or_a_majority_if_that_is_more():
     assert [[rule.threshold(circle) for circle in (2, 7, 8, 9)] for rule in rules] == [[4] * 4, [4, 4, 5, 5]]
 
 
-def test_a_secagg_client_never_gives_its_secrets_away_whole():
+def test_secagg_client_never_reveals_both_secrets():
     """Even where the public parameters would let one share be enough."""
     ops = EagerOps(Q)
     client = SecAggClient(0, Params(d=5, q=Q, t=1), ops, Entropy(bytes(32), 0))

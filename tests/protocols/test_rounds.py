@@ -91,7 +91,7 @@ def test_every_pattern_of_4_users_completes_if_enough_are_left(machines, needed,
 
 @pytest.mark.ci(but=["lightsecagg"])
 @pytest.mark.parametrize(("machines", "needed"), SMALL, ids=ids)
-def test_a_server_that_is_told_of_losses_needs_no_deadline(machines, needed):
+def test_notified_server_needs_no_deadline(machines, needed):
     for points in patterns(4):
         if len(points) == 1:
             w = world(n=4, d=2, **machines)
@@ -169,7 +169,7 @@ def test_recovery_of_lightsecagg_needs_no_more_than_U_answers():
     assert check_round(w, out, {}, 3)
 
 
-def test_who_is_given_up_is_named_with_the_phase():
+def test_give_up_names_user_and_phase():
     w = world("secagg", 5, t=2)
     out = w.run(fate=lose_at({0: "advertise", 1: "shares", 2: "upload"}))
     assert [(g.users, g.phase) for g in out.gave_up] == [

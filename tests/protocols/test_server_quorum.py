@@ -50,7 +50,7 @@ def test_so_many_answers_close_a_stage_and_the_rest_is_surplus():
     assert w.server.gone(4) == []
 
 
-def test_where_all_who_are_left_are_enough_nobody_is_surplus():
+def test_no_user_is_surplus_if_all_left_are_needed():
     w = world("secagg", 6, t=3)
     w.server.quorum = {"upload": 4}
     held = stand_at(w, "upload")

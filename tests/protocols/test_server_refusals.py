@@ -50,7 +50,7 @@ def refused_at(protocol, stage, change, user=1):
 
 # --- ignored --------------------------------------------------------------------------------------
 @everywhere
-def test_what_a_stage_does_not_wait_for_is_thrown_away_unread(protocol, stage):
+def test_unexpected_message_is_ignored_unread(protocol, stage):
     w = world(protocol, 4, **SMALL[protocol])
     held, server = stand_at(w, stage), w.server
     order = [s.message for s in server.stages.values()]
@@ -183,7 +183,7 @@ MISSING = {"doubled": (2, 2), "a stranger's": (9,), "lost before it shared": (3,
 
 
 @pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING)
-def test_an_answer_that_misses_what_it_was_never_sent_is_refused(missing):
+def test_answer_missing_a_share_never_sent_is_refused(missing):
     w = world("secagg", 5, t=3)
 
     def change(sender, m):

@@ -75,14 +75,12 @@ def test_a_file_of_yours_weighs_updates(hinge: str, tmp_path: Path) -> None:
     [
         ({"module": "Hinge", "a": -1.0}, "staleness.a: must be above 0, not -1.0"),
         ({"module": "Hinge", "bb": 1}, "staleness.bb: unknown key 'bb'; did you mean 'b'?"),
-        ({"module": "Half"}, "is no whole staleness weight: it lacks __call__"),
+        ({"module": "Half"}, "is no complete staleness weight: it lacks __call__"),
         ({"module": "Field"}, "it must be a class derived from simfl.protocols.staleness.Staleness"),
         ({"module": "Nobody"}, "has no Nobody"),
     ],
 )
-def test_what_is_wrong_with_it_is_told_at_its_place(
-    hinge: str, spec: dict[str, object], message: str
-) -> None:
+def test_wrong_staleness_is_reported_at_its_place(hinge: str, spec: dict[str, object], message: str) -> None:
     with pytest.raises(ScenarioError) as problem:
         load(with_weight({**spec, "module": f"{hinge}:{spec['module']}"}))
     assert message in str(problem.value)

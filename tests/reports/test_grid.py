@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from rich.cells import cell_len
 
-from simfl.cli.common import say
+from simfl.cli.common import print_paragraph
 from tests.docs.pages import ROOT, Command
 from tests.docs.shell import Shell
 
@@ -123,7 +123,7 @@ def on_terminal(folder: Path, command: list[str]) -> str:
 
 
 def test_a_paragraph_is_wrapped_and_no_word_is_cut(capsys: pytest.CaptureFixture[str]) -> None:
-    say("name: " + "some-words " * 12 + "x" * 90, further="  ")
+    print_paragraph("name: " + "some-words " * 12 + "x" * 90, indent="  ")
     first, second, third = capsys.readouterr().out.splitlines()
     assert first == "name: " + " ".join(["some-words"] * 6)
     assert second == "  " + " ".join(["some-words"] * 6)

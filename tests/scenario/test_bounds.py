@@ -74,7 +74,7 @@ def test_beyond_a_bound_is_one_message(tmp_path: Path, key: str, value: Any, say
     assert problems(tmp_path, SYNC, {key: value}) == [f"overrides: {says}"]
 
 
-def test_a_number_that_python_cannot_write_is_told_by_its_bits(tmp_path: Path) -> None:
+def test_huge_number_is_reported_by_its_bits(tmp_path: Path) -> None:
     huge = 2**20_000 - 1
     for key, says in {
         "deadlines.upload": "deadlines.upload: must be a finite number, not",
@@ -116,7 +116,7 @@ def test_a_file_of_any_name_loads(tmp_path: Path, file: str, name: str) -> None:
     assert load(write(tmp_path, SYNC, file)).name == name == as_name(name)
 
 
-def test_a_message_cuts_what_a_user_wrote(tmp_path: Path) -> None:
+def test_message_cuts_a_users_text(tmp_path: Path) -> None:
     long = "x" * 10_000
     for override in (
         {"name": long}, {long: 1}, {"clock": long}, {"detect": {long: 1}}, {"protocols": {long: {long: 1}}},

@@ -73,7 +73,7 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"selection.users": 101}, ["selection.users: users=101 must not be above population.users=100"]),
     ({"selection": {"kind": "random", "users": 70, "over": 1.2}, "privacy.D": 13}, [
         "privacy.D: D=13 must be at least 14: 70 uploads of N=84 users are enough (selection.over), and the "
-        "others are as good as lost"]),
+        "others count as lost"]),
     ({"selection": {"kind": "random", "users": 90, "over": 1.2}}, [
         "selection.over: users=90 x over=1.2 = 108 must not be above population.users=100"]),
     ({"selection": {"kind": "random", "users": 70, "over": 1.2}, "privacy.D": 20, "deadlines.upload": {
@@ -106,7 +106,7 @@ def test_synchronous(tmp_path: Path, overrides: dict[str, Any], expected: list[s
     assert found(tmp_path, SYNC, overrides) == expected
 
 
-def test_a_target_that_nothing_can_reach_is_found_at_its_line(tmp_path: Path) -> None:
+def test_unreachable_target_is_found_at_its_line(tmp_path: Path) -> None:
     text = swap(SYNC, ("rounds: 3\n", "rounds: 3\npayload: shadow\n"))
     text = swap(text, ("dropout: none", "dropout: none\ntargets:\n  loss: 0.5"))
     message = "needs payload real: a shadow trains no model to be evaluated"
@@ -119,24 +119,24 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
         "privacy.U: U=1 must be at least 2: a sum over one user is that user's update"]),
     ({"buffer.K": 101}, ["buffer.K: K=101 must not be above the number of users, 100"]),
     ({"buffer.return_s": None}, [
-        "buffer.return_s: missing; dropout rate needs to know when lost users return"]),
+        "buffer.return_s: missing; dropout rate needs the seconds after which lost users return"]),
     ({"dropout.rate": [0.1, 0.2]}, ["dropout.rate: a list goes round by round: an asynchronous run takes one "
      "rate"]),
     ({"dropout": {"worst_case": [0.1, 0.2]}}, [
         "dropout.worst_case: a list goes round by round: an asynchronous run takes one fraction"]),
     ({"dropout": {"per_step": 0.1}, "buffer.return_s": None}, [
-        "buffer.return_s: missing; dropout per_step needs to know when lost users return"]),
+        "buffer.return_s: missing; dropout per_step needs the seconds after which lost users return"]),
     ({"dropout": {"kind": "groups", "groups": 9, "p": 0.1}}, [
         "dropout: groups is for rounds: for users that go offline together use population.availability"]),
     ({"selection": {"kind": "random", "users": 80, "over": 1.1}, "privacy.D": 8}, [
-        "selection: random is for rounds; in an asynchronous run it must be all (buffer.concurrency limits "
-        "who is in flight)"]),
+        "selection: must be all in an asynchronous run, not random: buffer.concurrency limits the users in "
+        "flight"]),
     ({"population.availability": {"bernoulli": [0.5, 0.9]}}, [
         "population.availability.slot_s: missing; an asynchronous run has no rounds to draw p in"]),
     ({"selection.users": 90}, [
         "privacy.U: U=70 must not be above N - D = 90 - 30 = 60",
-        "selection: random is for rounds; in an asynchronous run it must be all (buffer.concurrency limits "
-        "who is in flight)"]),
+        "selection: must be all in an asynchronous run, not random: buffer.concurrency limits the users in "
+        "flight"]),
     ({"deadlines.upload": None, "deadlines.shares": None}, [
         "deadlines.upload: missing; protocol fedbuff waits there",
         "deadlines.upload: missing; protocol lightsecagg_async waits there"]),

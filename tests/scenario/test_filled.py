@@ -26,7 +26,7 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("name", "overrides"), GIVEN)
-def test_what_is_filled_in_runs_the_same(tmp_path: Path, name: str, overrides: dict[str, Any]) -> None:
+def test_filled_scenario_runs_the_same(tmp_path: Path, name: str, overrides: dict[str, Any]) -> None:
     scenario = load(ROOT / "scenarios" / f"{name}.yaml", {**overrides, **SMALL})
     text = filled_yaml(scenario)
     assert "null" not in text

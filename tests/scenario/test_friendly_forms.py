@@ -63,8 +63,8 @@ def test_a_form_is_read_as_the_plain_one(tmp_path: Path, old: str, written: str,
          "0.001"),
         ("upload: 600", "upload: '5'", "10: deadlines.upload: must be a number, not '5': write 5 "
          "without quotes"),
-        ("upload: 600", "upload: 010", "10: deadlines.upload: 010 has a leading zero: drop it, write 0o.. "
-         "for octal, or put it in quotes"),
+        ("upload: 600", "upload: 010", "10: deadlines.upload: 010 has a leading zero: leave it out, write "
+         "0o.. for octal, or put it in quotes"),
         ("rounds: 3", "rounds: 10k", "3: rounds: must be a whole number, not '10k': write 10000"),
         ("rounds: 3", "rounds: 1,000", "3: rounds: must be a whole number, not '1,000': write 1000"),
         ("rounds: 3", "rounds: 1e3", "3: rounds: must be a whole number, not 1000.0: write 1000"),
@@ -74,7 +74,7 @@ def test_a_form_is_read_as_the_plain_one(tmp_path: Path, old: str, written: str,
         ("dropout: none", "dropout: {rate: 120%}", "15: dropout.rate: must be at most 1, not 1.2"),
         ("dropout: none", "dropout: no", "15: dropout: unknown kind 'no'; known: none, rate, worst_case, "
          "per_step, groups, script, module; did you mean 'none'?"),
-        ("dropout: none", "dropout: {rate: 0.1, worst_case: 0.2}", "15: dropout: does not say its kind: "
+        ("dropout: none", "dropout: {rate: 0.1, worst_case: 0.2}", "15: dropout: needs its kind: "
          "write `kind: rate`, with each value under its name"),
     ],
 )  # fmt: skip

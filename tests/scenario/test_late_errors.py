@@ -125,7 +125,7 @@ CASES = [
     (ASYNC, "  K: 10", "  K: 10\n  staleness: {uniform: [0, 20]}",
      "19: buffer.staleness: 20 must not be above staleness_bound=10"),
     (ASYNC, "upload: 600", "upload: {all: 60}",
-     "13: deadlines.upload: all is for rounds; an asynchronous run takes"),
+     "13: deadlines.upload: must be fixed in an asynchronous run, not all"),
     (ASYNC, "levels: 1024", "levels: 10000000",
      "16: quantization.levels: a sum of K=10 updates x c_g=64 x clip 8 x"),
     (ASYNC, "availability: {kind: sessions, on_s: {exponential: 600}, off_s: 900}",
@@ -145,7 +145,7 @@ CASES = [
      "slowdown: 5}, availability: {kind: sessions, on_s: 5, off_s: {kind: pareto, least: 1, alpha: 0.5}}",
      "4: population.availability.off_s: alpha=0.5 must be above 1: sessions"),
     (ASYNC, "rounds: 3", "rounds: 3\nselection: {random: 20}",
-     "4: selection: random is for rounds; in an asynchronous run it must be"),
+     "4: selection: must be all in an asynchronous run, not random"),
     (SYNC, "overhead_s: 1e-3",
      "overhead_s: 1e-3\n  tcp_start: lv08\n  outages: [{of: everyone, from_s: 5, to_s: 2}]",
      "10: network.outages.0.of: unknown kind 'everyone'; known: all, class,"),
@@ -196,7 +196,7 @@ def test_an_override_is_named_as_one(tmp_path: Path, key: str, value: object, ex
     assert told(tmp_path, lambda: build(load(world, {key: value})))[0].startswith(expected)
 
 
-def test_a_scenario_that_is_loaded_again_knows_its_lines(tmp_path: Path) -> None:
+def test_reloaded_scenario_keeps_its_lines(tmp_path: Path) -> None:
     world = load(laid(tmp_path, swap(SYNC, ("rounds: 3", "rounds: 3\nprofile: nowhere"))))
     chosen = select_protocols(load(world, {"seed": 2}), ["fedavg"])
     assert told(tmp_path, lambda: build(chosen))[0].startswith("world.yaml:4: profile: ")

@@ -51,7 +51,7 @@ def test_files_are_found_beside_the_scenario_and_count(tmp_path: Path, link: str
     assert key(RECORDED) != before
 
 
-def test_a_file_that_is_wrong_is_told_before_a_run(tmp_path: Path) -> None:
+def test_wrong_file_is_reported_before_a_run(tmp_path: Path) -> None:
     scenario = read(tmp_path, varying(SERVER, "{steps: none.csv}"))
     with pytest.raises(
         ScenarioError, match=r"world.yaml:7: network\.server\.varies\.steps: .*none\.csv: cannot be read"
@@ -86,7 +86,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("text", "says"), MISTAKES)
-def test_a_mistake_is_told_at_its_key(tmp_path: Path, text: str, says: str) -> None:
+def test_mistake_is_reported_at_its_key(tmp_path: Path, text: str, says: str) -> None:
     (problem,) = problems(tmp_path, text)
     place, _, message = problem.partition(": ")
     assert place.startswith("world.yaml:")

@@ -59,7 +59,7 @@ WALK = {"markov": [{"factor": 1.0, "dwell_s": {"exponential": 60.0}}, {"factor":
         ("lightsecagg_async", (30, 70), {}),
     ],
 )
-def test_users_take_what_is_said(protocol: str, users: tuple[int, int], more: dict[str, Any]) -> None:
+def test_users_take_the_predicted_memory(protocol: str, users: tuple[int, int], more: dict[str, Any]) -> None:
     asynchronous = PROTOCOLS[protocol]().asynchronous
     measured, told = [], []
     for number in (20, *users):
@@ -89,7 +89,7 @@ def test_users_take_what_is_said(protocol: str, users: tuple[int, int], more: di
         {"shape": [100], "classes": 20_000, "train": 1_000, "test": 100},
     ],
 )
-def test_a_made_up_data_set_takes_what_is_said(data: dict[str, Any]) -> None:
+def test_synthetic_data_set_takes_the_predicted_memory(data: dict[str, Any]) -> None:
     scenario = load(SYNC_WORLD, {"learning.dataset": {"kind": "synthetic", **data}, "payload": "shadow"})
     build(scenario)
     assert 0.4 < peak(scenario, build) / checks.data_bytes(scenario) < 1.05
@@ -109,7 +109,7 @@ def test_a_made_up_data_set_takes_what_is_said(data: dict[str, Any]) -> None:
          "0.00046 GB, above memory_limit_gb=0.001"),
     ],
 )  # fmt: skip
-def test_what_is_too_large_is_refused_at_once(
+def test_too_large_scenario_is_refused_at_once(
     tmp_path: Path, text: str, key: str, value: Any, says: str
 ) -> None:
     (line,) = [line for line in problems(tmp_path, text, {key: value}) if "users would take" in line]

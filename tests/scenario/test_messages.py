@@ -41,10 +41,10 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("{disconnect: 0.5}", "{disconect: 0.5}", "9: detect: unknown kind 'disconect'; known: timeout, "
          "disconnect; did you mean 'disconnect'?"),
         ("{disconnect: 0.5}", "\n  disconnect: -0.5", "10: detect.disconnect: must be at least 0, not -0.5"),
-        ("{disconnect: 0.5}", "{timeout: 0.5}", "9: detect: does not say its kind: write `kind: timeout`, "
+        ("{disconnect: 0.5}", "{timeout: 0.5}", "9: detect: needs its kind: write `kind: timeout`, "
          "with each value under its name"),
-        ("{disconnect: 0.5}", "{delay_s: 0.5}", "9: detect: does not say its kind: add `kind: disconnect`"),
-        ("{disconnect: 0.5}", "{}", "9: detect: does not say its kind: one of timeout, disconnect"),
+        ("{disconnect: 0.5}", "{delay_s: 0.5}", "9: detect: needs its kind: add `kind: disconnect`"),
+        ("{disconnect: 0.5}", "{}", "9: detect: needs its kind: one of timeout, disconnect"),
         ("{disconnect: 0.5}", "{kind: timeout, delay: 3}", "9: detect.delay: kind timeout has no key "
          "'delay'; did you mean 'delay_s' of kind disconnect?"),
         ("slowdown: 5", "slowdown: true", "4: population.devices.slowdown: must be a number, not true"),
@@ -112,7 +112,7 @@ def test_a_list_of_protocols_holds_names_each_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_thousand_problems_are_told_in_forty_lines() -> None:
+def test_thousand_problems_print_forty_lines() -> None:
     with pytest.raises(ScenarioError) as refused:
         load({"seed": 1, "dropout": {"worst_case": [-1.0] * 1000}})
     *told, last = str(refused.value).splitlines()

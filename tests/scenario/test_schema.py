@@ -61,7 +61,7 @@ def test_the_prime_for_transforms_has_a_name() -> None:
     assert schema.FieldOfSums.model_validate({"q": "ntt"}) == schema.FieldOfSums(q=2147352577)
 
 
-def test_presets_give_what_is_not_given() -> None:
+def test_presets_fill_missing_rates() -> None:
     link = world.UserLink.model_validate({"preset": "4g", "uplink_mbps": 5, "latency_s": 0})
     assert (link.uplink_mbps, link.downlink_mbps) == (5.0, 98.0)
 
@@ -78,7 +78,7 @@ def test_a_scenario_is_frozen(tmp_path: Path) -> None:
         scenario.rounds = 5
 
 
-def test_a_round_holds_those_who_are_selected(tmp_path: Path) -> None:
+def test_cohort_is_the_number_of_selected_users(tmp_path: Path) -> None:
     assert read(tmp_path, SYNC).cohort == 100
     assert read(tmp_path, SYNC, {"selection.users": 90}).cohort == 90
 

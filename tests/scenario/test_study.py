@@ -106,10 +106,13 @@ def test_paths_are_of_the_file_that_they_stand_in(tmp_path: Path) -> None:
             "study.yaml:2: seeds: must be a count from 1 to 2^31 - 1, or a list of seeds, each once, not "
             "[1, 1]",
         ),
-        ("base: base.yaml\nset:\n  seed: 3", "study.yaml:3: set.seed: say it in `seeds`"),
+        (
+            "base: base.yaml\nset:\n  seed: 3",
+            "study.yaml:3: set.seed: must not be set here: list it in `seeds`",
+        ),
         (
             "base: base.yaml\ncells: [{rounds: 1}]\ngrid: {rounds: [2]}",
-            "study.yaml:3: grid.rounds: is in `cells` too, which gives it other values",
+            "study.yaml:3: grid.rounds: is in `cells` too: give its values in one of them",
         ),
         (
             "base: base.yaml\ngrid:\n  population.userz: [1]",
@@ -133,11 +136,11 @@ def test_paths_are_of_the_file_that_they_stand_in(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_is_wrong_is_named_with_its_line_and_its_part(tmp_path: Path, text: str, said: str) -> None:
+def test_problem_has_its_line_and_part_of_the_study(tmp_path: Path, text: str, said: str) -> None:
     assert problems(tmp_path, text) == [said]
 
 
-def test_what_does_not_go_together_is_placed_in_the_base(tmp_path: Path) -> None:
+def test_conflicting_values_are_placed_in_the_base(tmp_path: Path) -> None:
     said = problems(tmp_path, "base: base.yaml\ngrid: {population.users: [9]}\nset: {dropout: none}")
     line = 1 + EDGES.read_text().splitlines().index("privacy: {T: 5, D: 4, U: 6}")
     assert f"base.yaml:{line}: privacy.U: U=6 must not be above N - D = 9 - 4 = 5" in said

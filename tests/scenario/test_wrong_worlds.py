@@ -22,7 +22,7 @@ BATTERY = f"{LTE}.energy.battery"
 LOAD, SHARE = "network.outages.1", "must be at most 1, not 1.5"
 
 WRONG: list[tuple[str, Any, str]] = [
-    (f"{HOME}.share", 0.3, "population.classes: the shares of home, lte, 5g add up to 0.9"),
+    (f"{HOME}.share", 0.3, "population.classes: the shares of home, lte, 5g must add up to 1, not 0.9"),
     (f"{HOME}.share", 0, "population.classes.home.share: must be above 0, not 0"),
     (f"{HOME}.share", 1.5, f"population.classes.home.share: {SHARE}"),
     (f"{HOME}.speed", 3, "population.classes.home.speed: unknown key 'speed'"),
@@ -111,4 +111,4 @@ def test_losses_of_groups_are_for_rounds() -> None:
 @pytest.mark.ci
 def test_losses_of_a_class_need_a_time_of_return() -> None:
     said = refused(BUFFERED, "buffer.return_s", None)
-    assert "buffer.return_s: missing; dropout rate needs to know when lost users return" in said
+    assert "buffer.return_s: missing; dropout rate needs the seconds after which lost users return" in said

@@ -29,7 +29,7 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         (b"a: 1\n[b]: 2\n", "w.yaml:2: a key must be text, not a list or mapping: put it in quotes"),
         (
             b"a: 017\n",
-            "w.yaml:1: a: 017 has a leading zero: drop it, write 0o.. for octal, or put it in quotes",
+            "w.yaml:1: a: 017 has a leading zero: leave it out, write 0o.. for octal, or put it in quotes",
         ),
         (b"a: !!int x\n", "w.yaml:1: a: 'x' is not a whole number that can be read"),
         (b"a: !!bool x\n", "w.yaml:1: a: must be true or false, not 'x'"),
@@ -63,7 +63,7 @@ def test_aliases_that_multiply_are_refused(tmp_path: Path) -> None:
     rows = ["a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]"]
     rows += [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 10)]
     assert problems(tmp_path, "\n".join(rows)) == [
-        "world.yaml: more than 200000 values: do its aliases multiply?"
+        "world.yaml: more than 200000 values: its aliases may multiply"
     ]
 
 

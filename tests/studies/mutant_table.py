@@ -82,7 +82,7 @@ MUTANTS = [
         "",
         "not reached: no lie names a roster below U",
     ),
-    Mutant(f"{LSA}.answer", "total(rows)", "total(self.held)", "lightsecagg", "explore"),
+    Mutant(f"{LSA}.answer", "total(rows)", "total(self.held_shares)", "lightsecagg", "explore"),
     Mutant(f"{LSA_SERVER}.recoverable", ">= self.params.U", "> self.params.U", "lightsecagg", "explore"),
     Mutant(f"{LSA_SERVER}.needed", "self.params.U", "self.params.U - 1", "lightsecagg", "explore"),
     Mutant(f"{LSA_SERVER}.unmask", "p.U, p.T", "p.T, p.U", "lightsecagg", "explore"),

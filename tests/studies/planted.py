@@ -177,7 +177,7 @@ def survivor_named_twice(patch: Patch) -> None:
 
 # --- what is promised, and what is said in the clear -----------------------------------------------------
 def promises_too_much(patch: Patch) -> None:
-    patch.setattr(SecAgg, "withstands", lambda self, p: p.t)
+    patch.setattr(SecAgg, "max_colluders", lambda self, p: p.t)
 
 
 def weight_in_the_clear(patch: Patch) -> None:

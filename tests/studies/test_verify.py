@@ -106,7 +106,7 @@ def test_a_code_at_other_points_is_found_by_galois_alone(monkeypatch: pytest.Mon
     assert "audit: coding: galois has" in findings["oracle"][0]
 
 
-NOTHING = "the protocol promises nothing (`withstands`)"
+NOTHING = "the protocol promises nothing (`max_colluders`)"
 PLAIN = {
     "oracle": "it neither codes nor shares",
     "channels": "its users seal nothing for each other",

@@ -110,7 +110,10 @@ def test_a_class_leaves_other_users_their_world() -> None:
 @pytest.mark.parametrize(
     ("classes", "message"),
     [
-        ({"a": {"share": 0.5}, "b": {"share": 0.4}}, r"population.classes: the shares of a, b add up to 0.9"),
+        (
+            {"a": {"share": 0.5}, "b": {"share": 0.4}},
+            r"population.classes: the shares of a, b must add up to 1, not 0.9",
+        ),
         ({"a": {"share": 0.0}, "b": {"share": 1.0}}, r"population.classes.a.share: must be above 0"),
         ({"a": {"share": 1.0, "speed": 3}}, r"population.classes.a.speed: unknown key"),
         ({"a b": {"share": 1.0}}, r"population.classes"),

@@ -105,7 +105,7 @@ def test_selection_by_batteries_needs_batteries() -> None:
     with pytest.raises(ScenarioError, match="selection: charged needs a battery in every device"):
         load(SYNC, {"selection": charged, "population.energy": ENERGY})
     assert load(SYNC, {"selection": charged, "population.energy": battery()}).cohort == 2
-    with pytest.raises(ScenarioError, match="selection: charged is for rounds"):
+    with pytest.raises(ScenarioError, match="selection: must be all in an asynchronous run, not charged"):
         load(ASYNC, {"selection": charged, "population.energy": battery()})
 
 

@@ -115,7 +115,7 @@ def test_plain_numbers_are_read_by_columns(tmp_path: Path, monkeypatch: pytest.M
         ("user,from,to_s\n1,0,5\n", "1: the column from_s is missing: the header needs user,from_s,to_s"),
         (
             "user,from_s,to_s,user\n",
-            "1: the column user is there twice: the header needs user,from_s,to_s",
+            "1: the column user is doubled: the header needs user,from_s,to_s",
         ),
         (HEADER + "1,0\n", "2: 2 values, but the header names 3 columns"),
         (HEADER + "1,0,5\n\n1,6,7,8\n", "4: 4 values, but the header names 3 columns"),
@@ -159,7 +159,7 @@ PERIODIC = "user,from_s,to_s,period_s\n"
         (PERIODIC + "1,0,1,\n", "2: period_s: must be a number, not ''"),
         (
             "user,from_s,to_s,period_s,period_s\n1,0,1,2,2\n",
-            "1: the column period_s is there twice: the header needs user,from_s,to_s",
+            "1: the column period_s is doubled: the header needs user,from_s,to_s",
         ),
         (PERIODIC + "1,1,1,4\n", "2: to_s: must be above from_s=1, not 1"),
     ],

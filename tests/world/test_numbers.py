@@ -82,9 +82,9 @@ def test_numbers_and_distributions_are_taken_too() -> None:
             "computations\n1\n",
             ":1: the column computation is missing: the header is computations; did you mean 'computations'?",
         ),
-        ("computation,computation\n1,2\n", ":1: the column computation is there twice: the header is "
+        ("computation,computation\n1,2\n", ":1: the column computation is doubled: the header is "
          "computation,computation"),
-        ("computation\n", ": no entries below the header: a user has none to take its computation of"),
+        ("computation\n", ": no entries below the header: no user would have a computation"),
         ("a,computation\n\n1,2\n1\n", ":4: 1 values, but the header names 2 columns"),
         ("a,computation\n1,x\n", ":2: computation: must be a number, not 'x'"),
         ("a,computation\n1,\n", ":2: computation: must be a number, not ''"),
@@ -175,7 +175,7 @@ def test_a_number_stays_one_in_the_resolved_scenario(value: Any, resolved: Any) 
         (4e-7, "up: must be at least 1e-06, not 4e-07"),
         (True, "up: must be a number, not true"),
         ({"exponential": 0}, "up.exponential: must be above 0, not 0"),
-        ({"median": 3}, "up: does not say its kind: add `kind: lognormal`"),
+        ({"median": 3}, "up: needs its kind: add `kind: lognormal`"),
         (
             "fast",
             "up: unknown kind 'fast'; known: uniform, lognormal, exponential, pareto, zipf, quantiles, file",

@@ -18,7 +18,7 @@ from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
 from simfl.privacy.leaks.elimination import Line
 from simfl.privacy.leaks.views import NamedEntropy, Sent, Setup, Transcript, is_exact, shortened, sum_of
-from simfl.protocols.lightsecagg_async_messages import Recover
+from simfl.protocols.lightsecagg_async_client import Recover
 from simfl.protocols.machine import SERVER, Effects, Result, Send, Update
 from simfl.runs.build import Experiment, make_clocks
 from simfl.runs.watch import Call, watched

@@ -112,7 +112,7 @@ class Cohort:
 
     @cached_property
     def withstands(self) -> int | None:
-        return self.kind.withstands(self.scenario.params(self.protocol, 1))
+        return self.kind.max_colluders(self.scenario.params(self.protocol, 1))
 
     @property
     def rows(self) -> list[Row]:
@@ -127,7 +127,7 @@ class Cohort:
     def laws(self) -> Iterator[Tried]:
         """Yield the laws that patterns are held to, and those that there is nothing to hold to."""
         yield from (Tried(law) for law in self.held)
-        promised = "" if self.withstands is not None else "the protocol promises nothing (`withstands`)"
+        promised = "" if self.withstands is not None else "the protocol promises nothing (`max_colluders`)"
         yield Tried("nothing beyond the sum is learned", because=promised)
 
     @cached_property

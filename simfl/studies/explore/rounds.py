@@ -82,7 +82,7 @@ def make_cohort(
         },
         "detect": "timeout",
         "quantization": {"levels": 65536, "clip": 4.0},
-        "protocols": {name: {**spec, **kind.small(users, 1 if buffered else (users - 1) // 2)}},
+        "protocols": {name: {**spec, **kind.small_settings(users, 1 if buffered else (users - 1) // 2)}},
     }
     return cohort(load({**scenario, **cohort.settings(users)}, overrides or {}), name)
 

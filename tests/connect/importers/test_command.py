@@ -108,7 +108,7 @@ def test_files_are_replaced_with_force_only(files: Path, capsys: pytest.CaptureF
     (files / "traces" / "capacity.csv").write_text("mine")
     code, out, errors = ended(capsys, *FEDSCALE)
     assert (code, out) == (BAD, "")
-    assert errors == "traces/capacity.csv is there already: --force replaces it\n"
+    assert errors == "traces/capacity.csv exists already: --force replaces it\n"
     assert {path.name for path in (files / "traces").iterdir()} == {"capacity.csv"}
     assert ended(capsys, *FEDSCALE, "--force")[0] == 0
     assert (files / "traces" / "capacity.csv").read_text() == WRITTEN["capacity"]
@@ -156,7 +156,7 @@ def test_bad_usage_is_refused(
 def test_a_folder_in_the_place_of_a_file(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (files / "traces" / "rates.csv").mkdir(parents=True)
     code, _, errors = ended(capsys, *MAHIMAHI, "--force")
-    assert (code, errors) == (BAD, "traces/rates.csv is there already: it is a folder\n")
+    assert (code, errors) == (BAD, "traces/rates.csv exists already: it is a folder\n")
 
 
 def test_parquet_names_its_extra(

@@ -123,7 +123,7 @@ def test_rows_without_a_number_are_dropped_and_counted(tmp_path: Path) -> None:
     [
         ("", ":1: the column Avg. Avg U Kbps (or avg_u_kbps) is missing"),
         (HEADER.replace("Avg Lat Ms", "Lat"), ":1: the column Avg Lat Ms (or avg_lat_ms) is missing"),
-        ("avg_u_kbps," + HEADER, ":1: the column Avg. Avg U Kbps (or avg_u_kbps) is there twice"),
+        ("avg_u_kbps," + HEADER, ":1: the column Avg. Avg U Kbps (or avg_u_kbps) is doubled"),
         (HEADER + "A,1,2,3\n", ":2: 4 values, but the header names 5 columns"),
         (HEADER + "A,1,2,3,4\nA,1,x,3,4\n", ":3: Avg. Avg U Kbps: must be a number from 0 to 1e+09, not 'x'"),
         (HEADER + "A,1,2,-3,4\n", ":2: Avg. Avg D Kbps: must be a number from 0 to 1e+09, not '-3'"),

@@ -31,7 +31,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
         {"population.availability": {"kind": "bernoulli", "p": 3}},
         "population.availability.p: must be at most 1, not 3",
     ),
-    ({"samples": 4, "learning.dataset": "digits"}, "samples: are made up, and learning.dataset is digits"),
+    ({"samples": 4, "learning.dataset": "digits"}, "samples: must not go with learning.dataset digits"),
     ({"dropout": {"rate": [0.1, 2.0]}}, "dropout"),
 ]
 

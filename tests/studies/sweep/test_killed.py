@@ -83,6 +83,7 @@ def test_interrupted_it_ends_soon_and_says_how_to_go_on(tmp_path: Path, jobs: in
     assert code == 130
     kept = len(cells(out))
     assert (
-        errors == f"Interrupted; {kept} of 24 cells are kept in {out}; the same command goes on from there\n"
+        errors
+        == f"Interrupted; {kept} of 24 cells are kept in {out}; the same command continues from there\n"
     )
     assert {path.name for path in out.iterdir()} == {"cells", ".lock"}
