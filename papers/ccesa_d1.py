@@ -171,7 +171,7 @@ ENTRY = Entry(
     title="Additional bytes of a client, and the share of Turbo-aggregate's",
     on="the messages of shadow rounds of the protocols' own machines, no dropouts, p = p*",
     how="a_K = 32 and a_S = 36 bytes. Keys and shares must equal D.1's formula to the byte, for the mean"
-    " number of neighbours of the round's graph. What comes beyond, 44 bytes a neighbour against 244, must"
+    " number of neighbours of the round's graph. The rest, 44 bytes a neighbour against 244, must"
     " equal a count by hand, which is in the paper's column. Section 1's 3 % must be ours, rounded. Of"
     " SA's resources, which the paper takes as proportional to n p, the printed share must be met within 5"
     " %.",

@@ -122,8 +122,8 @@ FIG5 = Entry(
 )
 
 GROWTH = (
-    ' The text also says of SecAgg and SecAgg+ that mask recovery "increases quadratically with the number of'
-    ' users": the slope of a line through the logarithms at N = 50 .. 200 must lie within 15 % of 2.'
+    ' The text also states that mask recovery of SecAgg and SecAgg+ "increases quadratically with the number'
+    ' of users": the slope of a line through the logarithms at N = 50 .. 200 must lie within 15 % of 2.'
 )
 SLOWER = (
     " Recovery grows less than quadratically here. In the profile each secret that the server finds has a"
