@@ -100,7 +100,7 @@ def first_sentence(text: str) -> str:
 
 
 def _classes(cells: Sequence[Cell]) -> Iterator[str]:
-    """Count the cells that agree and that do not, by the worth of an agreement, the least first."""
+    """Count the cells that agree and that do not, by the worth of an agreement in ascending order."""
     judged = [(cell.basis, cell.agrees) for cell in cells if cell.agrees is not None]
     rows = []
     for basis in BASES:

@@ -66,14 +66,14 @@ def missed(cell: Cell) -> bool:
 
 
 def counts(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Return how many cells of each class agree, how many are close, and the worst difference."""
+    """Return the counts of cells that agree, by class, and of close ones, and the worst difference."""
     differences = [cell.difference for cell in cells if cell.difference is not None]
     worst = _percent(max(differences, key=abs)) if differences else ""
     return *(_agree(cells, basis) for basis in BASES), close(cells), worst
 
 
 def close(cells: Iterable[Cell]) -> str:
-    """Return how many of the paper's numbers ours are near to; nothing without any."""
+    """Count the numbers of the paper that ours are close to; empty without any."""
     differences = [abs(cell.difference) for cell in cells if cell.difference is not None]
     return f"{sum(d <= CLOSE for d in differences)} of {len(differences)}" if differences else ""
 

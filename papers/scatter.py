@@ -47,7 +47,7 @@ Papers = Sequence[tuple[str, Sequence[Cell]]]
 
 
 def compared(cells: Iterable[Cell]) -> list[tuple[float, float, bool]]:
-    """Select the cells that say something: two positive numbers, not equal by construction.
+    """Select the cells that can disagree: two positive numbers, not equal by construction.
 
     Returns:
         Of each the paper's number, ours, and True where the paper's number was used in a fit.

@@ -2,7 +2,7 @@
 
 python -m docs.tools.reality     simulates each cell again, which takes a minute, and writes them
 
-`make live` plays the runs. Simulations are kept beside them, so that a test can tell when today's differ.
+`make live` repeats the runs. Simulations are stored beside them, so that a test finds when today's differ.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def of_machine(found: Sequence[Point], stored: Stored) -> str:
-    """The machine, the pings, and what it could not deliver."""
+    """The machine, the pings, and the step time that it could not deliver."""
     machine = read("machine")
     runs = [run for cell in played() for run in read(cell.name)["runs"]]
     overruns = [run["figures"]["overrun"] for run in runs]
@@ -286,7 +286,7 @@ def figure(found: Sequence[Point]) -> Figure:
 
 
 def update() -> None:
-    """Simulate all cells that were played, and write the tables and the figure."""
+    """Simulate all cells with live runs, and write the tables and the figure."""
     stored = {cell.name: simulate(cell) for cell in played()}
     write("simulated", stored)
     stored = read("simulated")  # as JSON has it

@@ -123,7 +123,7 @@ def test_weak_results_come_first_and_are_those_of_entries() -> None:
     assert {HERE.page.parent / paper for paper in papers} == set(HERE.results.glob("*.md"))
 
 
-def test_the_overview_states_the_share_of_predicted_cells_that_agree() -> None:
+def test_the_overview_states_the_share_of_cells_that_agree() -> None:
     text, _ = of_one(stored())
     assert "Of 3 cells that were predicted, 2 agree (67%)." in text
     assert "The picture has 2 numbers" in text
