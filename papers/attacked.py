@@ -35,7 +35,7 @@ class Attack:
 
     @property
     def told(self) -> str:
-        """What it runs on, in words; nothing where that is the bundled digits."""
+        """The data that it attacks, in words, or "" for the bundled digits."""
         if not self.there:
             return ""
         values = ", ".join(f"{key} {value}" for key, value in self.settings.items())
@@ -44,7 +44,7 @@ class Attack:
     def findings(
         self, place: Place, seed: int, changes: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[Finding, ...]:
-        """Run the scenario with changes by dotted key, attack it with options, and return what was found."""
+        """Run the scenario with changes by dotted key, attack it with options, and return the findings."""
         theirs = {"learning.dataset": self.dataset, **self.settings} if self.there else {}
         scenario = place.root / "scenarios" / f"{self.scenario}.yaml"
         with TemporaryDirectory() as folder:
@@ -53,7 +53,7 @@ class Attack:
 
 
 def of(found: Sequence[Finding], entry: str, attacked: str) -> Mapping[str, float]:
-    """Return the numbers of an entry and of what was attacked there."""
+    """Return the numbers of an entry and of its target."""
     return next(f.numbers for f in found if (f.entry, f.attacked) == (entry, attacked))
 
 

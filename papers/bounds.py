@@ -89,7 +89,7 @@ def buffered_bound(
         gap: F(x_0) - F*.
         local2: sigma_cl^2, d / (4 c_l^2) + sigma_l^2.
         sigma2: G + sigma_g^2 + sigma_c^2, with G the most that ||grad F_i||^2 comes to.
-        tau_max: the greatest staleness.
+        tau_max: the largest staleness.
         drift: the + 1, for models that move in local steps; eq. 39 leaves it out.
 
     Raises:
@@ -129,7 +129,7 @@ def cardinality_of(p: Sequence[float], K: int, T: int) -> float:
 
 def rank_bound(N: int, K: int) -> float:
     """Return the bound of eq. 32 on P[P has rank N after N rounds] for i.i.d. selection, t = K / N, without
-    its o(1): 1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 - t)^2)^N. It may be negative, where it says nothing.
+    its o(1): 1 - 2 N (1 - t)^N - N (N - 1) (t^2 + (1 - t)^2)^N. A negative value bounds nothing.
 
     >>> round(rank_bound(40, 8), 3)
     0.989

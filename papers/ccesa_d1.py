@@ -169,14 +169,14 @@ ENTRY = Entry(
     paper="CCESA",
     where="App. D.1, section 1",
     title="Additional bytes of a client, and the share of Turbo-aggregate's",
-    on="the messages of shadow rounds of the protocols' own machines, nobody lost, p = p*",
+    on="the messages of shadow rounds of the protocols' own machines, no dropouts, p = p*",
     how="a_K = 32 and a_S = 36 bytes. Keys and shares must equal D.1's formula to the byte, for the mean"
-    " number of neighbours of the round's graph. What comes beyond, 44 bytes a neighbour against 244, must"
-    " equal a count by hand, which stands in the paper's column. Section 1's 3 % must be ours, rounded. Of"
+    " number of neighbours of the round's graph. The rest, 44 bytes a neighbour against 244, must"
+    " equal a count by hand, which is in the paper's column. Section 1's 3 % must be ours, rounded. Of"
     " SA's resources, which the paper takes as proportional to n p, the printed share must be met within 5"
     " %.",
     run=run,
-    disagreement="D.1 leaves out the tags of sealed shares, the numbers that say whose a key or share is,"
-    " and the list of survivors. The paper says 50 % of SA's resources in the text and 75 % in the caption"
+    disagreement="D.1 leaves out the tags of sealed shares, the owners' numbers of keys and shares,"
+    " and the list of survivors. The paper has 50 % of SA's resources in the text and 75 % in the caption"
     " for the same p = 0.25, and gives neither an origin; in proportion to n p it would be a quarter.",
 )

@@ -112,7 +112,7 @@ def _line(name: str, rounds: list[dict[str, Any]]) -> Line:
 HOW = (
     "The paper prints curves without numbers. Each p is compared with SA under the same seeds. It has the"
     f" accuracy of SA if the 95 % interval of the differences lies above -{SAME}, and less if it lies below;"
-    " else this is undecided. Judged is the p that the text says to be sufficient; the others are shown."
+    " else this is undecided. Judged is the p that the text calls sufficient; the others are shown."
 )
 
 FIG_4 = Figure(

@@ -63,7 +63,7 @@ ENTRY = Entry(
     where="Fig. 4 (reliability)",
     title="Reliable rounds of CCESA at n = 1000, q_total = 0.1",
     on="random graphs and losses at four steps, n = 1000 as in the paper; nothing is trained",
-    how="The text says that p* = 0.3106 and p = 0.25 reach the accuracy of SA. A reliable round gives the sum"
-    " that SA gives, so all rounds must be reliable there. Smaller p are told.",
+    how="The text states that p* = 0.3106 and p = 0.25 reach the accuracy of SA. A reliable round gives the"
+    " sum that SA gives, so all rounds must be reliable there. Smaller p are shown.",
     run=run,
 )

@@ -187,9 +187,9 @@ ENTRY = Entry(
     title="Running time of CCESA against SA, m = 10,000",
     on="real rounds of n users on one core, timed call by call; one of them, three where users are lost and n"
     " is 100",
-    how="Milliseconds depend on the machine and stand in the remarks. Each of ours, as a share of SA's, is"
+    how="Milliseconds depend on the machine and are in the remarks. Each of ours, as a share of SA's, is"
     " judged twice, within 15 %: against the ratio of the printed times, and against p, since section 5.1"
-    " says that for every n and q_total CCESA needs p times the running time of SA. t and p follow from the"
+    " states that for every n and q_total CCESA needs p times the running time of SA. t and p follow from the"
     " paper's formulas. A client's time is the median over clients. The server's is that of its recovery:"
     " the paper's server needs 82 ms for 300 clients without a loss, which we read as without relaying.",
     run=run,

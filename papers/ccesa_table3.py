@@ -97,13 +97,13 @@ ENTRY = Entry(
     where="Tables 3, B.1",
     title="Membership inference by shadow models, ten users",
     on=f"{BUNDLED}, a small network, 100 to 1,000 samples for the paper's 5,000 to 50,000",
-    how="The paper's numbers are of CIFAR-10 and stand beside ours only where that is there. Else the text is"
+    how="The paper's numbers are of CIFAR-10 and stand beside ours only with that data. Else the text is"
     " judged, for each number of samples: accuracy and precision reach near 70 % for federated averaging and"
     f" stay near 50 % for SA and CCESA, and recall is close to 1 for all schemes. Near 50 %: within {COIN};"
     " near 70 %: no further from it than the numbers that the paper calls so, 3.5 points for accuracy and 9.4"
     f" for precision; close to 1: {RECALL} or more.",
     run=run,
-    disagreement="On masked uploads this attack calls hardly anybody a member and the paper's nearly all, so"
+    disagreement="On masked uploads this attack calls few users members and the paper's nearly all, so"
     " that recall differs and accuracy does not. On plain uploads the attack grows weaker with more samples,"
     " in the paper only at 50,000.",
 )

@@ -97,6 +97,6 @@ FIG_3_ENTRY = Entry(
     how="The paper prints curves without numbers. Section 4.3.2 states that they are below 1e-2 and 1e-40."
     " Measured rates must stay below the bound of Theorem 5.",
     run=run_fig3,
-    disagreement="Section 4.3.2 says below 1e-2 without exception. For n = 100, Theorem 5's bound at p* is"
+    disagreement="Section 4.3.2 states below 1e-2 without exception. For n = 100, Theorem 5's bound at p* is"
     " above that at three of the four q_total.",
 )

@@ -24,7 +24,7 @@ Work = Counter[str]
 
 @dataclass
 class Round:
-    """What a round came to.
+    """The result of a round.
 
     work: (party, phase) -> operations by kind; cpu_ns, calls: (party, call) -> CPU time and operations, a
     call being named by the message that it takes; up, down: (user, phase) -> bytes; stored: bytes that each
@@ -50,10 +50,10 @@ class Round:
 
 
 def count(protocol: str, params: Params, users: int, lost: int, seed: int) -> Round:
-    """Count a round of so many users, of whom the last `lost` share and never upload: the worst case.
+    """Count a round of `users` users, of whom the last `lost` share and never upload: the worst case.
 
     Raises:
-        ValueError: the round came to no result.
+        ValueError: the round has no result.
     """
     updates = {user: Update(Handle(1, params.d, F32), 1) for user in range(users)}
 
@@ -75,7 +75,7 @@ def perform(
     """A round of the users who have updates. before: called before each call of a machine, not timed.
 
     Raises:
-        ValueError: the round came to no result.
+        ValueError: the round has no result.
     """
     kind, out, users = PROTOCOLS[protocol](), Round(), len(updates)
     root = Streams(seed).bytes("counted", protocol)

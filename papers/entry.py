@@ -17,7 +17,7 @@ Value = float | str | None
 Compare = Literal["relative", "order", "at most", "at least", "none"]
 
 Basis = Literal["by construction", "fitted", "predicted"]
-"""The worth of an agreement, the least first. by construction: the same formula on both sides, a sum or an
+"""The worth of an agreement, in ascending order. by construction: the same formula on both sides, a sum or an
 order that follows from cells beside it, a limit that holds before anything is run, or what the entry itself
 brings about; fitted: the paper's value was used to set a parameter; predicted: it was not."""
 
@@ -98,7 +98,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What an entry's run came to. on: what it ran on, where that was not what the entry says."""
+    """The result of an entry's run.
+
+    Attributes:
+        cells: The values beside the paper's.
+        charts: Figures of ours.
+        on: Data and models of the run, if they differ from the entry's; else empty.
+    """
 
     cells: tuple[Cell, ...]
     charts: tuple[Chart, ...] = ()
@@ -149,5 +155,5 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """What runs it and stores what comes of it."""
+        """The command that runs it and stores its result."""
         return f"simfl reproduce {self.name}"

@@ -1,11 +1,10 @@
 """How counts grow, with fitted exponents beside the stated ones.
 
-A count c(N, d) of a round is affine in d. What is multiplied by d and the rest, which is keys, shares and
-lists, are told apart by two values of d, so that each term of a sum such as O(dN + sN^2) is compared by
-itself: the exponent of N that a line through (log N, log count) has, beside that of a line through the stated
-term at the same N. An O() is an upper limit: ours may be smaller. Terms that the paper leaves out beside
-larger ones are not judged. All work on a vector is counted by its elements, so that what is multiplied by d
-grows as d by construction.
+A count c(N, d) of a round is affine in d. Two values of d separate the term with d from the rest (keys,
+shares, lists), so that each term of a sum such as O(dN + sN^2) is compared by itself: the exponent of N of
+a line through (log N, log count), beside that of a line through the stated term at the same N. An O() is an
+upper limit: ours may be smaller. Terms that the paper leaves out beside larger ones are not judged. All
+work on a vector is counted by its elements, so the term with d grows as d by construction.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ MARKED = 20  # values of a line that are marked
 NAME_POINTS = 8.5  # from the name of one line to the next
 MOST_NAMES = 16  # that find room beside the ends of lines
 COLOURS = ("#222222", "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""Okabe and Ito's, which people tell apart who do not see all colours, less a yellow too pale on white."""
+"""Okabe and Ito's, distinguishable without full colour vision, less a yellow too pale on white."""
 DASHES = ("-", (0, (6, 2)), (0, (2, 2)))
 MARKS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 
@@ -72,7 +72,7 @@ def _look(place: int) -> dict[str, Any]:
 
 def _name_ends(figure: Figure, ax: Axes) -> None:
     """Write each line's name beside its end, led there in its colour; names that are close move apart."""
-    figure.draw_without_rendering()  # lays out: from here on, heights stay as they are
+    figure.draw_without_rendering()  # lays out: later, heights stay as they are
     box, lines = ax.get_window_extent(), sorted(ax.get_lines(), key=_end_pixels)
     gap = NAME_POINTS * figure.dpi / 72
     places = apart([_end_pixels(line) for line in lines], gap, box.y0, box.y1)

@@ -225,7 +225,7 @@ ENTRY = Entry(
     how="The column of the paper has means of the logs that were published with it (Mansouri, Önen and Ben"
     " Jaballah, Learning from Failures) of its implementation of SecAgg: over all users, one machine, t = 2 n"
     " / 3 rounded up, users lost before their upload. The paper itself is not compared. Rates are fitted to"
-    " the corners (n = 100 and 300, d = 1,000 and 100,000, nobody and 30 % lost); the other twenty settings"
+    " the corners (n = 100 and 300, d = 1,000 and 100,000, 0 and 30 % lost); the other twenty settings"
     " lie between these and are predicted, each cell within 15 %. A user's rounds 2 and 4 are judged"
     " together, of which round 4 is at most a tenth: its users open shares when they are asked for them, ours"
     " when they come. Its server adds up uploads in round 4, ours as they come; the work is counted in round"

@@ -125,8 +125,8 @@ ENTRY = Entry(
     title="Accuracy with rounded staleness weights",
     on="the bundled digits, logistic regression, 40 aggregations of K = 10 of N = 100 updates, staleness"
     " uniform on 0 .. 10; the paper: LeNet on MNIST and a CNN on CIFAR-10",
-    how="The text says that c_g = 2^6 has the same performance as real weights: the 95 % interval of the"
-    " difference, seed by seed, lies within 0.005 of zero. The same is told of other c_g, with the share of a"
-    " buffer's normalised weight that rounding moves elsewhere.",
+    how="The text states that c_g = 2^6 has the same performance as real weights: the 95 % interval of the"
+    " difference, seed by seed, lies within 0.005 of zero. The same is shown for other c_g, with the share of"
+    " a buffer's normalised weight that rounding moves elsewhere.",
     run=run,
 )

@@ -122,7 +122,7 @@ ENTRY = Entry(
     where="App. F.2",
     title="Masks of different rounds in one sum",
     on="the masks of the protocols' own machines, 8 users, 1,000 coordinates; a buffer of two updates",
-    how="The text says that pairwise masks cancel where all t_i are equal and not where they differ. What is"
-    " left must be nothing, or like uniform elements of the field. LightSecAgg must recover the exact sum.",
+    how="The text states that pairwise masks cancel where all t_i are equal and not where they differ. The"
+    " rest must be zero, or like uniform elements of the field. LightSecAgg must recover the exact sum.",
     run=run,
 )

@@ -163,13 +163,13 @@ ENTRY = Entry(
     " CIFAR-10 with a CNN. c_g = 2^6 as in the paper",
     how='The paper prints curves without numbers; its text is judged: "c_l = 2^16 has the best performance,'
     ' while a small or a large value of c_l has poor performance". Poor is read as worse than FedBuff; that'
-    " LightSecAgg is almost the same as FedBuff is said of Fig. 11, without a c_l. An accuracy is the mean of"
-    " a run's last ten evaluations, over its last twenty aggregations. Both protocols run under the same"
+    " LightSecAgg is almost the same as FedBuff is stated of Fig. 11, without a c_l. An accuracy is the mean"
+    " of a run's last ten evaluations, over its last twenty aggregations. Both protocols run under the same"
     " seeds, and differences are taken seed by seed. They are the same if the 95 % interval of the mean lies"
     " within 0.01 of zero, else worse if it lies above zero. The smallest c_l counts as fitted, since the"
     " setting was searched for until it cost something; that sums wrap from some c_l on is arithmetic.",
     run=run,
-    disagreement="With the local steps of async_buffer.yaml, rounding to c_l = 2^2 costs nothing on such"
+    disagreement="With the local steps of async_buffer.yaml, rounding to c_l = 2^2 has no cost on such"
     " small data and such a small model. With the smaller steps used here it costs less than a point, which"
     " is hardly the poor performance of the text, and far less than the wrap-around at c_l = 2^28. The values"
     " from 2^4 to 2^24 give the same accuracy. That it is a little below FedBuff's, the seeds do not show;"

@@ -117,13 +117,13 @@ FIG5 = Entry(
     on=f"the profile `{name_of('mobilenet_v3')}`, N = 200, p = 30 %, made-up data",
     how="The paper's text has no values of the figure. The phases are ours; only the order is compared, which"
     " follows from the gains of Table 2. The caption names CIFAR-100, where Table 2 has CIFAR-10, and neither"
-    " N nor p. SecAgg+ has t = 3, which promises nothing against T = N / 2.",
+    " N nor p. SecAgg+ has t = 3, which has no guarantee against T = N / 2.",
     run=run_fig5,
 )
 
 GROWTH = (
-    ' The text also says of SecAgg and SecAgg+ that mask recovery "increases quadratically with the number of'
-    ' users": the slope of a line through the logarithms at N = 50 .. 200 must lie within 15 % of 2.'
+    ' The text also states that mask recovery of SecAgg and SecAgg+ "increases quadratically with the number'
+    ' of users": the slope of a line through the logarithms at N = 50 .. 200 must lie within 15 % of 2.'
 )
 SLOWER = (
     " Recovery grows less than quadratically here. In the profile each secret that the server finds has a"
@@ -142,8 +142,7 @@ FIGS = {
         " statements of section 7.2 are judged. The orders at N = 200 are Table 4's, and a server that"
         " expands the masks of lost users takes longer the more are lost: both follow by construction. All"
         " four models have Table 4's costs, times d, so that Figs 8 to 10 repeat Fig. 6. SecAgg+ has t = 3,"
-        " which promises"
-        f" nothing against T = N / 2.{GROWTH if name == 'lightsecagg_fig6' else ''}",
+        f" which has no guarantee against T = N / 2.{GROWTH if name == 'lightsecagg_fig6' else ''}",
         run=partial(run, name),
         disagreement="In the profile, the constant cost of one user's sharing does not depend on N,"
         " because Table 4 has only one N. With few users it is likely to be smaller."

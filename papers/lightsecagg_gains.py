@@ -101,7 +101,7 @@ TABLE_3 = Entry(
     " of p = 30 % has the gains of 320 Mbit/s, so that these two follow from that column. The other four are"
     " called fitted: no rate was fitted to them, but the server's links were chosen with them in view. The"
     " gains fall at 98 Mbit/s only if uploads wait for the server's link and not for the server's work, and"
-    " if that link grows with the users', which the paper does not say. SecAgg+ is Table 4's, with t = 3.",
+    " if that link grows with the users', which the paper does not state. SecAgg+ is Table 4's, with t = 3.",
     run=run_table3,
     disagreement="At 98 Mbit/s the gains fall less than in the paper. The introduction gives 12.7 as the"
     " largest gain over SecAgg, where this table has 13.5.",
@@ -117,13 +117,13 @@ TABLE_2 = Entry(
     how="A gain must lie within 15 %. The text names neither p nor N of this table; the CNN's row is Table"
     " 4's column of p = 30 %, N = 200, one total over the other, so that its six gains follow from that"
     " column. The paper does not print the training times of the three models that Table 4 lacks; each is"
-    " solved from the first gain of its row. Table 4 has one d, so it cannot tell a constant from a cost per"
-    " element. Section 7.2 can: the gain of the aggregation alone is the same for all d. The constants fitted"
-    " to Table 4 are therefore scaled with d. SecAgg+ has Table 4's k = 20 and t = 3, which promise nothing"
-    " against T = N / 2.",
+    " solved from the first gain of its row. Table 4 has one d, so it cannot separate a constant from a cost"
+    " per element. Section 7.2 can: the gain of the aggregation alone is the same for all d. The constants"
+    " fitted to Table 4 are therefore scaled with d. SecAgg+ has Table 4's k = 20 and t = 3, without a"
+    " guarantee against T = N / 2.",
     run=run_table2,
     disagreement="The equal gains of the aggregation alone for all d are an input (they fixed the"
-    " scaling), and their size is the CNN's. What is left to predict are three gains with training for each"
+    " scaling), and their size is the CNN's. The other predictions are three gains with training for each"
     " of three models. Overlapped, these gain more over SecAgg than in the paper; the tables do not show why."
     " At d ="
     " 7,850 the printed gains leave no room for work that does not grow with d, such as finding the code's"

@@ -86,8 +86,8 @@ ENTRY = Entry(
     title="Bias and variance of stochastic rounding",
     on="the quantiser that runs use, 100,000 coordinates, 20 roundings",
     how="Eq. 41's d / (4 c^2) + sigma_l^2 is an upper limit; with a gradient's noise, 3.3 standard errors"
-    " more are allowed. Coordinates anywhere have d / (6 c^2) by hand, of which the paper says nothing; those"
-    " half-way between two levels must reach the limit, within 1 %. The lemma is proven, so that all of it"
+    " more are allowed. Coordinates anywhere have d / (6 c^2) by hand, which the paper leaves out; those"
+    " half-way between two levels must reach the limit, within 1 %. The lemma is proven, so all of it"
     " holds by construction if the quantiser is eq. 29.",
     run=run,
 )

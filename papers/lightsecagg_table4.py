@@ -110,7 +110,7 @@ ENTRY = Entry(
     " time under all protocols; here a SecAgg user downloads the model while it makes its masks, others do"
     " after theirs. Most of the offline phase is a constant common to all protocols, which neither the paper"
     " nor the profile explains. SecAgg+ has k = 20, which is the ratio of the slopes of the two recoveries,"
-    " and t = 3, so that a round with half of the neighbours lost comes to an end: it promises nothing"
+    " and t = 3, so that a round with half of the neighbours lost ends: it has no guarantee"
     " against T = N / 2, the setting that section 7.1 gives for all protocols. SecAgg+ with the k and t that"
     " this setting needs runs beside it.",
 )

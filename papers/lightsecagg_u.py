@@ -125,14 +125,14 @@ ENTRY = Entry(
     title='The optimal choices, "both U = ⌊0.7N⌋", for p = 0.1 and 0.3',
     on="scenarios/papers/lightsecagg_u.yaml: Table 4's testbed with its fitted profile, N = 200, modelled",
     how="The paper prints no curve. The best U must lie within 10 % of 0.7 N. For p = 0.3 that can hardly"
-    " fail: 0.7 N is the largest U that is left. The time at 0.7 N is told beside the least, since the paper"
-    ' does not say by how much it is better. "The smallest running time for the case when p = 0.3" is judged'
-    " with the U that is best for each p, as the paper takes its own to be; what it says of U = 0.7 N itself"
-    " are totals of Table 4. The last two rows add the time that Python loops need for the code's"
+    " fail: 0.7 N is the largest possible U. The time at 0.7 N is shown beside the minimum, since the paper"
+    ' does not state by how much it is better. "The smallest running time for the case when p = 0.3" is'
+    " judged with the U that is best for each p, as the paper takes its own to be; its statements on U = 0.7"
+    " N itself are totals of Table 4. The last two rows add the time that Python loops need for the code's"
     " coefficients (N U of a user, U² of the server) on a machine of that speed, for primes of 15 and of 31"
     " bits (benchmarks/published.py).",
     run=run,
-    disagreement="For both rates the time falls slowly up to the largest U that is left, because users code"
+    disagreement="For both rates the time falls slowly up to the largest possible U, because users code"
     " and send less: p = 0.3 meets 0.7 N as the end of its range, and p = 0.1 misses it. The recovery phase"
     " alone has its best U nearer to 0.7 N, and misses it too. So the smallest time is that of p = 0.1 and"
     " not of p = 0.3. The work for the code's coefficients grows with U and is almost free in the fitted"

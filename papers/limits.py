@@ -1,121 +1,119 @@
-"""What the entries do not show, weakest first, and what of the papers was not attempted.
+"""Limits of the entries, weakest first, and content of the papers that was not attempted.
 
-Invariant: no figure of ours stands here; the page computes those from the stored results.
+Invariant: no figure of ours stands here; the page computes those from the stored results. The first sentence
+of a limit is the main one: the overview shows it alone, the paper's page all of them.
 """
 
 from __future__ import annotations
 
 LIMITS: dict[str, str] = {
-    "multi_round_accuracy": "The data, the model and the number of rounds are not the paper's, so no"
-    " accuracy is compared with the paper's. Only the order of the schemes is judged, by means of five"
-    " seeds: T = 4 was above random if not IID until minibatches were drawn in another way, and is not now."
-    " Nobody has run the studies of Tables 2 to 4 on their own data.",
+    "multi_round_accuracy": "Data, model and number of rounds are not the paper's, so only the order of the"
+    " schemes is judged, by means of five seeds. T = 4 is not above random if not IID; with minibatches drawn"
+    " in another way it was. The studies of Tables 2 to 4 have not been run on their own data.",
     "multi_round_fig8": "Digits and a linear model for CIFAR-10 and LeNet, and one seed. With the paper's"
     " forty rounds the error at random is not much smaller than that of T = 2, against the text; with eighty"
-    " it is. Who is found follows from the selection.",
+    " it is. The users found follow from the selection.",
     "lightsecagg_fig12": "The setting was searched for, on two other seeds, until a coarse quantisation cost"
-    " something; staleness follows from devices and links, where the paper draws it from 0 .. 10. The paper"
-    " says that c_l = 2^16 is the best value; several values tie here, which leaves that sentence undecided.",
+    " something. Staleness results from devices and links, where the paper draws it from 0 .. 10. The paper"
+    " calls c_l = 2^16 the best value; several values tie here, which leaves that sentence undecided.",
     "lightsecagg_fig11": "Two statements on the bundled digits and a linear model, five seeds. The bound"
-    " within which accuracies are almost the same is ours.",
+    " of almost equal accuracies is ours.",
     "ccesa_figb1": "Where users are lost, p = 0.7 misses, at a q_total that was chosen here, as were the"
     " minibatches: the text names neither. Five seeds. Digits for the AT&T faces, so that four users hold"
     " each label.",
     "ccesa_fig4": "n = 100 in place of 1,000, 20 rounds in place of 200, and the bundled digits. Five seeds"
-    " leave 0.7 p* undecided; only 0.6 p* is surely below SA.",
+    " leave 0.7 p* undecided; only 0.6 p* is below SA beyond doubt.",
     "ccesa_table3": "Digits and a small network for CIFAR-10 and VGG-11, so no number stands beside the"
-    " paper's. A masked upload is uniform over the field, so that an attack on it ends at chance by"
-    " construction; its precision is that of the few whom it calls members, or of nobody.",
+    " paper's. A masked upload is uniform over the field, so an attack on it ends at chance by construction;"
+    " its precision is that of the few users whom it calls members, or undefined.",
     "lightsecagg_table4": "The fit has eight rates and two links for 30 cells, SecAgg+'s degree was read from"
-    " the same cells, and p = 30 % lies between two columns that it has seen. The server's link out was"
+    " the same cells, and p = 30 % lies between two columns of the fit. The server's link out was"
     " chosen after results were seen: with an unlimited one, two gains of Table 3 missed. LightSecAgg's own"
     " rows are explained worst: its recovery at every p, and its upload at p = 50 %. Six printed totals"
-    " differ from the sum of their phases by 5 to 10 s. SecAgg+ runs with t = 3, which gives no privacy"
+    " differ from the sum of their phases by 5 to 10 s. SecAgg+ runs with t = 3, without a privacy"
     " guarantee, so that rounds with half of the neighbours lost can finish; with the k and t of T = N / 2,"
     " SecAgg+ has no advantage over SecAgg at p = 50 %.",
     "lightsecagg_table3": "The server's links, and that they grow with the users', were chosen with this"
     " table in view. Two of its six gains are those of Table 4's totals.",
     "ftsa": "Logs of one implementation, of which only SecAgg's are used. All predicted settings lie between"
-    " fitted ones. The two parts that last milliseconds miss most: keys of round 0 and relaying.",
+    " fitted ones. The two parts of milliseconds miss most: keys of round 0 and relaying.",
     "lightsecagg_table2": "Each of three models has a training time that was solved from the first gain of"
-    " its row. The profile was fitted to Table 4; how its constants scale with d was read from section"
+    " its row. The profile was fitted to Table 4; the growth of its constants with d was read from section"
     " 7.2.",
-    "lightsecagg_u": "The time is flat near the best U, and where that lies depends on the cost of the code's"
-    " coefficients, for which the paper gives no figure. For p = 0.3 the paper's U is the largest that there"
-    " is.",
+    "lightsecagg_u": "The time is flat near the best U, whose place depends on the cost of the code's"
+    " coefficients, for which the paper gives no figure. For p = 0.3 the paper's U is the largest possible.",
     "lightsecagg_fig6": "The paper prints no values. The same ten statements are judged for each of Figs 6,"
-    " 8, 9 and 10; all follow from the profile. How recovery grows below N = 200 is the profile's too, which"
-    " was fitted at N = 200 alone.",
+    " 8, 9 and 10; all follow from the profile, also the growth of recovery below N = 200: it was fitted at"
+    " N = 200 alone.",
     "lightsecagg_fig5": "The paper prints no values; only the order of two protocols is judged, which Table"
     " 2's gains contain.",
-    "lightsecagg_table1": "An O() is an upper limit: that a count stays below it says less than a number.",
+    "lightsecagg_table1": "An O() is an upper limit: a count below it proves less than a number.",
     "lightsecagg_table5": "As for Table 1.",
     "ccesa_table1": "An O() is an upper limit, as for LightSecAgg's Table 1. Reliability and privacy are"
     " judged by the bounds of the theorems, not by rounds.",
-    "ccesa_table2": "Ratios are compared, not milliseconds, and they move with what else the machine does:"
+    "ccesa_table2": "Ratios are compared, not milliseconds, and they vary with the machine's other work:"
     " ten more of them missed beside other work than in the stored run, which was alone. Steps 0 and 3 of"
     " ours are short, so that a constant part weighs. The field is q = 2^32 - 5 in place of 2^16; the"
-    " ciphers are AES-256-GCM and X25519 in place of AES-128-GCM and a NIST curve, and masks come from"
-    " AES-128 in counter mode in place of NumPy's randint.",
-    "ccesa_fig2": "Digits for the AT&T faces, three rounds for fifty. The paper shows images, so what counts"
-    " as revealed was set here. That a masked upload shows nothing holds by construction. The global model,"
-    " which the server has under every protocol, shows a part of each class; the paper does not attack it.",
+    " ciphers are AES-256-GCM and X25519 in place of AES-128-GCM and a NIST curve, and masks are AES-128 in"
+    " counter mode in place of NumPy's randint.",
+    "ccesa_fig2": "Digits for the AT&T faces, three rounds for fifty. The paper shows images, so the bound of"
+    " a revealed one was set here. That a masked upload shows nothing holds by construction. The global"
+    " model, which the server has under every protocol, shows a part of each class; the paper does not"
+    " attack it.",
     "multi_round_fig9": "Digits of 64 pixels, one image a user, one step, an untrained network that hardly"
     " moves, labels known: all of it helps the attacker. The paper's values are in a figure only.",
     "multi_round_ablation": "The bundled digits and logistic regression for CIFAR-10 and LeNet, 120 rounds,"
-    " and the T of section 6: the figure's own stand in its legend only.",
-    "multi_round_corollary1": "Two inequalities between means; the convergence rates that App. H draws from"
-    " them have no constants to compare. The vectors are drawn here.",
-    "multi_round_theorem2": "The bound lies far above the loss, so that staying below it says little: most of"
-    " its cells would hold of the model that training starts from. Its G^2 and sigma^2 are the largest at"
-    " some models of the runs, not over all models.",
+    " and the T of section 6: the figure's own are in its legend only.",
+    "multi_round_corollary1": "Two inequalities between means, of vectors that are drawn here. The"
+    " convergence rates that App. H derives have no constants to compare.",
+    "multi_round_theorem2": "The bound lies far above the loss, so staying below it proves little: most of"
+    " its cells would hold of the initial model. Its G^2 and sigma^2 are the largest at some models of the"
+    " runs, not over all models.",
     "lightsecagg_theorem2": "Quadratics, which are smooth and convex; the theorem is for losses that need"
     " not be convex. G is the largest along the run.",
-    "lightsecagg_cg": "Digits and a linear model; the bound is ours. It would let c_g = 4 pass too, but not"
+    "lightsecagg_cg": "Digits and a linear model; the bound is ours. It would accept c_g = 4 too, but not"
     " c_g = 1.",
-    "lightsecagg_lemma2": "A proven lemma: a test of the quantiser, and nothing that could speak against the"
-    " paper.",
+    "lightsecagg_lemma2": "A proven lemma: a test of the quantiser, which could not contradict the paper.",
     "ccesa_reliability": "Rounds are judged reliable or not by Theorem 1; no accuracy is measured.",
     "lightsecagg_f2": "The algebra of the protocols on eight users.",
-    "multi_round_unequal": "The paper has no formula for different p_i; the exact value stands in its"
-    " column.",
-    "multi_round_fairness": "The paper has no F(J): exponent and size of what chance leaves are our own, and"
-    " the size stands in the paper's column.",
-    "multi_round_theorem1": "Rounds drawn with the theorem's own assumptions; where hardly a round is"
-    " skipped, nothing else could come out.",
+    "multi_round_unequal": "The paper has no formula for different p_i; the exact value is in its column.",
+    "multi_round_fairness": "The paper has no F(J): exponent and size of the chance that remains are ours,"
+    " and the size is in the paper's column.",
+    "multi_round_theorem1": "Rounds drawn with the theorem's own assumptions: if hardly any is skipped, the"
+    " agreement is certain.",
     "multi_round_theorem3": "The bound is compared without its o(1), and eq. 31 cannot be compared at all."
     " Exponential decay is judged by three N.",
     "ccesa_fig3": "Both sides of all but four cells are the paper's formulas. Measured rates are of n = 100,"
     " in graphs drawn here, and none is of privacy, whose bound no number of rounds could test.",
-    "ccesa_d1": "The sizes of keys and shares are ours; that the formula is met says that the same messages"
+    "ccesa_d1": "The sizes of keys and shares are ours; meeting the formula proves that the same messages"
     " are sent.",
 }
-"""Entry -> what its result cannot show."""
+"""Entry -> the limits of its result."""
 
 LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ("LightSecAgg", "Figs 1 and 4, drawings of the protocol and of the software", "no number to compare"),
     ("LightSecAgg", "Figs 2 and 3, the example with three users",
-     "`simfl explore` plays it; there is no number to compare"),
+     "`simfl explore` runs it; no number to compare"),
     ("LightSecAgg", "Theorem 1 and its proof (App. B, E)",
      "a proof; the tests recover sums from any U users, and find any T shares uniform"),
     ("LightSecAgg", "section 4.2 and App. F.1, groups whose size varies; the Hinge weight of eq. 26",
      "both run (`buffer.every_s`, `staleness: hinge`); the paper measures neither"),
     ("LightSecAgg", "section 6: PyTorch RPC against gRPC and MPI, queues, chunked masks",
-     "a link has a rate, a latency and a cost a message; backends are not told apart, and messages go whole"),
+     "a link has a rate, a latency and a cost a message, for all backends; messages are not chunked"),
     ("LightSecAgg", "GLD-23K's sampler",
      "neither the text nor the published code defines one; users are those of the published split"),
     ("LightSecAgg", "accuracy of Table 2's four tasks", "the paper prints times only"),
     ("LightSecAgg", "accuracies of Figs 7, 11 and 12 on the paper's data",
-     "the studies are there; nobody has run them on MNIST or CIFAR-10"),
+     "the studies exist, but have not been run on MNIST or CIFAR-10"),
     ("LightSecAgg", "App. F.5, c_l tuned by the server", "cited (Bonawitz et al. 2019) and not described"),
     ("LightSecAgg", "section 8, Byzantine users", "the paper's future work"),
     ("LightSecAgg", "Turbo-Aggregate, FastSecAgg, trusted hardware", "named, and not run by the paper"),
     ("ACSAC 2022", "the paper's own protocol, its tables and figures",
      "only the logs of its SecAgg are compared; the text is not at hand"),
     ("ACSAC 2022", "the server's rounds 0 and 2 in the logs, at most 0.03 and 2.1 ms",
-     "it stores what came; our machines count nothing there that a rate was fitted to"),
+     "it stores messages; our machines count nothing there that a rate was fitted to"),
     ("CCESA", "the accuracies behind Figs 2, 4 and B.1, Tables 3 and B.1, on the paper's data",
-     "the studies are there; nobody has run them on CIFAR-10 or the faces"),
+     "the studies exist, but have not been run on CIFAR-10 or the faces"),
     ("CCESA", "Fig. 2's caption, 40 % of SA's resources", "the text gives no p for that figure"),
     ("CCESA", "Theorems 1 to 4, Proposition 1",
      "no number is printed; Theorem 1 judges rounds, eq. 5 and Remark 4 set p and t, in the entries above"),
@@ -128,8 +126,8 @@ LEFT_OUT: tuple[tuple[str, str, str], ...] = (
     ("Multi-RoundSecAgg", "Remarks 3 and 7, models that change, reconstruction that is not linear",
      "stated without an experiment"),
     ("Multi-RoundSecAgg", "accuracies of Tables 2 to 4 and of the ablation on the paper's data",
-     "the studies are there; nobody has run them on MNIST or CIFAR"),
+     "the studies exist, but have not been run on MNIST or CIFAR"),
     ("Multi-RoundSecAgg", "noise on local models (differential privacy)",
      "related work of an earlier version, nothing measured"),
 )  # fmt: skip
-"""Paper, what is in it and has no entry, and why."""
+"""Paper, its content without an entry, and the reason."""

@@ -57,12 +57,12 @@ ENTRY = Entry(
     where="App. G of an earlier version (its Fig. 9, accuracy)",
     title="Test accuracy of the six schemes at (N, K) = (240, 12) and (120, 24), IID",
     on="the bundled digits, logistic regression, 120 rounds; the paper: CIFAR-10 with LeNet",
-    how="The paper prints curves without numbers; what its text says is judged, scheme by scheme:"
+    how="The paper prints curves without numbers; its text's statements are judged, scheme by scheme:"
     " comparable to random and to weighted random, partition worst. The"
-    " figure's T stand in a legend that the text does not repeat: those of section 6 are taken. A seed"
+    " figure's T are in a legend that the text does not repeat: those of section 6 are taken. A seed"
     " without a completed round counts as 0 %.",
     run=run,
     disagreement="With K = 24 of 120 users, T = 6 needs four whole batches of twenty and seldom finds them,"
     " and T = 4 not always six of thirty: their C are among those of the entry on different p_i. Whether the"
-    " paper's figure has these T, the text does not say.",
+    " paper's figure has these T is not in the text.",
 )

@@ -75,7 +75,7 @@ ENTRY = Entry(
     title="Mean squares of sums of a random number of random vectors",
     on="Gaussian vectors of ten dimensions, with W of 0 or K = 12 whose mean is C of T = 4, 6 and 12, for the"
     " p_i of section 6",
-    how="Neither side may exceed what eqs. 52 and 53 say; where all vectors share one error, eq. 52 is an"
+    how="Neither side may exceed its value in eqs. 52 and 53; where all vectors share one error, eq. 52 is an"
     " equality, and must be met within sampling error. In eq. 53 the means are random, and the mean of"
     " their square stands.",
     run=run,

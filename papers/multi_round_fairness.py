@@ -90,7 +90,7 @@ ENTRY = Entry(
     where="Theorem 1 (fairness)",
     title="Aggregation fairness gap for equal p, N = 120, K = 12",
     on="rounds drawn one by one with Algorithm 2 for equal p (lambda = 0), p = 0.3",
-    how="The theorem says that the expected gap is 0. After J rounds, chance is left: its exponent of J must"
-    " be -1/2 within 0.05, and its size that of the range of equal batches' counts, within 10 %.",
+    how="The theorem states that the expected gap is 0. After J rounds, chance is left: its exponent of J"
+    " must be -1/2 within 0.05, and its size that of the range of equal batches' counts, within 10 %.",
     run=run,
 )

@@ -75,8 +75,8 @@ ENTRY = Entry(
     title="Updates reconstructed from the sums of many rounds, N = 40, K = 8",
     on=f"{BUNDLED}, softmax regression, one label a user, the last 40 and the last 80 of 200 rounds;"
     " the paper: LeNet and CIFAR-10, 40 of 1,500",
-    how="With the paper's 40 rounds, the ranks, who is found, and that the mean error is much smaller at"
-    " random are judged; errors themselves depend on the data and are not. 80 rounds are told.",
+    how="With the paper's 40 rounds, the ranks, the users found, and that the mean error is much smaller at"
+    " random are judged; errors themselves depend on the data and are not. 80 rounds are shown.",
     run=run,
     disagreement="Forty rounds are as many equations as users, and what updates change from round to round"
     " is not averaged out: with twice as many, the error at random falls to a small part. Batches whose two"

@@ -218,7 +218,7 @@ ENTRY = Entry(
     how="mu, rho, L* and L_i* are exact; sigma^2 and G^2 are the largest at every fiftieth model of one run"
     " of each T. The mean loss above L* may not exceed eq. 10. Where the bound is above the loss of the"
     " start, a model that is not trained would stay below it too. Rounds to one target, relative to T = 1,"
-    " must be as 1 / C, and completed rounds must be as many, within 10 %; Remark 8 says only that a"
+    " must be as 1 / C, and completed rounds must be as many, within 10 %; Remark 8 states only that a"
     " smaller C takes more rounds.",
     run=run,
     disagreement="Of T = 12, rounds to the target miss 1 / C, and completed rounds do not: within them all T"

@@ -81,7 +81,7 @@ ENTRY = Entry(
     on="rounds drawn one by one with the selection schemes that runs use; each user is away with p = 0.1",
     how="Eq. 32 bounds the probability of a smaller rank under i.i.d. selection; the measured share may"
     " exceed it by 3.3 standard errors. Its o(1) counts as 0. Eq. 31 has a constant that the paper does not"
-    " give, so K-uniform selection is told. Exponentially: at K = N / 5 the share halves at least from N ="
+    " give, so K-uniform selection is shown. Exponentially: at K = N / 5 the share halves at least from N ="
     " 20 to 30 to 40.",
     run=run,
     disagreement="Eq. 32 is nearly met with equality at N = 40: a user who is never chosen, or a round"

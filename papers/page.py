@@ -1,4 +1,4 @@
-"""docs/reproduction.md and a page of each paper, from the stored results: what papers print beside ours.
+"""docs/reproduction.md and a page of each paper, from the stored results: the papers' figures beside ours.
 
 Invariant: every figure of ours is read from a stored result. The weakest results come first.
 """
@@ -11,43 +11,53 @@ from pathlib import Path
 from papers.entry import Cell, Place
 from papers.limits import LEFT_OUT, LIMITS
 from papers.paper_page import BASES, Results, close, counts, file_name, missed, paper_page, table, took
+from papers.scatter import compared, scatter
 
 HEAD = """\
 # The papers' tables and figures, run again
 
-This page compares figures that the papers print with figures that simfl computes. It states first what the
-agreements are worth and where the comparison is weak. Each paper has a page of its own: its missed cells,
-then every table and figure.
+How well do simfl's figures agree with those that papers print? {sentence}
 
-`simfl reproduce --page` writes these pages from the results stored in `docs/reproduction/`; do not edit them.
-In a checkout, `simfl reproduce NAME` runs an entry again and stores its result.
+![Our numbers against the papers' numbers: the diagonal, and their ratios]({picture})
+
+The picture has {shown} numbers: predicted ones, and those of fits (hollow). It leaves out orders of schemes,
+limits, and cells that agree by construction. `simfl reproduce --page` writes these pages from the
+results stored in `docs/reproduction/`. In a checkout, `simfl reproduce NAME` runs an entry again and stores
+its result.
 """
 CLASSES = """\
 
 **By construction**: the same formula on both sides, a sum or an order that follows from other cells, a limit
-that holds before anything is run, or what the entry itself brings about; it shows that nothing is broken.
+that holds before anything is run, or an effect of the entry itself. It shows that nothing is broken.
 **Fitted**: the paper's value was used to set a parameter. **Predicted**: it was not. Beside these, {others}
 values are shown and not judged.
 
 ## By paper, the largest share of misses first
 
 The three classes count the cells that keep the bound set for them, or the order or fact that the paper
-states; *within 15 %* those that compare two numbers, one by one, whether the paper prints its number or a
-formula of it gives it. A cell *misses* if it is beyond its bound, in another order than the paper states, or
-more than 15 % from the paper's number.
+states; *within 15 %* those that compare two numbers, printed or given by the paper's formula. A cell *misses*
+if it is beyond its bound, in another order than the paper states, or more than 15 % from the paper's number.
+"""
+WEAK = """\
+
+## Weak results
+
+The main limit of each entry, the weakest first. Each link leads to all of its limits.
 """
 
 
 def pages(results: Results, place: Place) -> dict[Path, str]:
-    """Return the text of each page by its file: the overview, then the papers'."""
+    """Return the text of each file: the overview, the papers' pages, and the overview's picture."""
     by_paper: dict[str, Results] = {}
     for entry, stored in results:
         by_paper[entry.paper] = [*by_paper.get(entry.paper, ()), (entry, stored)]
     own = {place.results / file_name(paper): paper_page(of, place) for paper, of in by_paper.items()}
-    return {place.page: _overview(results, by_paper), **own}
+    picture = place.page.with_suffix(".svg")
+    drawn = scatter([(paper, _cells(of)) for paper, of in by_paper.items()])
+    return {place.page: _overview(results, by_paper, picture.name), **own, picture: drawn}
 
 
-def _overview(results: Results, by_paper: dict[str, Results]) -> str:
+def _overview(results: Results, by_paper: dict[str, Results], picture: str) -> str:
     cells = _cells(results)
     others = sum(cell.agrees is None for cell in cells)
 
@@ -58,13 +68,13 @@ def _overview(results: Results, by_paper: dict[str, Results]) -> str:
     head = ("paper", "entries", *BASES, "within 15 %", "worst difference", "misses", "CPU time")
     return "\n".join(
         [
-            HEAD,
+            HEAD.format(sentence=_sentence(cells), picture=picture, shown=len(compared(cells))),
             *_classes(cells),
             CLASSES.format(others=others),
             *table(
                 head, (_paper(paper, by_paper[paper]) for paper in sorted(by_paper, key=share, reverse=True))
             ),
-            "\n## Weak results\n",
+            WEAK,
             *_limits(results),
             "\n## Left out, and why\n",
             *table(("paper", "what", "why"), LEFT_OUT),
@@ -73,8 +83,24 @@ def _overview(results: Results, by_paper: dict[str, Results]) -> str:
     )
 
 
+def _sentence(cells: Sequence[Cell]) -> str:
+    """State the share of predicted cells that agree."""
+    judged = [cell.agrees for cell in cells if cell.basis == "predicted" and cell.agrees is not None]
+    share = sum(judged) / max(len(judged), 1)
+    return f"Of {len(judged)} cells that were predicted, {sum(judged)} agree ({share:.0%})."
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a limit.
+
+    >>> first_sentence("One seed, q = 0.5. And more.")
+    'One seed, q = 0.5.'
+    """
+    return text.partition(". ")[0].rstrip(".") + "."
+
+
 def _classes(cells: Sequence[Cell]) -> Iterator[str]:
-    """The cells that agree and those that do not, by what an agreement is worth, the least first."""
+    """Count the cells that agree and that do not, by the worth of an agreement in ascending order."""
     judged = [(cell.basis, cell.agrees) for cell in cells if cell.agrees is not None]
     rows = []
     for basis in BASES:
@@ -89,9 +115,9 @@ def _limits(results: Results) -> Iterator[str]:
         if name in found:
             entry, stored = found[name]
             counted = close(stored.evidence.cells)
-            counted = f" {counted} cells lie within 15 % of the paper's number." if counted else ""
+            counted = f" {counted} numbers within 15 %." if counted else ""
             where = f"reproduction/{file_name(entry.paper)}#{name}"
-            yield f"- **[{entry.paper} {entry.where}]({where})**: {text}{counted}"
+            yield f"- **[{entry.paper} {entry.where}]({where})**: {first_sentence(text)}{counted}"
 
 
 def _paper(paper: str, results: Results) -> tuple[str, ...]:

@@ -24,21 +24,19 @@ Results = Sequence[tuple[Entry, Stored]]
 HEAD = """\
 # {paper}: tables and figures, run again
 
-The [overview of all papers](../reproduction.md) says what the classes of agreement mean. A difference is
-ours / paper - 1; `simfl reproduce --page` writes this page from the stored results.
+Which tables and figures of this paper does simfl reproduce? The [overview of all papers](../reproduction.md)
+defines the classes of agreement. A difference is ours / paper - 1. `simfl reproduce --page` writes this page
+from the stored results.
 """
 MISSES = """\
 ## Cells that miss
 
-Every cell that is beyond its bound, in another order than the paper states, or more than 15 % from the
-paper's number:
+Cells beyond their bound, in another order than the paper states, or more than 15 % from the paper's number:
 """
 ALL = """\
 ## All results
 
-The three classes count the cells that keep the bound set for them, or the order or fact that the paper
-states. *Within 15 %* counts the cells that compare two numbers, one by one, whether the paper prints its
-number or a formula of it gives it. Times are CPU seconds of the stored run.
+Columns as in the overview; times are CPU seconds of the stored run.
 """
 
 
@@ -68,14 +66,14 @@ def missed(cell: Cell) -> bool:
 
 
 def counts(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Return how many cells of each class agree, how many are close, and the worst difference."""
+    """Return the counts of cells that agree, by class, and of close ones, and the worst difference."""
     differences = [cell.difference for cell in cells if cell.difference is not None]
     worst = _percent(max(differences, key=abs)) if differences else ""
     return *(_agree(cells, basis) for basis in BASES), close(cells), worst
 
 
 def close(cells: Iterable[Cell]) -> str:
-    """Return how many of the paper's numbers ours are near to; nothing without any."""
+    """Count the numbers of the paper that ours are close to; empty without any."""
     differences = [abs(cell.difference) for cell in cells if cell.difference is not None]
     return f"{sum(d <= CLOSE for d in differences)} of {len(differences)}" if differences else ""
 
@@ -158,15 +156,15 @@ def _agree(cells: Iterable[Cell], basis: Basis) -> str:
 
 def _row(cell: Cell) -> tuple[str, ...]:
     difference = cell.difference
-    told = "" if difference is None else _percent(difference)
+    text = "" if difference is None else _percent(difference)
     if cell.compare == "order":
-        told = "as stated" if cell.agrees else "**not as stated**"
+        text = "as stated" if cell.agrees else "**not as stated**"
     elif cell.compare in ("at most", "at least"):
-        told = "within the limit" if cell.agrees else "**beyond the limit**"
+        text = "within the limit" if cell.agrees else "**beyond the limit**"
     elif cell.agrees is False and cell.bound is not None:
-        told = f"**{told}**, beyond {100 * cell.bound:.3g} %"
+        text = f"**{text}**, beyond {100 * cell.bound:.3g} %"
     basis = "" if cell.agrees is None else cell.basis
-    return cell.label, _value(cell.paper), _value(cell.ours), cell.unit, told, basis
+    return cell.label, _value(cell.paper), _value(cell.ours), cell.unit, text, basis
 
 
 def plain_rows(cells: Iterable[Cell]) -> Iterator[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""A table's study, run cell by cell in this process, on the paper's data where they are there."""
+"""A table's study, run cell by cell in this process, on the paper's data if they are installed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def chosen(place: Place, theirs: Mapping[str, str], ours: str) -> dict[str, Path
 
 
 def told(studies: Mapping[str, Path]) -> str:
-    """What was run on, in words; nothing where that was the bundled digits."""
+    """Return the data of a run in words, or "" for the bundled digits."""
     if BUNDLED in studies:
         return ""
     named = ", ".join(study.stem for study in studies.values())

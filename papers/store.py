@@ -1,7 +1,7 @@
 """Results as files: one JSON file an entry, which is whole or not there.
 
-A file says what was found, and how: the command, the seconds of CPU time that it took, the version of the
-code and a digest of its sources, the seed.
+A file holds the evidence and its origin: the command, its seconds of CPU time, the version of the code and a
+digest of its sources, the seed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,16 @@ from simfl.runs.folder.identity import code_version
 
 @dataclass(frozen=True)
 class Stored:
-    """What was found and how. cpu_s: of this process and those that it waited for."""
+    """A result and its origin.
+
+    Attributes:
+        name: The entry's.
+        command: The command that made it.
+        seed: The seed of the entry's own draws.
+        code: The version of simfl, with a digest of its sources.
+        cpu_s: CPU time of this process and of those that it waited for [s].
+        evidence: The cells and charts.
+    """
 
     name: str
     command: str
@@ -40,7 +49,7 @@ def path_of(place: Place, name: str) -> Path:
 
 
 def perform(entry: Entry, place: Place) -> Stored:
-    """Run an entry and store what it came to. An earlier result stays until then, and after that if its
+    """Run an entry and store its result. An earlier result stays until then, and after that if its
     evidence is the same: a file does not change with the seconds that a run took."""
     stored, earlier = run(entry, place), read(place, entry.name)
     content = json.dumps(asdict(stored), indent=1, allow_nan=False)
@@ -60,10 +69,10 @@ def run(entry: Entry, place: Place) -> Stored:
 
 
 def read(place: Place, name: str) -> Stored | None:
-    """An entry's result, None if there is none yet.
+    """Read an entry's result; None before its first run.
 
     Raises:
-        BadInput: there is a file that is none.
+        BadInput: the file is no result.
     """
     path = path_of(place, name)
     try:

@@ -1,4 +1,4 @@
-"""The counts of docs/privacy.md: what `simfl privacy proof` prints, a row for each command.
+"""The counts of docs/privacy.md: the output of `simfl privacy proof`, a row for each command.
 
 python -m docs.tools.leak_counts     # the table, in about six minutes of one core
 """
@@ -16,10 +16,10 @@ class Counted:
     """A command of the table.
 
     Attributes:
-        protocol: under four users.
-        colluders: the most of them.
-        settings: of `--set`.
-        cost: the tier of tests that holds its row: "", "ci" or "slow".
+        protocol: Its name; it has four users.
+        colluders: The largest number of colluding users.
+        settings: The values of `--set`.
+        cost: The tier of tests that holds its row: "", "ci" or "slow".
     """
 
     protocol: str

@@ -2,7 +2,7 @@
 
 python -m docs.tools.reality     simulates each cell again, which takes a minute, and writes them
 
-`make live` plays the runs. Simulations are kept beside them, so that a test can tell when today's differ.
+`make live` repeats the runs. Simulations are stored beside them, so that a test finds when today's differ.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def of_aims(found: Sequence[Point], stored: Stored) -> str:
     rows = []
     for way in WAYS:
         most = [(median(own), max(own)) for own in (errors(points, way) for _, _, points in kinds)]
-        for k, called in enumerate(("median", "greatest")):
+        for k, called in enumerate(("median", "largest")):
             bound = BOUNDS[way][k]
             told = [_met(each[k] <= bound, percent(each[k])) for each in most]
             rows.append([f"totals {way}: {called} error at most {bound:.0%}", *told])
@@ -100,7 +100,7 @@ def of_groups(found: Sequence[Point], stored: Stored) -> str:
             rows.append(
                 [name, way, str(len(own)), three_of(errors(own, way)), f"{100 * signed:+.1f} %", *ranks]
             )
-    head = ("links", "simulated", "configurations", "error: median / p90 / greatest", "mean, signed")
+    head = ("links", "simulated", "configurations", "error: median / p90 / largest", "mean, signed")
     return table([*head, "tau", "pairs in order"], rows)
 
 
@@ -136,12 +136,12 @@ def _by_error(found: Iterable[Point]) -> list[Point]:
 
 
 def of_weakest(found: Sequence[Point], stored: Stored) -> str:
-    """The configurations with the greatest errors."""
+    """The configurations with the largest errors."""
     return table(HEAD, map(_row, _by_error(found)[:WEAKEST]))
 
 
 def of_all(found: Sequence[Point], stored: Stored) -> str:
-    """All other configurations, the greatest errors first."""
+    """All other configurations, the largest errors first."""
     return table(HEAD, map(_row, _by_error(found)[WEAKEST:]))
 
 
@@ -155,7 +155,7 @@ def of_phases(found: Sequence[Point], stored: Stored) -> str:
                 signed = f"{100 * fmean(each['a priori']):+.1f} %"
                 sizes = [three_of([abs(e) for e in each[way]]) for way in WAYS]
                 rows.append([CALLED[links], phase, str(len(each["a priori"])), signed, *sizes])
-    head = ("links", "phase", "n", "mean a priori, signed", "a priori: median / p90 / greatest", "calibrated")
+    head = ("links", "phase", "n", "mean a priori, signed", "a priori: median / p90 / largest", "calibrated")
     return table(head, rows)
 
 
@@ -217,21 +217,21 @@ def _spread(values: Sequence[float]) -> str:
 
 
 def of_machine(found: Sequence[Point], stored: Stored) -> str:
-    """The machine, the pings, and what it could not deliver."""
+    """The machine, the pings, and the step time that it could not deliver."""
     machine = read("machine")
     runs = [run for cell in played() for run in read(cell.name)["runs"]]
     overruns = [run["figures"]["overrun"] for run in runs]
     rows = [
         ["cores; kernel; scheduling", f"{machine['cores']}; {machine['kernel']}; {machine['scheduler']}"],
         ["runs; of them exact", f"{len(runs)}; {sum(run['exact'] for run in runs)}"],
-        ["overrun: median / p90 / greatest", three_of(overruns)],
+        ["overrun: median / p90 / largest", three_of(overruns)],
         ["runs with overrun above 2 %", str(sum(one > WARN_OVERRUN for one in overruns))],
-        ["runs played again for their overrun", str(sum(run["tries"] > 1 for run in runs))],
+        ["runs repeated for their overrun", str(sum(run["tries"] > 1 for run in runs))],
     ]
     for links, bandwidth in sorted({(cell.links, cell.bandwidth) for cell in played()}):
         found_s = calibration_of(Cell("", links, bandwidth, LOST))
         text = f"{1e3 * found_s.latency_s:.2f} ms; {1e3 * found_s.overhead_s:.2f} ms"
-        rows.append([f"ping, {CALLED[links]}, {bandwidth}: more a message; more a step", text])
+        rows.append([f"ping, {CALLED[links]}, {bandwidth}: additional time a message; a step", text])
     return table(("", ""), rows)
 
 
@@ -286,7 +286,7 @@ def figure(found: Sequence[Point]) -> Figure:
 
 
 def update() -> None:
-    """Simulate all cells that were played, and write the tables and the figure."""
+    """Simulate all cells with live runs, and write the tables and the figure."""
     stored = {cell.name: simulate(cell) for cell in played()}
     write("simulated", stored)
     stored = read("simulated")  # as JSON has it

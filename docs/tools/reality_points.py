@@ -1,4 +1,4 @@
-"""Configurations of docs/reality.md: what runs took, what simulations say, and statistics of both."""
+"""Configurations of docs/reality.md: real and simulated durations, and statistics of both."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALLED = {
 COLOURS = {"wire": "#b2182b", "kernel": "#2166ac", "user": "#666666"}
 WAYS = ("a priori", "calibrated")
 BOUNDS = {"a priori": (0.02, 0.07), "calibrated": (0.01, 0.04)}
-"""The aims: the median and the greatest error of totals."""
+"""The aims: the median and the largest error of totals, as fractions."""
 PHASE_BOUND, LEAST_SHARE = 0.10, 0.1
 TAU_BOUND, APART = 0.93, 0.02
 WEAKEST = 12  # configurations in the first table
@@ -35,8 +35,13 @@ WEAKEST = 12  # configurations in the first table
 class Point(NamedTuple):
     """A configuration: of a run in rounds one round, of a buffered run the mean aggregation.
 
-    real: the total seconds of each run. simulated: by way. spans: of each phase that takes a tenth or more,
-    its real mean and what each way says. overrun: of its runs the greatest.
+    Attributes:
+        cell: The live runs' scenario.
+        lost: The fraction of users who drop out.
+        real: The total of each run [s].
+        simulated: The total [s], by way of simulation.
+        spans: By phase of a tenth of the total or more: its real mean, and by way its simulated span [s].
+        overrun: The largest overrun of its runs, as a fraction.
     """
 
     cell: Cell
@@ -59,11 +64,11 @@ class Point(NamedTuple):
 
 
 Stored = Mapping[str, Any]
-"""By the name of a cell: what simulations of both ways keep, as `live_grid.kept` does."""
+"""By the name of a cell: the results of both ways of simulation, in the form of `live_grid.kept`."""
 
 
 def played() -> list[Cell]:
-    """Return the cells of which there are runs."""
+    """Return the cells with stored runs."""
     return [cell for cell in cells() if read(cell.name)]
 
 
@@ -73,7 +78,7 @@ def calibration_of(cell: Cell) -> Calibration:
 
 
 def simulate(cell: Cell) -> dict[str, Any]:
-    """Return of a cell what both ways say."""
+    """Simulate a cell in both ways."""
     return {"a priori": simulated(cell), "calibrated": simulated(cell, calibration_of(cell))}
 
 
@@ -116,7 +121,7 @@ def tau(pairs: Sequence[tuple[float, float]]) -> float:
 
 
 def in_order(pairs: Sequence[tuple[float, float]]) -> tuple[int, int]:
-    """Return of the pairs more than 2 % apart in reality how many are in order, and how many there are.
+    """Count the pairs in order among those more than 2 % apart in reality, and all of the latter.
 
     >>> in_order([(1.0, 1.0), (1.01, 0.9), (2.0, 0.95)])
     (1, 2)
@@ -130,7 +135,7 @@ def _sign(x: float) -> int:
 
 
 def quantile(values: Iterable[float], share: float) -> float:
-    """Return the value that so large a share of them do not exceed.
+    """Return the smallest value that this share of them does not exceed.
 
     >>> quantile([4, 1, 3, 2], 0.9), quantile([4, 1, 3, 2], 0.5)
     (4, 2)

@@ -131,7 +131,7 @@ def perform_one(scenario: Scenario) -> dict[str, Run]:
 
 
 def fastest(runs: Runs) -> str:
-    """Return the fastest protocol that fails under no seed, or nothing where it cannot be told from another.
+    """Return the fastest protocol that fails under no seed, or "" where its lead is not significant.
 
     All protocols of a seed have the same users, links and losses, so the seconds that one is ahead of
     another are compared seed by seed, and their 95 % interval must not reach zero.

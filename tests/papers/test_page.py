@@ -9,7 +9,7 @@ import pytest
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.limits import LEFT_OUT, LIMITS
-from papers.page import pages
+from papers.page import first_sentence, pages
 from papers.registry import ENTRIES
 from papers.store import Stored, read
 from tests.engine.harness import ROOT
@@ -50,7 +50,7 @@ def test_nothing_else_is_stored() -> None:
 
 def of_one(result: Stored) -> tuple[str, str]:
     """The overview, and the page of its one paper."""
-    overview, paper = pages([(entry(), result)], HERE).values()
+    overview, paper, _ = pages([(entry(), result)], HERE).values()
     return overview, paper
 
 
@@ -58,7 +58,7 @@ def test_the_pages_are_what_the_stored_results_say() -> None:
     found = [(e, s) for name, e in ENTRIES.items() if (s := read(HERE, name)) is not None]
     written = pages(found, HERE)
     assert {path for path in written if path.read_text(encoding="utf-8") != written[path]} == set()
-    assert {*HERE.results.glob("*.md"), HERE.page} == set(written)
+    assert {*HERE.results.glob("*.md"), HERE.page, HERE.page.with_suffix(".svg")} == set(written)
     named = {name: text for text in written.values() for name in re.findall(r'<a id="(\w+)">', text)}
     assert set(named) == set(ENTRIES)
 
@@ -115,9 +115,18 @@ def test_weak_results_come_first_and_are_those_of_entries() -> None:
     assert re.findall(r"^## .*$", text, re.M) == titles
     assert all(f"| {paper} | {what} | {why} |" in text for paper, what, why in LEFT_OUT)
     weak = text.partition(titles[1])[2].partition(titles[2])[0]
-    assert [weak.index(limits) for limits in LIMITS.values()] == sorted(map(weak.index, LIMITS.values()))
+    first = [first_sentence(limits) for limits in LIMITS.values()]
+    assert [weak.index(sentence) for sentence in first] == sorted(map(weak.index, first))
+    of_papers = "".join(path.read_text(encoding="utf-8") for path in HERE.results.glob("*.md"))
+    assert [name for name, limits in LIMITS.items() if limits not in of_papers] == []
     papers = re.findall(r"^\| \[[^]]*\]\((reproduction/\w+\.md)\)", text, re.M)
     assert {HERE.page.parent / paper for paper in papers} == set(HERE.results.glob("*.md"))
+
+
+def test_the_overview_states_the_share_of_cells_that_agree() -> None:
+    text, _ = of_one(stored())
+    assert "Of 3 cells that were predicted, 2 agree (67%)." in text
+    assert "The picture has 2 numbers" in text
 
 
 def test_a_cell_without_a_number_cannot_be_compared() -> None:
