@@ -37,6 +37,7 @@ FOR_AUTHORS = {
     "simfl.protocols.client": ("Client", "BufferedClient"),
     "simfl.protocols.server": ("Server", "Stage"),
     "simfl.protocols.buffered_server": ("BufferedServer",),
+    "simfl.protocols.channels": ("Channels",),
     "simfl.protocols.machine": ("Message", "Update", "Params", "Send", "Member", "Result", "misshapen"),
     "simfl.dataplane.ops": ("Ops", "PeerFault"),
     "simfl.dataplane.handles": ("Handle",),

@@ -27,6 +27,14 @@ class Channels:
 
     Both directions of a pair share a key, so the sender is part of the nonce, and sender and receiver
     are authenticated with every item: a server cannot pass one user's share off as another's.
+
+    >>> from simfl.dataplane.handles import U8
+    >>> from simfl.dataplane.shadow import ShadowOps
+    >>> ops = ShadowOps(101)
+    >>> channels = Channels(0, ops.secret(bytes(32)), Params(d=2, q=101), ops)
+    >>> channels.agree([1, 2], Handle(2, 32, U8))
+    >>> channels.seal([1, 2], Handle(2, 36, U8), counter=0)  # a share for each, 16 bytes longer
+    Handle(2 x 52 uint8)
     """
 
     def __init__(self, user: int, secret: Handle, params: Params, ops: Ops) -> None:
