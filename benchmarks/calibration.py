@@ -59,6 +59,9 @@ class Compared:
 
     scenario: str
     protocol: str
+    """The entry's name."""
+    family: str
+    """The protocol of the entry."""
     steps: rounds.Steps
     """The fastest turn of each kind of step."""
     modelled_s: float
@@ -92,7 +95,9 @@ def compared(
                 taken_s.append(per_aggregate_s(trace))
         if not fastest:  # no round found the users that it needs
             continue
-        yield Compared(path.stem, name, fastest, per_aggregate_s(modelled.traces[name]), tuple(taken_s))
+        family = measured.scenario.protocols[name].protocol
+        modelled_s = per_aggregate_s(modelled.traces[name])
+        yield Compared(path.stem, name, family, fastest, modelled_s, tuple(taken_s))
 
 
 def ratios(steps: rounds.Steps, rates: Mapping[str, float]) -> tuple[float, list[Ratio]]:
@@ -112,14 +117,17 @@ def ratios(steps: rounds.Steps, rates: Mapping[str, float]) -> tuple[float, list
 def turned(protocols: Sequence[Compared]) -> Iterator[tuple[str, str]]:
     """Yield pairs of protocols that the two clocks rank differently, unless they tie under the measured one.
 
-    Two protocols tie if any turns of them overlap, or if their medians are less than `TIE` apart.
+    Two protocols tie if any turns of them overlap, or if their medians are less than `TIE` apart. Entries of
+    one protocol are not compared: they differ by selection, and by less than the machine's speed changes from
+    one to the next.
     """
     for k, one in enumerate(protocols):
         for other in protocols[:k]:
             a, b = one.measured_s, other.measured_s
             shorter_s, longer_s = sorted((statistics.median(a), statistics.median(b)))
             apart = (max(a) < min(b) or max(b) < min(a)) and longer_s - shorter_s >= TIE * longer_s
-            if apart and (a[0] < b[0]) != (one.modelled_s < other.modelled_s):
+            differ = one.family != other.family
+            if differ and apart and (a[0] < b[0]) != (one.modelled_s < other.modelled_s):
                 yield other.protocol, one.protocol
 
 

@@ -30,8 +30,8 @@ def test_ratios_by_hand() -> None:
     assert (share, mean_s, ratio) == pytest.approx((197 / 200, 98.5e-6, 64 / 197))
 
 
-def entry(protocol: str, modelled_s: float, *measured_s: float) -> Compared:
-    return Compared("tutorial", protocol, {}, modelled_s, measured_s)
+def entry(protocol: str, modelled_s: float, *measured_s: float, family: str = "") -> Compared:
+    return Compared("tutorial", protocol, family or protocol, {}, modelled_s, measured_s)
 
 
 def test_protocols_that_change_places_are_named_unless_tied() -> None:
@@ -43,6 +43,13 @@ def test_protocols_that_change_places_are_named_unless_tied() -> None:
         ("b", "d"),
         ("c", "d"),
     ]
+
+
+def test_entries_of_one_protocol_are_not_ranked() -> None:
+    """The clocks reverse two entries, which are of two protocols or of one."""
+    for family, pairs in (("secagg", [("a", "b")]), ("lightsecagg", [])):
+        fast, slow = entry("a", 2.0, 1.0, family="lightsecagg"), entry("b", 1.0, 2.0, family=family)
+        assert list(calibration.turned([fast, slow])) == pairs
 
 
 @pytest.mark.parametrize(("slower_s", "pairs"), [(3.02, []), (3.04, [("a", "b")])])
@@ -61,6 +68,7 @@ def test_a_scenario_under_both_clocks() -> None:
     with one_thread():
         rows = list(calibration.compared(path, "reference", 1, {"rounds": 1}))
     assert [row.protocol for row in rows] == ["fedavg", "secagg", "lightsecagg"]
+    assert [row.family for row in rows] == ["fedavg", "secagg", "lightsecagg"]
     for row in rows:
         total, kinds = calibration.ratios(row.steps, profiles.load("reference").seconds)
         assert total > 0
