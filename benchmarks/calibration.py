@@ -85,7 +85,7 @@ def compared(
         taken_s = []
         for turn in range(turns + 1):
             steps: rounds.Steps = defaultdict(Counter)
-            trace = rounds.play(measured, name, steps, 0)
+            trace = rounds.run_protocol(measured, name, steps, 0)
             if turn:  # the first touches code and memory
                 rounds.keep_fastest(fastest, steps)
                 taken_s.append(per_aggregate_s(trace))

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
 STUDY_HELP = "A study (base, set, cells, grid, seeds): YAML, or a name such as studies/which_links."
-MAX_FINDINGS = 5  # of a law that a protocol breaks, that are listed
+MAX_FINDINGS = 5
+"""Findings of a check that are printed."""
 
 
 @app.command()
@@ -115,17 +116,17 @@ def explore(
     set_: Set = None,
     jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
     yes: Yes = False,
-    out: Annotated[Path, Option(metavar="FILE", help="A broken law's scenario.")] = Path("explored.yaml"),
+    out: Annotated[Path, Option(metavar="FILE", help="The scenario of a violation.")] = Path("explored.yaml"),
 ) -> None:
-    """Lose users at every combination of points, and hold every law to each round.
+    """Lose users at every combination of points, and check every invariant in each round.
 
     It counts the patterns, times a few, and asks before it begins what would take more than an hour.
 
     Example: simfl explore secagg --users 4
     """
     from simfl.runs.folder.disk import write_text
+    from simfl.studies.explore.coverage import counted
     from simfl.studies.explore.exploration import open_exploration
-    from simfl.studies.explore.reached import counted
 
     check_place(out)
     exploration, since = (
@@ -146,21 +147,22 @@ def explore(
         took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
         return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
 
-    with keeping(lambda: f"; {counts()}, no law broken so far"), bars() as watch:
+    with keeping(lambda: f"; {counts()}, no invariant violated so far"), bars() as watch:
         exploration.run(jobs, lambda report: watch(label, report.patterns, patterns))
     broken = exploration.violation
     if broken is None:
-        say(f"{counts()}; every law held", further="  ")
+        say(f"{counts()}; every invariant held", further="  ")
         rows = exploration.rows
         for row in rows:
             say(f"  {row}", further=" " * 13)
         say(f"  {counted(rows)}")
         return
-    say(f"{counts()}; a law is broken:", further="  ")
+    say(f"{counts()}; an invariant is violated:", further="  ")
     tell(f"  {broken}")
     if exploration.report.patterns < patterns:
-        say(f"  Not tried: the rest of {patterns:,} patterns, because a law is broken", further="    ")
-    say("On the engine: " + ("; ".join(exploration.replayed) or "every law held"), further="  ")
+        rest = f"the rest of {patterns:,} patterns, because an invariant is violated"
+        say(f"  Not tried: {rest}", further="    ")
+    say("On the engine: " + ("; ".join(exploration.replayed) or "every invariant held"), further="  ")
     write_text(out, exploration.scenario_text())
     tell(f"Written to {out}; replay it with: python run.py {out}")
     raise typer.Exit(FAILED)

@@ -134,7 +134,7 @@ def test_a_scenario_is_run_first(tmp_path: Path, capsys: pytest.CaptureFixture[s
     }
 
 
-def test_what_a_folder_lacks_is_told(
+def test_a_missing_file_of_a_folder_is_named(
     rounds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, nothing = attack(capsys, 2, "inversion", str(tmp_path))

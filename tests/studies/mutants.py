@@ -32,7 +32,7 @@ MOST_LOST = 2  # in a round; over a buffer one less
 @dataclass(frozen=True)
 class Mutant:
     """A change of one place: where, what it was and becomes, under which protocol it is tried, and what finds
-    it: the laws of sums (`explore`), those of what is learned (`leak`), or a lying server (`lie`). Where
+    it: the invariants of sums (`explore`), those of privacy (`leak`), or a malicious server (`lie`). Where
     nothing does, why."""
 
     at: str
@@ -99,10 +99,10 @@ def _compiled(function: str, name: str) -> CodeType:
 
 # --- what is tried --------------------------------------------------------------------------------
 def by_sums(case: str, most: int = MOST_LOST) -> bool:
-    """Return True if a law of sums, life, haste or honesty is broken: what is learned is not looked at."""
+    """Return True if an invariant of sums, ends, haste or honesty is violated; privacy is not tested."""
     cohort = _small(case).cohort
     cohort.__dict__["withstands"] = None
-    return explore(cohort, unlucky=most - (case == "async")).violation is not None
+    return explore(cohort, affected_users=most - (case == "async")).violation is not None
 
 
 def by_leak(case: str, most: int = 1) -> bool:
