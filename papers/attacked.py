@@ -1,4 +1,4 @@
-"""Attacks of the papers on scenarios of ours: run, recorded and attacked in a folder that is then removed."""
+"""The papers' attacks on scenarios of ours, each run, recorded and attacked in a temporary folder."""
 
 from __future__ import annotations
 
@@ -13,30 +13,31 @@ from simfl.privacy import attack
 from simfl.privacy.attacks.attack import Finding
 
 NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
-"""Of the entries whose uploads are attacked."""
+"""Names of the entries whose uploads are attacked."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack, the scenario that it is made on, and a data set of the paper that cannot be shipped.
-
-    settings: what the scenario takes on that data set, where SIMFL_DATA has it, by dotted key.
-    """
+    """An attack on a scenario."""
 
     kind: str
+    """Kind of the attack."""
     scenario: str
+    """Name of the scenario."""
     dataset: str
+    """Data set of the paper, which cannot be shipped."""
     settings: Mapping[str, Any]
+    """Values of the scenario on that data set, by dotted key."""
 
     @property
-    def there(self) -> bool:
-        """Whether it runs on the paper's data."""
+    def on_papers_data(self) -> bool:
+        """True if SIMFL_DATA has the paper's data set."""
         return has(self.dataset)
 
     @property
-    def told(self) -> str:
-        """What it runs on, in words; nothing where that is the bundled digits."""
-        if not self.there:
+    def data_in_words(self) -> str:
+        """The data of the run in words; empty for the bundled digits."""
+        if not self.on_papers_data:
             return ""
         values = ", ".join(f"{key} {value}" for key, value in self.settings.items())
         return f"{self.dataset} from a local folder, with {values}"
@@ -44,8 +45,8 @@ class Attack:
     def findings(
         self, place: Place, seed: int, changes: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[Finding, ...]:
-        """Run the scenario with changes by dotted key, attack it with options, and return what was found."""
-        theirs = {"learning.dataset": self.dataset, **self.settings} if self.there else {}
+        """Run the scenario with changes by dotted key, attack it with options, and return the findings."""
+        theirs = {"learning.dataset": self.dataset, **self.settings} if self.on_papers_data else {}
         scenario = place.root / "scenarios" / f"{self.scenario}.yaml"
         with TemporaryDirectory() as folder:
             overrides = {**theirs, **(changes or {})}

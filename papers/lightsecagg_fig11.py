@@ -7,7 +7,7 @@ from math import inf
 from statistics import fmean
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import chosen, curve, label, results, told
+from papers.running import chosen, curve, data_in_words, label, results
 from simfl.runs.results.statistics import estimate
 
 PAIRS = {
@@ -37,7 +37,7 @@ def run(place: Place) -> Evidence:
         title = f"Accuracy on {dataset}, first seed"
         charts.append(Chart(title, "aggregation", "test accuracy", tuple(lines)))
         out += [replace(cell, label=label(dataset, cell.label)) for cell in cells(finals)]
-    return Evidence(tuple(out), tuple(charts), told(studies))
+    return Evidence(tuple(out), tuple(charts), data_in_words(studies))
 
 
 def cells(finals: dict[str, list[float]]) -> list[Cell]:
@@ -46,12 +46,12 @@ def cells(finals: dict[str, list[float]]) -> list[Cell]:
     for staleness, (plain, secure) in PAIRS.items():
         by = estimate([a - b for a, b in zip(finals[secure], finals[plain], strict=True)])
         half = inf if by.half is None else by.half
-        said = "almost the same as FedBuff"
+        statement = "almost the same as FedBuff"
         word = "undecided" if abs(by.mean) - half <= SAME else "another"
-        word = said if abs(by.mean) + half <= SAME else word
+        word = statement if abs(by.mean) + half <= SAME else word
         remark = f"{fmean(finals[secure]):.4f} and {fmean(finals[plain]):.4f}"
         remark += f": {by.mean:+.4f} ± {half:.4f}, {by.n} seeds"
-        out.append(Cell(f"staleness {staleness}", said, word, compare="order", remark=remark))
+        out.append(Cell(f"staleness {staleness}", statement, word, compare="order", remark=remark))
     return out
 
 
