@@ -39,7 +39,7 @@ ROUNDS = {
     "reconstruction": 20,
 }
 ROUNDS |= {"sync_breakdown": 3, "whole_batches": 12}
-"""Of these scenarios so many rounds."""
+"""Rounds of these scenarios."""
 TOTAL, KIND, LEAST_SHARE = 1.25, 1.5, 0.02
 """Bounds of modelled / measured of all steps and of a kind of step, and the share from which a kind
 counts."""

@@ -191,10 +191,11 @@ def attack_window(file: Path, first: int | None = None, last: int | None = None)
     sums = RecordedSums(read_updates(file))
     numbers = sums.arrays["rounds"]
     start = numbers[-2 * sums.users :][0] if first is None else first
-    window = np.flatnonzero((numbers >= start) & (numbers <= (numbers[-1] if last is None else last)))
+    stop = numbers[-1] if last is None else last
+    window = np.flatnonzero((numbers >= start) & (numbers <= stop))
     if not window.size:
-        rounds = f"rounds {numbers[0]} to {numbers[-1]}"
-        raise BadInput(f"{file}: no aggregate in rounds {start} to {last}; there are {rounds}")
+        rounds = f"choose from {numbers[0]} to {numbers[-1]}"
+        raise BadInput(f"{file}: no aggregate in rounds {start} to {stop}: {rounds}")
     begin, end = int(window[0]), int(window[-1]) + 1  # numbers of rounds ascend
     weights = sums.weights[begin:end]
     P = ratios(weights)
@@ -232,7 +233,7 @@ def read_updates(file: Path) -> dict[str, NDArray[Any]]:
     fit = fit and all(len(arrays[name]) == n for name in ("which", "weights", "updates"))
     indices = (("members", users), ("which", t))
     if not fit or any(arrays[name].min() < 0 or arrays[name].max() >= end for name, end in indices):
-        raise BadInput(f"{file}: its arrays do not fit together")
+        raise BadInput(f"{file}: its arrays do not fit together: run its scenario again")
     if users * (t + d) * 8 > max_bytes:
         size = f"{users} users, {t} rounds and {d} parameters"
         raise BadInput(f"{file}: {size} take more than {max_bytes / 1e9:g} GB")

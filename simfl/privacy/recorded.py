@@ -136,7 +136,7 @@ def attack(
     # All checks come before the run, which may take hours.
     for name, trainer in experiment.trainers.items():
         if unknown := trainer.beyond_attacks:
-            raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
+            raise BadInput(f"{s.name}, {name}: attacks cannot read its model: {unknown}")
         if (problem := chosen.problem(trainer.split, trainer.parts)) is not None:
             raise BadInput(f"{s.name}, {name}: {problem}")
     folder = folder or _run_into(out, s, begin)
@@ -250,9 +250,9 @@ class _Recorded:
         s, trainer = self.experiment.scenario, self.experiment.trainers[self.name]
         N, d = s.population.users, self.sums.arrays["updates"].shape[1]
         if d != trainer.d or self.sums.users != N:
-            found = f"{self.sums.users} users and {d} parameters"
-            expected = f"expected {N} and {trainer.d} of resolved.yaml"
-            raise BadInput(f"{self.folder}: updates-{self.name}.npz has {found}, {expected}")
+            expected = f"{N} users and {trainer.d} parameters, as resolved.yaml"
+            found = f"{self.sums.users} and {d}"
+            raise BadInput(f"{self.folder}: updates-{self.name}.npz must have {expected}, not {found}")
         kind = s.protocols[self.name]
         view = View(
             entry=self.name,

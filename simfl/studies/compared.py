@@ -48,7 +48,7 @@ def compare(*folders: str | Path) -> Comparison:
     """
     paths = [Path(folder) for folder in folders]
     if len(paths) < 2:
-        raise BadInput("compare: takes two folders or more")
+        raise BadInput(f"compare: needs at least two folders, not {len(paths)}")
     resolved = [path.resolve() for path in paths]
     for folder, path in zip(paths, resolved, strict=True):
         if not path.is_dir():

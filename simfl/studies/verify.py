@@ -170,10 +170,10 @@ def sizes(subject: Subject) -> Findings:
     """The bytes of each message are those of what it holds: arrays, and 4 for each public number."""
     understated: set[str] = set()
     for _, _, message in subject.run({}).sent:
-        held = sum(part.size_bytes for _, part in handles(message))
-        if message.size_bytes < held and message.kind not in understated:
+        array_bytes = sum(part.size_bytes for _, part in handles(message))
+        if message.size_bytes < array_bytes and message.kind not in understated:
             understated.add(message.kind)
-            yield f"{message.kind} states {message.size_bytes} bytes and holds {held} bytes of arrays"
+            yield f"{message.kind} states {message.size_bytes} bytes and holds {array_bytes} bytes of arrays"
 
 
 # In the order of the report; the longest check comes last.

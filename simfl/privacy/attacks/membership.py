@@ -157,11 +157,11 @@ def features(logits: F32, labels: I64) -> F64:
     z -= z.max(axis=1, keepdims=True)
     log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
     rows = np.arange(len(z))
-    own, others = log_p[rows, labels], log_p.copy()
+    of_label, others = log_p[rows, labels], log_p.copy()
     others[rows, labels] = -np.inf
-    margin = own - others.max(axis=1)
+    margin = of_label - others.max(axis=1)
     entropy = -(np.exp(log_p) * log_p).sum(axis=1)
-    return np.stack([-own, margin, entropy, margin > 0], axis=1)
+    return np.stack([-of_label, margin, entropy, margin > 0], axis=1)
 
 
 def scored(members: F64, others: F64) -> dict[str, float]:

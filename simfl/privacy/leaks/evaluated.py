@@ -80,8 +80,8 @@ class Evaluated:
             assert limb is not None
             return shamir.limbs(self.bytes(symbol.secret))[limb]
         assert isinstance(symbol, Element)
-        at = symbol.k if limb is None else symbol.k * LIMBS + limb
-        return int(self.stream(symbol.seed, symbol.q)[at])
+        index = symbol.k if limb is None else symbol.k * LIMBS + limb
+        return int(self.stream(symbol.seed, symbol.q)[index])
 
     def _stream(self, seed: Term, q: int) -> Any:
         return prg.expand(seed_array(self.bytes(seed)), 256, q)[0]

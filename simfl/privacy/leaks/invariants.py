@@ -72,30 +72,30 @@ def allowed_sums(seen: Transcript, knowledge: Knowledge) -> Basis:
     Where a transcript allows one further sum (`Transcript.min_members`), it is the sum over the members of
     the first known combination that is not allowed otherwise, if they and the colluders are enough.
     """
-    q, own, basis = knowledge.q, knowledge.own, knowledge.basis
-    honest = [_without(own, line) for line in seen.sums]
+    q, colluders, basis = knowledge.q, knowledge.colluders, knowledge.basis
+    honest = [_without(colluders, line) for line in seen.sums]
     allowed = reduced(honest, q)
     leak = next((line for line in basis.values() if not within(line, allowed, q)), None)
     if seen.min_members is None or leak is None:
         return allowed
     members = {(s.user, s.update) for s in leak if isinstance(s, Coordinate)}
-    if len(members) + len(own) < seen.min_members:
+    if len(members) + len(colluders) < seen.min_members:
         return allowed
     ks = {s.k for line in basis.values() for s in line if isinstance(s, Coordinate)}
     further: list[Line] = [{Coordinate(user, update, k): 1 for user, update in members} for k in ks]
     return reduced([*honest, *further], q)
 
 
-def _without(own: Collection[int], line: Line) -> Line:
+def _without(colluders: Collection[int], line: Line) -> Line:
     """Return a combination without the adversary's own updates, which it has anyway."""
-    return {s: c for s, c in line.items() if isinstance(s, Coordinate) and s.user not in own}
+    return {s: c for s, c in line.items() if isinstance(s, Coordinate) and s.user not in colluders}
 
 
 def violations(seen: Transcript, knowledge: Knowledge) -> Iterator[str]:
     """Yield the invariants other than `find_leak`'s that a view violates, as sentences."""
     if not seen.exact:
         yield "a result is not the sum over its members"
-    results = (_without(knowledge.own, line) for line in seen.results)
+    results = (_without(knowledge.colluders, line) for line in seen.results)
     if not all(within(line, knowledge.basis, knowledge.q) for line in results):
         yield "a result does not follow from what the server has"
     yield from seen.misuse

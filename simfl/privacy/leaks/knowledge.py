@@ -43,11 +43,11 @@ class Knowledge:
 
     Args:
         q: Modulus of the updates' field.
-        own: Users whose updates are known.
+        colluders: Users whose updates are known.
     """
 
-    def __init__(self, q: int, own: Collection[int] = ()) -> None:
-        self.q, self.own = q, frozenset(own)
+    def __init__(self, q: int, colluders: Collection[int] = ()) -> None:
+        self.q, self.colluders = q, frozenset(colluders)
         self.labels: list[str] = []
         """A label for each fact, by its number."""
         self.facts: dict[int, list[tuple[int, Form]]] = {q: [], P: []}
@@ -63,7 +63,7 @@ class Knowledge:
 
     def joined_by(self, users: Collection[int]) -> Self:
         """Return a copy whose adversary also has these users' updates."""
-        other = type(self)(self.q, self.own | set(users))
+        other = type(self)(self.q, self.colluders | set(users))
         other.labels = list(self.labels)
         other.facts = {q: list(facts) for q, facts in self.facts.items()}
         other.known, other.sealed = dict(self.known), list(self.sealed)
@@ -142,7 +142,7 @@ class Knowledge:
             return self.knows(symbol.seed)
         if isinstance(symbol, Value):
             return self.knows(symbol.secret)
-        return isinstance(symbol, Coordinate) and symbol.user in self.own
+        return isinstance(symbol, Coordinate) and symbol.user in self.colluders
 
     def updates(self, of: Callable[[Coordinate], bool] = lambda symbol: True, traced: bool = False) -> Basis:
         """Return a basis of the known combinations of updates.
@@ -178,7 +178,9 @@ class Knowledge:
         seeds = dict.fromkeys(s.seed for s, c in total.items() if c and isinstance(s, Element))
         steps += [f"less PRG({seed}): {self._source(seed)}" for seed in seeds]
         secrets = dict.fromkeys(secret for seed in seeds for secret in self._secrets_of(seed))
-        colluding = [s for s, c in total.items() if c and isinstance(s, Coordinate) and s.user in self.own]
+        colluding = [
+            s for s, c in total.items() if c and isinstance(s, Coordinate) and s.user in self.colluders
+        ]
         steps += [f"less {symbol}: user {symbol.user} colludes" for symbol in colluding]
         return steps + [f"  {secret}: {self._source(secret)}" for secret in secrets]
 

@@ -319,7 +319,7 @@ def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bo
         return _with_server_keys(setup, coalition, report)
     forked, users = fork_round(setup), setup.users
     if not forked.waiting:
-        raise BadInput(f"{setup.kind.__class__.__name__}: no server asks its users who survived")
+        raise BadInput(f"{type(setup.kind).__name__}: its server announces no survivors to lie about")
     if lie == "survivors":
         kinds = [few_alive, one_missing]
         if len(users) <= EVERY_LIE_USERS:

@@ -92,7 +92,7 @@ def open_sweep(
     plan = make_plan(study)
     folder = Path("sweeps") / plan.name if out is None else Path(out)
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"{folder} is a file, not a folder")
+        raise BadInput(f"{folder} is a file, not a folder: give another one")
     return Sweep(plan, Store(folder), keep_traces)
 
 

@@ -227,5 +227,5 @@ def test_the_command_prints_the_lie_and_its_proof(capsys: pytest.CaptureFixture[
 def test_lies_that_are_not_there_are_bad_input() -> None:
     with pytest.raises(BadInput, match="must be one of survivors, shared, keys, not nothing"):
         lies(setup("secagg", 4), "nothing")
-    with pytest.raises(BadInput, match="no server asks its users who survived"):
+    with pytest.raises(BadInput, match="its server announces no survivors"):
         lies(setup("fedavg", 4), "survivors")

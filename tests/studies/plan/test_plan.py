@@ -75,7 +75,7 @@ def test_losses_without_a_known_probability_are_counted() -> None:
     away = 1 - 0.9 * 0.98**3
     assert away < before < 1.2 * away
     assert in_all > before
-    assert answer.best.setting.promise.fails <= 0.01
+    assert answer.best.setting.guarantee.fails <= 0.01
     (done,) = run(answer.best.scenario, {"rounds": 20}).summarised().protocols.values()
     assert len(done.completed) == 20
 

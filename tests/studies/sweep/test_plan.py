@@ -67,7 +67,7 @@ def test_more_problems_than_a_person_reads_are_counted(tmp_path: Path) -> None:
 
 
 def test_a_slip_that_makes_millions_of_cells_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ScenarioError, match="2000000 cells; at most 100000"):
+    with pytest.raises(ScenarioError, match="must have at most 100000 cells, not 2000000"):
         make_plan(study(tmp_path, seeds=10**6))
 
 
