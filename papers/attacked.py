@@ -1,4 +1,4 @@
-"""The papers' attacks on scenarios of ours, each run, recorded and attacked in a temporary folder."""
+"""Attacks of the papers on scenarios of ours: run, recorded and attacked in a folder that is then removed."""
 
 from __future__ import annotations
 
@@ -13,31 +13,30 @@ from simfl.privacy import attack
 from simfl.privacy.attacks.attack import Finding
 
 NAMES = {"fedavg": "federated averaging", "secagg": "SA", "ccesa": "CCESA"}
-"""Names of the entries whose uploads are attacked."""
+"""Of the entries whose uploads are attacked."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """An attack on a scenario."""
+    """An attack, the scenario that it is made on, and a data set of the paper that cannot be shipped.
+
+    settings: what the scenario takes on that data set, where SIMFL_DATA has it, by dotted key.
+    """
 
     kind: str
-    """Kind of the attack."""
     scenario: str
-    """Name of the scenario."""
     dataset: str
-    """Data set of the paper, which cannot be shipped."""
     settings: Mapping[str, Any]
-    """Values of the scenario on that data set, by dotted key."""
 
     @property
-    def on_papers_data(self) -> bool:
-        """True if SIMFL_DATA has the paper's data set."""
+    def there(self) -> bool:
+        """Whether it runs on the paper's data."""
         return has(self.dataset)
 
     @property
-    def data_in_words(self) -> str:
-        """The data of the run in words; empty for the bundled digits."""
-        if not self.on_papers_data:
+    def told(self) -> str:
+        """What it runs on, in words; nothing where that is the bundled digits."""
+        if not self.there:
             return ""
         values = ", ".join(f"{key} {value}" for key, value in self.settings.items())
         return f"{self.dataset} from a local folder, with {values}"
@@ -45,8 +44,8 @@ class Attack:
     def findings(
         self, place: Place, seed: int, changes: Mapping[str, Any] | None = None, **options: Any
     ) -> tuple[Finding, ...]:
-        """Run the scenario with changes by dotted key, attack it with options, and return the findings."""
-        theirs = {"learning.dataset": self.dataset, **self.settings} if self.on_papers_data else {}
+        """Run the scenario with changes by dotted key, attack it with options, and return what was found."""
+        theirs = {"learning.dataset": self.dataset, **self.settings} if self.there else {}
         scenario = place.root / "scenarios" / f"{self.scenario}.yaml"
         with TemporaryDirectory() as folder:
             overrides = {**theirs, **(changes or {})}

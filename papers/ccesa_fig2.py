@@ -36,7 +36,7 @@ def run(place: Place) -> Evidence:
         cells.append(
             Cell(f"{words}: the global model, correlation", None, numbers["corr"], "", "none", remark=remark)
         )
-    return Evidence(tuple(cells), on=ATTACK.data_in_words)
+    return Evidence(tuple(cells), on=ATTACK.told)
 
 
 ENTRY = Entry(

@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import chosen, data_in_words, label, results
+from papers.running import chosen, label, results, told
 from simfl.runs.folder.result import Result
 from simfl.runs.results.statistics import Estimate, estimate
 
@@ -44,7 +44,7 @@ def run(figure: Figure, place: Place) -> Evidence:
             lines = (_line(name, runs[0][entry]["rounds"]) for entry, name in figure.names.items())
             title = f"Accuracy on {dataset}, {setting}, first seed"
             charts.append(Chart(title, "round", "test accuracy", tuple(line for line in lines if line.x)))
-    return Evidence(tuple(out), tuple(charts), data_in_words(studies))
+    return Evidence(tuple(out), tuple(charts), told(studies))
 
 
 def by_setting(

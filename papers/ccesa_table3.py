@@ -38,14 +38,14 @@ NEAR, COINS, ALL = "near 70 %", "near 50 %", "close to 1"
 
 def run(place: Place) -> Evidence:
     """Accuracy, precision and recall of the attack, means over seeds, for each number of samples."""
-    sizes = SIZES["cifar10" if ATTACK.on_papers_data else "digits"]
+    sizes = SIZES["cifar10" if ATTACK.there else "digits"]
     cells, curves = list[Cell](), dict[str, list[float]]()
     for column, size in enumerate(sizes):
         few = {"learning.partition": {"few": size}}
         outcomes = [ATTACK.findings(place, ENTRY.seed, {**few, "seed": seed}) for seed in SEEDS]
         for name, words in NAMES.items():
             runs = [of_uploads(found, name) for found in outcomes]
-            printed = (ACCURACY[name][column], PRECISION[name][column]) if ATTACK.on_papers_data else None
+            printed = (ACCURACY[name][column], PRECISION[name][column]) if ATTACK.there else None
             cells += judged(f"{words}, {10 * size} samples", name == "fedavg", runs, printed)
             curves.setdefault(words, []).append(fmean(r["accuracy"] for r in runs))
         everybody = fmean(of(f, "secagg", "global model")["accuracy"] for f in outcomes)
@@ -53,7 +53,7 @@ def run(place: Place) -> Evidence:
     x = tuple(10.0 * size for size in sizes)
     lines = tuple(Line(name, x, tuple(y)) for name, y in curves.items())
     chart = Chart("Accuracy of membership inference", "training samples", "accuracy", lines, log_x=10)
-    return Evidence(tuple(cells), (chart,), ATTACK.data_in_words)
+    return Evidence(tuple(cells), (chart,), ATTACK.told)
 
 
 def judged(

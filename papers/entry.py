@@ -17,13 +17,9 @@ Value = float | str | None
 Compare = Literal["relative", "order", "at most", "at least", "none"]
 
 Basis = Literal["by construction", "fitted", "predicted"]
-"""Worth of an agreement, the smallest first.
-
-- by construction: the same formula on both sides, a sum or an order that follows from other cells, a limit
-  that holds before the run, or an effect of the entry itself.
-- fitted: the paper's value was used to set a parameter.
-- predicted: it was not.
-"""
+"""The worth of an agreement, in ascending order. by construction: the same formula on both sides, a sum or an
+order that follows from cells beside it, a limit that holds before anything is run, or what the entry itself
+brings about; fitted: the paper's value was used to set a parameter; predicted: it was not."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +99,13 @@ class Chart:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The result of an entry's run."""
+    """The result of an entry's run.
+
+    Attributes:
+        cells: The values beside the paper's.
+        charts: Figures of ours.
+        on: Data and models of the run, if they differ from the entry's; else empty.
+    """
 
     cells: tuple[Cell, ...]
     charts: tuple[Chart, ...] = ()
@@ -158,5 +160,5 @@ class Entry:
 
     @property
     def command(self) -> str:
-        """Command that runs the entry and stores its result."""
+        """The command that runs it and stores its result."""
         return f"simfl reproduce {self.name}"

@@ -7,7 +7,7 @@ from math import inf
 from statistics import fmean
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import chosen, curve, data_in_words, label, results
+from papers.running import chosen, curve, label, results, told
 from simfl.runs.results.statistics import estimate
 
 PAIRS = {
@@ -37,7 +37,7 @@ def run(place: Place) -> Evidence:
         title = f"Accuracy on {dataset}, first seed"
         charts.append(Chart(title, "aggregation", "test accuracy", tuple(lines)))
         out += [replace(cell, label=label(dataset, cell.label)) for cell in cells(finals)]
-    return Evidence(tuple(out), tuple(charts), data_in_words(studies))
+    return Evidence(tuple(out), tuple(charts), told(studies))
 
 
 def cells(finals: dict[str, list[float]]) -> list[Cell]:

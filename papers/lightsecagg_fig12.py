@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import Any
 
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import chosen, data_in_words, label, results
+from papers.running import chosen, label, results, told
 from simfl.runs.results.statistics import Estimate, estimate
 
 STUDIES = {"mnist": "lightsecagg_fig12_mnist", "cifar10": "lightsecagg_fig12_cifar10"}
@@ -63,7 +63,7 @@ def run(place: Place) -> Evidence:
             levels.setdefault(point["quantization.levels"], []).append(pair)
         out += [replace(cell, label=label(dataset, cell.label)) for cell in cells(levels)]
         drawn += [replace(chart, title=label(dataset, chart.title)) for chart in charts(levels)]
-    return Evidence(tuple(out), tuple(drawn), data_in_words(studies))
+    return Evidence(tuple(out), tuple(drawn), told(studies))
 
 
 def charts(levels: dict[int, list[Pair]]) -> tuple[Chart, ...]:

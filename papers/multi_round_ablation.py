@@ -10,7 +10,7 @@ from typing import Any
 from papers.entry import Cell, Chart, Entry, Evidence, Place
 from papers.multi_round_accuracy import Scheme, best_rates, statements
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import chosen, curve, data_in_words, label, results
+from papers.running import chosen, curve, label, results, told
 from simfl.runs.folder.result import Result
 
 FAILS, CHANCE = "partition fails to train", 10.0
@@ -36,7 +36,7 @@ def run(place: Place) -> Evidence:
             lines = tuple(curve(scheme, best[name][1]) for name, scheme in SCHEMES.items())
             title = f"Accuracy on {dataset}, (N, K) = {size}, first seed"
             charts.append(Chart(title, "round", "test accuracy", lines))
-    return Evidence(tuple(cells), tuple(charts), data_in_words(studies))
+    return Evidence(tuple(cells), tuple(charts), told(studies))
 
 
 def judged(size: str, best: Mapping[str, Scheme]) -> list[Cell]:

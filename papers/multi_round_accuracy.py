@@ -9,7 +9,7 @@ from typing import Any
 
 from papers.entry import Cell, Chart, Entry, Evidence, Place
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import chosen, curve, data_in_words, label, results
+from papers.running import chosen, curve, label, results, told
 from simfl.runs.folder.result import Result
 
 Row = tuple[float, ...]
@@ -61,7 +61,7 @@ def run(place: Place) -> Evidence:
             title = f"Accuracy on {dataset}, {setting}, first seed"
             lines = tuple(curve(scheme, best[name + suffix][1]) for name, scheme in SCHEMES.items())
             charts.append(Chart(title, "round", "test accuracy", lines))
-    return Evidence(tuple(cells), tuple(charts), data_in_words(studies))
+    return Evidence(tuple(cells), tuple(charts), told(studies))
 
 
 Scheme = tuple[list[float], list[dict[str, Any]]]

@@ -33,10 +33,10 @@ def run(place: Place) -> Evidence:
         outcome = ATTACK.findings(place, ENTRY.seed, rounds=rounds)
         numbers: Numbers = {name: of(outcome, name, "sums") for name in NAMES}
         cells += [
-            *errors(rounds, numbers, ATTACK.on_papers_data),
+            *errors(rounds, numbers, ATTACK.there),
             *(ranks(numbers) if rounds == PAPERS else ()),
         ]
-    return Evidence(tuple(cells), on=ATTACK.data_in_words)
+    return Evidence(tuple(cells), on=ATTACK.told)
 
 
 def errors(rounds: int, numbers: Numbers, theirs: bool) -> list[Cell]:

@@ -33,7 +33,7 @@ def run(place: Place) -> Evidence:
         Line("mean image of the label", x, (numbers[1]["blind"],) * len(T)),
     )
     chart = Chart("PSNR of the images found", "T", "PSNR, dB", lines)
-    return Evidence(tuple(cells), (chart,), ATTACK.data_in_words)
+    return Evidence(tuple(cells), (chart,), ATTACK.told)
 
 
 ENTRY = Entry(

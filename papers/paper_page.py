@@ -158,15 +158,15 @@ def _agree(cells: Iterable[Cell], basis: Basis) -> str:
 
 def _row(cell: Cell) -> tuple[str, ...]:
     difference = cell.difference
-    words = "" if difference is None else _percent(difference)
+    told = "" if difference is None else _percent(difference)
     if cell.compare == "order":
-        words = "as stated" if cell.agrees else "**not as stated**"
+        told = "as stated" if cell.agrees else "**not as stated**"
     elif cell.compare in ("at most", "at least"):
-        words = "within the limit" if cell.agrees else "**beyond the limit**"
+        told = "within the limit" if cell.agrees else "**beyond the limit**"
     elif cell.agrees is False and cell.bound is not None:
-        words = f"**{words}**, beyond {100 * cell.bound:.3g} %"
+        told = f"**{told}**, beyond {100 * cell.bound:.3g} %"
     basis = "" if cell.agrees is None else cell.basis
-    return cell.label, _value(cell.paper), _value(cell.ours), cell.unit, words, basis
+    return cell.label, _value(cell.paper), _value(cell.ours), cell.unit, told, basis
 
 
 def plain_rows(cells: Iterable[Cell]) -> Iterator[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Runs of a table's study, cell by cell in this process, on the paper's data if they are installed."""
+"""A table's study, run cell by cell in this process, on the paper's data where they are there."""
 
 from __future__ import annotations
 
@@ -17,26 +17,23 @@ BUNDLED = "the bundled digits"
 
 
 def has(dataset: str) -> bool:
-    """Return True if SIMFL_DATA has a folder of this name."""
+    """Whether SIMFL_DATA has a folder of this name."""
     root = os.environ.get(ROOT_VARIABLE)
     return bool(root and (Path(root).expanduser() / dataset).is_dir())
 
 
 def chosen(place: Place, theirs: Mapping[str, str], ours: str) -> dict[str, Path]:
-    """Return the studies to run by data set: the paper's data sets in SIMFL_DATA, else the bundled digits.
+    """Data set -> its study: of the paper's those that SIMFL_DATA has, else ours on the bundled digits.
 
-    Args:
-        place: The folders.
-        theirs: By data set, the study with the paper's model, partition, rates and rounds.
-        ours: The study on the bundled digits.
+    theirs: data set -> the name of the study that has the paper's model, partition, rates and rounds for it.
     """
     return {dataset: place.study(name) for dataset, name in theirs.items() if has(dataset)} or {
         BUNDLED: place.study(ours)
     }
 
 
-def data_in_words(studies: Mapping[str, Path]) -> str:
-    """Return the data of a run in words; empty for the bundled digits."""
+def told(studies: Mapping[str, Path]) -> str:
+    """What was run on, in words; nothing where that was the bundled digits."""
     if BUNDLED in studies:
         return ""
     named = ", ".join(study.stem for study in studies.values())
@@ -44,23 +41,23 @@ def data_in_words(studies: Mapping[str, Path]) -> str:
 
 
 def label(dataset: str, text: str) -> str:
-    """Return a cell's label, with its data set unless that is the bundled one."""
+    """A cell's label, with the data set that it is of unless that is the bundled one."""
     return text if dataset == BUNDLED else f"{dataset}: {text}"
 
 
 def curve(name: str, rounds: list[dict[str, Any]]) -> Line:
-    """Return an entry's accuracy as a line over the rounds that have one."""
-    points = [
+    """An entry's accuracy, of the rounds that have one."""
+    known = [
         (float(number), r["accuracy"]) for number, r in enumerate(rounds, 1) if r["accuracy"] is not None
     ]
-    return Line(name, tuple(x for x, _ in points), tuple(y for _, y in points))
+    return Line(name, tuple(x for x, _ in known), tuple(y for _, y in known))
 
 
 def results(study: Path) -> Iterator[tuple[Mapping[str, Any], Result]]:
-    """Run each cell of a study; yield its values by dotted key, and its result.
+    """Each cell of a study: what varies by dotted key, with the result; its scenario has the seed.
 
     Raises:
-        ScenarioError: The study or one of its scenarios is wrong; no cell has run then.
+        ScenarioError: the study, or any of its scenarios, is wrong; nothing was run then.
     """
     plan = make_plan(study)
     check(plan, plan.cells)

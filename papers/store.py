@@ -1,7 +1,7 @@
-"""Results as files: a JSON file for each entry, which is complete or does not exist.
+"""Results as files: one JSON file an entry, which is whole or not there.
 
-A file has the evidence and its origin: the command, its CPU seconds, the version of the code with a digest of
-its sources, and the seed.
+A file says what was found, and how: the command, the seconds of CPU time that it took, the version of the
+code and a digest of its sources, the seed.
 """
 
 from __future__ import annotations
@@ -21,17 +21,13 @@ from simfl.runs.folder.identity import code_version
 
 @dataclass(frozen=True)
 class Stored:
-    """A stored result."""
+    """What was found and how. cpu_s: of this process and those that it waited for."""
 
     name: str
-    """Name of the entry."""
     command: str
-    """Command that gave the result."""
     seed: int
     code: str
-    """Version of simfl."""
     cpu_s: float
-    """CPU seconds of the process and its children."""
     evidence: Evidence
 
 
@@ -39,15 +35,13 @@ _SHAPE = TypeAdapter(Stored)
 
 
 def path_of(place: Place, name: str) -> Path:
-    """Return the file of an entry's result."""
+    """The file of an entry's result."""
     return place.results / f"{name}.json"
 
 
 def perform(entry: Entry, place: Place) -> Stored:
-    """Run an entry and store its result.
-
-    An earlier result with the same evidence stays, so that a file does not change with the time of a run.
-    """
+    """Run an entry and store what it came to. An earlier result stays until then, and after that if its
+    evidence is the same: a file does not change with the seconds that a run took."""
     stored, earlier = run(entry, place), read(place, entry.name)
     content = json.dumps(asdict(stored), indent=1, allow_nan=False)
     if earlier is not None and _SHAPE.validate_json(content).evidence == earlier.evidence:
@@ -59,17 +53,17 @@ def perform(entry: Entry, place: Place) -> Stored:
 
 
 def run(entry: Entry, place: Place) -> Stored:
-    """Run an entry without storing the result."""
+    """Run an entry, and store nothing."""
     code, before = code_version(), _cpu_s()
     evidence = entry.run(place)
     return Stored(entry.name, entry.command, entry.seed, code, round(_cpu_s() - before, 1), evidence)
 
 
 def read(place: Place, name: str) -> Stored | None:
-    """Return an entry's result; None if it does not exist.
+    """An entry's result, None if there is none yet.
 
     Raises:
-        BadInput: The file is not a result of this entry.
+        BadInput: there is a file that is none.
     """
     path = path_of(place, name)
     try:

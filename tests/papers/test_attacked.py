@@ -46,7 +46,7 @@ def test_an_attack_takes_the_papers_data(name: str, tmp_path: Path, monkeypatch:
     monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
     attack = ATTACKS[name]
     attack.findings(HERE, 1)
-    assert attack.data_in_words == ""
+    assert attack.told == ""
     (tmp_path / attack.dataset).mkdir()
     attack.findings(HERE, 1, {"learning.lr": 0.25}, rounds=7)
     (plain, digits), (made, theirs) = taken
@@ -54,7 +54,7 @@ def test_an_attack_takes_the_papers_data(name: str, tmp_path: Path, monkeypatch:
     assert (digits.dataset.kind, theirs.dataset.kind) == ("digits", attack.dataset)
     assert theirs.model.kind == attack.settings["learning.model"]
     assert theirs.lr == 0.25
-    assert attack.data_in_words.startswith(f"{attack.dataset} from a local folder, with learning.model ")
+    assert attack.told.startswith(f"{attack.dataset} from a local folder, with learning.model ")
 
 
 def run_of(accuracy: float, precision: float, recall: float) -> dict[str, float]:

@@ -15,7 +15,7 @@ import yaml
 from papers import ccesa_fig4, lightsecagg_fig11, lightsecagg_fig12, multi_round_accuracy
 from papers.entry import Place
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import BUNDLED, chosen, data_in_words
+from papers.running import BUNDLED, chosen, told
 from simfl.cli import main
 from simfl.learning.data.raw_images import FACES
 from simfl.scenario.schema import Scenario
@@ -82,14 +82,11 @@ def test_the_papers_data_are_chosen_where_they_are(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
     ours = chosen(HERE, theirs, "ours")
     assert ours == {BUNDLED: HERE.study("ours")}
-    assert data_in_words(ours) == ""
+    assert told(ours) == ""
     (tmp_path / "cifar10").mkdir()
     (tmp_path / "cifar100").mkdir()
     assert chosen(HERE, theirs, "ours") == {"cifar10": HERE.study("b")}
-    assert (
-        data_in_words(chosen(HERE, theirs, "ours"))
-        == "cifar10 from a local folder, in the paper's setting (b)"
-    )
+    assert told(chosen(HERE, theirs, "ours")) == "cifar10 from a local folder, in the paper's setting (b)"
 
 
 def result(**accuracies: float) -> SimpleNamespace:
