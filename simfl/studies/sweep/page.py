@@ -1,6 +1,6 @@
-"""`report.html` of a sweep: best points, the Pareto front, plots over each axis, heat maps of two axes.
+"""`report.html` of a sweep: its best points, its Pareto front, plots over each axis, and heat maps of two.
 
-Like a run's page it is one file without network requests; `reports/page.py` has the invariant on its text.
+Like a run's page it is one file that asks no network for anything; `page.py` has the invariant on its text.
 """
 
 from typing import Any
@@ -10,25 +10,24 @@ from simfl.reports.page import environment
 from simfl.runs.results.columns import Column
 from simfl.studies.sweep.picture import Entry, Picture, best, by_circumstances, front, widest
 
-MAX_FRONT = 40
-"""Entries of the front that are listed."""
+MAX_FRONT = 40  # entries of the front that are listed
 
 
-def page(picture: Picture) -> str:
-    """Return the page of a sweep, as HTML."""
-    protocols = list(dict.fromkeys(e.protocol for e in picture.entries))
-    worlds = by_circumstances(picture.entries)
+def page(found: Picture) -> str:
+    """Return the page of a sweep."""
+    protocols = list(dict.fromkeys(e.protocol for e in found.entries))
+    worlds = by_circumstances(found.entries)
     ahead = [entry for entries in worlds.values() for entry in front(entries)]
     return environment().get_template("sweep.html").render(
-        sweep=picture,
+        sweep=found,
         protocols=protocols,
         worlds=[where for where in worlds if where],
-        best=[(heading(c), e, value.text(*c.form)) for c, e, value in best(picture)],
+        best=[(heading(c), e, value.text(*c.form)) for c, e, value in best(found)],
         front=[(e, e.means["per_aggregate_s", ""]) for e in ahead[:MAX_FRONT]],
         more=max(0, len(ahead) - MAX_FRONT),
-        scatter=_scatter(picture, ahead),
+        scatter=_scatter(found, ahead),
         lines=[chart.line(k) for k in range(len(protocols))],
-        data=_data(picture, protocols),
+        data=_data(found, protocols),
     )  # fmt: skip
 
 
@@ -43,18 +42,15 @@ def heading(column: Column) -> str:
     return name + (", s" if column.key.endswith("_s") else "")
 
 
-def _scatter(picture: Picture, ahead: list[Entry]) -> dict[str, Any] | None:
-    """Return the chart of time against bytes per aggregate; None without an aggregate.
-
-    Its points are in percent of the chart, from its left and from its top.
-    """
-    measured = [(e, e.mean("per_aggregate_s"), e.megabytes) for e in picture.entries]
-    points = [(e, s, mb) for e, s, mb in measured if s is not None and mb is not None]
+def _scatter(found: Picture, ahead: list[Entry]) -> dict[str, Any] | None:
+    """Time against bytes per aggregate: points in percent of the chart, from its left and from its top."""
+    known = [(e, e.mean("per_aggregate_s"), e.megabytes) for e in found.entries]
+    points = [(e, s, mb) for e, s, mb in known if s is not None and mb is not None]
     if not points:
         return None
     across = chart.axis(0.0, max(s for _, s, _ in points))
     up = chart.axis(0.0, max(mb for _, _, mb in points))
-    protocols = list(dict.fromkeys(e.protocol for e in picture.entries))
+    protocols = list(dict.fromkeys(e.protocol for e in found.entries))
     dots = [
         {
             "x": round(across.at(s), 3),
@@ -68,25 +64,25 @@ def _scatter(picture: Picture, ahead: list[Entry]) -> dict[str, Any] | None:
     return {"across": across, "up": up, "dots": dots}
 
 
-def _data(picture: Picture, protocols: list[str]) -> dict[str, Any]:
-    """Return the data of the page's plots: mean and half interval of each measure, entry by entry."""
-    shown = [c for c in picture.measures if len({e.mean(*c.measure) for e in picture.entries}) > 1]
+def _data(found: Picture, protocols: list[str]) -> dict[str, Any]:
+    """Return the data of the page's plots: of each measure mean and half interval, entry by entry."""
+    shown = [c for c in found.measures if len({e.mean(*c.measure) for e in found.entries}) > 1]
     return {
-        "axes": [{"label": axis.label, "values": list(axis.values)} for axis in picture.axes],
+        "axes": [{"label": axis.label, "values": list(axis.values)} for axis in found.axes],
         "protocols": protocols,
         "lines": [chart.line(k) for k in range(len(protocols))],
         "measures": [heading(c) for c in shown],
         "entries": [
             {
                 "protocol": protocols.index(e.protocol),
-                "at": picture.places[e.point],
+                "at": found.places[e.point],
                 "folder": e.folder,
                 "label": e.label,
                 "values": [_pair(e, c) for c in shown],
             }
-            for e in picture.entries
+            for e in found.entries
         ],
-        "pair": widest(picture) if picture.axes else None,
+        "pair": widest(found) if found.axes else None,
     }
 
 
