@@ -160,8 +160,7 @@ def explore(
     say(f"{counts()}; an invariant is violated:", further="  ")
     tell(f"  {broken}")
     if exploration.report.patterns < patterns:
-        rest = f"the rest of {patterns:,} patterns, because an invariant is violated"
-        say(f"  Not tried: {rest}", further="    ")
+        say(f"  Not tried: the rest of {patterns:,} patterns, as an invariant is violated", further="    ")
     say("On the engine: " + ("; ".join(exploration.replayed) or "every invariant held"), further="  ")
     write_text(out, exploration.scenario_text())
     tell(f"Written to {out}; replay it with: python run.py {out}")

@@ -242,7 +242,7 @@ class _Recorded:
     sums: RecordedSums
 
     def view_and_truth(self) -> tuple[View, Truth]:
-        """Return the server's view, and all that is hidden from it.
+        """Return the server's view, and the truth that is hidden from it.
 
         Raises:
             BadInput: The file is not of this scenario.

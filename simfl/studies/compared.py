@@ -118,7 +118,7 @@ def _run(folder: Path, label: str) -> Side:
 
 
 def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
-    """Return sweeps as sides of the comparison; their settings are those of the first common point."""
+    """Return sweeps as sides of the comparison; the first common point gives their settings."""
     cases_of = [_means(folder / MEANS_FILE) for folder, _ in pairs]
     common = [key[0] for key in cases_of[0] if all(key in cases for cases in cases_of)]
     sides = []

@@ -49,16 +49,16 @@ class Subject:
         Raises:
             NotTried: The protocol guarantees nothing.
         """
-        withstands = self.small().cohort.withstands
-        if withstands is None:
+        colluders = self.small().cohort.max_colluders
+        if colluders is None:
             raise NotTried(PROMISES_NOTHING)
-        return withstands
+        return colluders
 
     @property
     def hopes(self) -> bool:
         """True if it masks updates without a certain guarantee, as over a sparse graph."""
         small = self.small().cohort
-        return small.kind.offline and small.withstands is None
+        return small.kind.offline and small.max_colluders is None
 
     def small(self, **changes: Any) -> Small | SmallBuffer:
         """Return a cohort of `USERS_TO_LOSE` for rounds on symbols.

@@ -1,4 +1,4 @@
-"""The checks of `simfl verify`: a protocol, one of ours or a user's, must pass all that ours pass.
+"""The checks of `simfl verify`: a protocol, one of ours or a user's, must pass all of them.
 
 Each check yields findings from small scenarios of the protocol, on the engine and over the loopback. The
 correct outcome never comes from a machine. A check that does not apply raises `NotTried` with the reason, so
@@ -120,7 +120,7 @@ def replays(subject: Subject) -> Findings:
 
 def fresh_masks(subject: Subject) -> Findings:
     """Uploads of one user in two rounds are neither its plain update nor under the same mask."""
-    if not subject.cohort.kind.offline and subject.cohort.withstands is None:
+    if not subject.cohort.kind.offline and subject.cohort.max_colluders is None:
         raise NotTried(PROMISES_NOTHING)
     # Updates that quantise to zero: an upload is then its mask alone.
     zero_updates = {"learning.lr": 1e-9, "learning.epochs": 1, **NO_LOSSES}

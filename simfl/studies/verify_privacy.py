@@ -32,7 +32,7 @@ def secrets(subject: Subject) -> Findings:
     for changes in subject.with_colluders(MORE_COLLUDERS)[1:]:
         other = subject.small(**changes)
         for case, seen in other.every_case(0):
-            findings = privacy_findings(seen, other.cohort.withstands or 0)
+            findings = privacy_findings(seen, other.cohort.max_colluders or 0)
             yield from (f"{finding} (T={MORE_COLLUDERS}, {case})" for finding in findings)
 
 

@@ -108,7 +108,7 @@ def by_sums(case: str, most: int = MOST_LOST) -> bool:
 def by_leak(case: str, most: int = 1) -> bool:
     """Return True if a coalition that the protocol withstands learns more than it may."""
     small = _small(case)
-    report, coalitions = Report(), coalitions_of(4, range((small.cohort.withstands or 0) + 1))
+    report, coalitions = Report(), coalitions_of(4, range((small.cohort.max_colluders or 0) + 1))
     for one, seen in small.every_case(most):
         report.look(one, seen, coalitions)
         if report.first:

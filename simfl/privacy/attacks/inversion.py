@@ -1,6 +1,6 @@
 """Images from users' updates, by gradient inversion (Geiping et al. 2020; Multi-RoundSecAgg Figs 1 and 9).
 
-A search over images looks for those whose gradient points into the update's direction. The order of a batch
+The search is for images with a gradient in the update's direction. The order of a batch
 is lost in its gradient, so images are matched with the nearest originals before they are scored.
 """
 

@@ -2,7 +2,7 @@
 
 The server trains shadow models on its own samples of the same kind, from the same global model and with the
 users' settings. It knows the members of these, so a logistic regression learns to distinguish the outputs of
-members from those of others. It is then applied to users' models.
+members from other outputs. It is then applied to users' models.
 """
 
 from typing import Literal
@@ -72,12 +72,9 @@ class Membership(Attack):
         queries = [
             (user, rng.permutation(truth.parts[user])[:queried], rng.permutation(others)) for user in uploads
         ]
-        targets = {
-            "uploads" if view.plain else "masked uploads": {
-                user: view.models[model] - delta for user, (delta, model) in uploads.items()
-            },
-            "global model": dict.fromkeys(uploads, view.models[-1]),
-        }
+        user_models = {user: view.models[model] - delta for user, (delta, model) in uploads.items()}
+        read = "uploads" if view.plain else "masked uploads"
+        targets = {read: user_models, "global model": dict.fromkeys(uploads, view.models[-1])}
         outcome = Outcome(())
         for target, models in targets.items():
             inside = np.concatenate([guesses(models[user], members) for user, members, _ in queries])
@@ -122,7 +119,7 @@ def _outsiders(split: Split, parts: list[I64]) -> I64:
 
 
 def _x(split: Split, rows: I64) -> F32:
-    """Return samples by number: those of the training set, then those of the test set."""
+    """Return samples by number: first the training set, then the test set."""
     n = len(split.y_train)
     x = np.empty((len(rows), *split.shape), np.float32)
     x[rows < n] = pixels(split.x_train[rows[rows < n]])

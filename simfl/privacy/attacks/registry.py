@@ -1,4 +1,4 @@
-"""The registry of attacks: ours, those of packages (entry points in `simfl.attacks`), and path.py:Name."""
+"""The registry of attacks: ours, entry points in `simfl.attacks`, and path.py:Name."""
 
 from simfl.config.kinds import KindRegistry
 from simfl.privacy.attacks.attack import Attack

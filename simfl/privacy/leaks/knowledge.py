@@ -1,9 +1,9 @@
-"""An adversary's knowledge: all that follows from its view, and which combinations of updates are in it.
+"""An adversary's knowledge: the closure of its view, and the combinations of updates in it.
 
 Primitives are ideal: a PRG's stream is uniform, encryption opens under its key only, and an agreed key is
 known to each party that holds one of the two secrets. A view is then a linear map of the updates x and of
 uniform unknowns u. It determines exactly those combinations of x that it holds without any u. So
-`Knowledge.updates` is not a bound: it is all that can be known.
+`Knowledge.updates` is not a bound: nothing else can be known.
 
 The closure opens each sealed row whose key is known, expands each seed that is known, and reconstructs each
 secret of which enough shares are known, until nothing new follows. Then the unknowns are eliminated. The

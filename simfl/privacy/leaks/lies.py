@@ -1,4 +1,4 @@
-"""A malicious server: what it learns by sending users inconsistent messages that they accept.
+"""A malicious server: its gain from inconsistent messages that users accept.
 
 A round runs honestly until the server announces the survivors. Each client is forked there, and its answer to
 every survivor set is computed once. An attack sends each user one of the sets that it accepts, and a lie
@@ -171,7 +171,7 @@ def few_alive(forked: ForkedRound, coalition: Sequence[int]) -> Iterator[Assignm
     """Yield, for each number of users, an assignment in which they alone survive for all honest users.
 
     Each honest user's set has them, itself, the colluders and as few others as the threshold allows. The
-    others are those that the fewest sets have so far, so that each is lost to as many users as can be.
+    others are the users in the fewest sets so far, to spread the losses evenly.
     """
     users, min_members = forked.setup.users, forked.setup.min_members
     honest = [user for user in users if user not in coalition]

@@ -146,7 +146,7 @@ def update_violations(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
     Args:
         trace: Of a buffered run.
         K: Updates in an aggregate.
-        bound: The greatest staleness, in versions.
+        bound: Maximum staleness, in versions.
     """
     version, began, with_deadline = 0, dict[str, int](), set[str]()
     states: defaultdict[str, str] = defaultdict(lambda: "not begun")

@@ -121,7 +121,7 @@ class Cohort:
         return self.scenario.population.users
 
     @cached_property
-    def withstands(self) -> int | None:
+    def max_colluders(self) -> int | None:
         """Colluding users that the protocol tolerates; None if it guarantees nothing."""
         return self.kind.withstands(self.scenario.params(self.protocol, 1))
 
@@ -136,9 +136,9 @@ class Cohort:
 
     @property
     def invariant_lines(self) -> Iterator[Tried]:
-        """Yield the invariants that patterns must keep, then those that do not apply, with the reason."""
+        """Yield the invariants that patterns must keep, then each that does not apply, with the reason."""
         yield from (Tried(invariant) for invariant in self.invariant_names)
-        promised = "" if self.withstands is not None else "the protocol promises nothing (`withstands`)"
+        promised = "" if self.max_colluders is not None else "the protocol promises nothing (`withstands`)"
         yield Tried("nothing beyond the sum is learned", because=promised)
 
     @cached_property
@@ -152,8 +152,8 @@ class Cohort:
         Args:
             transcript: Returns the rounds on symbols; not called if the protocol guarantees nothing.
         """
-        if self.withstands is not None:
-            yield from privacy_findings(transcript(), self.withstands)
+        if self.max_colluders is not None:
+            yield from privacy_findings(transcript(), self.max_colluders)
 
 
 Fates = Callable[[int, Any], str]
@@ -212,7 +212,7 @@ class Tree:
 
 
 class RoundCohort(Cohort):
-    """Users that differ in weight, of whom a majority, or two, must survive a round over the loopback."""
+    """Users of different weights; a majority, or two, must survive a round over the loopback."""
 
     invariant_names = (
         "each sum is exact",

@@ -30,7 +30,7 @@ BUFFER_REASONS = (
 RECOVERY_REASONS = (
     Reason.LATE, Reason.REPEATED, Reason.STRANGER, Reason.NO_MASK, Reason.NOT_BEGUN, Reason.NO_SHARE,
 )  # fmt: skip
-"""Reasons to ignore a message; the last are those of a buffer whose sum is recovered."""
+"""Reasons to ignore a message: in rounds, in buffers, and in buffers whose sum is recovered."""
 
 NEVER: dict[Row, str] = {
     ("user", "signed", "survivors"): "the server asks once",

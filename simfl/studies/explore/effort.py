@@ -56,7 +56,7 @@ def _cost(probe: RoundCohort | BufferCohort, pattern: Pattern, detect: Detect, l
         return first
     if look is not None:
         return _seconds(look, pattern, detect) / _size(probe, detect)
-    # The second time the round is in the tree: what is left is the pattern's own work.
+    # The second time the round is in the tree: only the pattern's own work remains.
     again = _seconds(probe.judge, pattern, detect)
     return again + max(0.0, first - again) / _size(probe, detect)
 

@@ -78,7 +78,7 @@ AS_GIVEN = Change()
 
 @dataclass(frozen=True)
 class World:
-    """The users of a fleet under one seed, with whom any setting can run."""
+    """The users of a fleet under one seed; any setting can run with them."""
 
     experiment: Experiment
     """A scenario of plain sums with these users, built."""
@@ -96,7 +96,7 @@ class World:
         Args:
             setting: The setting.
             rounds: Number of rounds.
-            deadlines: The server's deadlines; those of the setting's scenario unless given.
+            deadlines: The server's deadlines; the setting's own unless given.
             change: Factors on the givens.
         """
         s, seed = setting.scenario, self.experiment.scenario.seed

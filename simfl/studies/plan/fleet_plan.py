@@ -67,7 +67,7 @@ def plan(
     overrides: Mapping[str, Any] | None = None,
     watch: Callable[[str], None] | None = None,
 ) -> FleetPlan:
-    """Find the protocol and the settings that keep a fleet's guarantees with the least time, in shadow.
+    """Find the protocol and the settings that keep a fleet's guarantees in the shortest time, in shadow.
 
     Args:
         fleet: A fleet's YAML file, a name such as `fleets/phones`, or a mapping of the same shape.

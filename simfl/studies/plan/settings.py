@@ -1,4 +1,4 @@
-"""The settings under which a protocol keeps a fleet's guarantees, or the reason why there are none.
+"""The settings under which a protocol keeps a fleet's guarantees, or the reason why none does.
 
 A guarantee is a bound on a probability, which is divided among its causes:
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from simfl.studies.plan.evaluate import PlainSums
 
 MAX_LEVELS = 2**16
-"""Levels of the quantisation: those of LightSecAgg's section 7.1."""
+"""Levels of the quantisation, as in LightSecAgg's section 7.1."""
 IN_FLIGHT = (1, 2, 4)
 """Users in flight that are tried, as multiples of K."""
 OVERS = (1.0, 1.3, 1.6, 2.0)
@@ -115,7 +115,7 @@ class Choices:
             yield self.cohort(size)
 
     def cohort(self, size: int) -> Cohort:
-        """Return a round of `size` users, of whom the first uploads are enough."""
+        """Return a round of `size` users that ends with enough uploads."""
         wanted = self.fleet.updates or size
         late = self.losses.after_at_most(wanted, size, self.fleet.failure / 4)
         fails = self.too_few(size) + self.losses.after_more_than(late, wanted, size)
@@ -158,7 +158,7 @@ class Choices:
 
     # -- settings
     def settings(self, name: str) -> list[list[Setting]] | Refused:
-        """Return the settings of an entry that keep the guarantees; where there are none, the reason.
+        """Return the settings of an entry that keep the guarantees; or the reason why none does.
 
         There is a list for each size of a round, or number of users in flight, in the order of the protocol's
         own designs.
@@ -232,7 +232,7 @@ class Choices:
 
 
 def _drawn(wanted: int, size: int) -> dict[str, Any]:
-    """Return the selection of `size` users, of whom the first `wanted` uploads are enough."""
+    """Return the selection of `size` users for `wanted` uploads."""
     drawn = {"kind": "random", "users": wanted}
     # Rounded down: the scheme selects the ceiling of `users` times `over`.
     return drawn if size == wanted else drawn | {"over": math.floor(1e6 * size / wanted) / 1e6}

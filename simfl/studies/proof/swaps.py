@@ -2,7 +2,7 @@
 
 An honest session runs first, and each sealed row is followed from its sender to its receiver. Then sessions
 run in which the server passes one row on in place of another. The row that it passes on is a copy, an object
-of its own, so an opened copy is recognised by its identity, without a question to a machine.
+of its own, so an opened copy is recognised by its identity; no machine is asked.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class RowId(NamedTuple):
     kind: str
     """Kind of message."""
     number: int
-    """Number of the message among those of its kind that the user sends, or receives; from 1 on."""
+    """Number, from 1, of the message among all of its kind that the user sends, or receives."""
     field: str
     """Field of the message."""
     row: int
@@ -92,7 +92,7 @@ def _sealed(message: Message) -> Iterator[tuple[str, int, Sealed]]:
 
 @dataclass
 class _Session:
-    """A session with the rows that its users sealed, and those that the server passed on."""
+    """A session, with its sealed rows as users send and receive them."""
 
     small: Small | SmallBuffer
     draw: Draw = NamedEntropy

@@ -79,9 +79,7 @@ def make_plan(source: str | Path | Mapping[str, Any]) -> Plan:
     study = load_study(source)
     count = len(study.cells) * prod(map(len, study.grid)) * len(study.seeds)
     if count > MAX_CELLS:
-        raise refusal(
-            study.file, None, f"must have at most {MAX_CELLS} cells, not {count}: vary fewer values"
-        )
+        raise refusal(study.file, None, f"must have at most {MAX_CELLS} cells, not {count}")
     chosen = [(*cell, *axes) for cell in study.cells for axes in product(*study.grid)]
     points = tuple({s.key: s.value for s in settings} for settings in chosen)
     # No rule of a scenario depends on its seed, so one seed is enough to check them all.

@@ -55,7 +55,7 @@ class Failed:
 
 @dataclass(repr=False)
 class Sweep:
-    """The cells of a study, and the folder that stores those that have run.
+    """The cells of a study, and the folder that stores finished ones.
 
     Attributes:
         plan: The cells, and the values that vary.
@@ -156,7 +156,7 @@ class Sweep:
 def _results(parallel: Callable[..., Any], tasks: Iterable[Any]) -> Iterator[tuple[str, Done | Failed]]:
     try:
         yield from parallel(tasks)
-    except Exception as error:  # of a class of the backend's; an error of a cell returns as `Failed`
+    except Exception as error:  # each backend has its own class; an error of a cell returns as `Failed`
         first = (str(error).splitlines() or [""])[0]
         raise RunFailed(f"the workers stopped: {type(error).__name__}: {first}") from error
 

@@ -164,7 +164,7 @@ def selections(sweep: Sweep) -> Iterator[tuple[str, dict[str, list[ProtocolSumma
 
 
 def write(sweep: Sweep) -> dict[str, list[Any]]:
-    """Write a sweep's tables, then the digests of those that are read back; return sweep.csv's columns."""
+    """Write a sweep's tables, then digests of the tables that are read back; return sweep.csv's columns."""
     folder, plan = sweep.store.folder, sweep.plan
     # Removed first: digests of the earlier tables would call the new ones damaged, if this is interrupted.
     (folder / SUMS).unlink(missing_ok=True)
