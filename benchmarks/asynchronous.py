@@ -1,10 +1,10 @@
-"""What asynchronous runs cost at scale: CPU seconds, peak memory and rows a second, with and without files.
+"""Cost of asynchronous runs at scale: CPU seconds, peak memory and rows a second, with and without files.
 
     python benchmarks/asynchronous.py
 
 Shadow payload, modelled clock: FedBuff with 1,000,000 users and 100,000 uploads, asynchronous LightSecAgg
-with 1,000 users and 10,000 uploads, each with buffers of 10 and of 100. Each run has a process of its own,
-and all of its CPU time counts, that of its imports included.
+with 1,000 users and 10,000 uploads, each with buffers of 10 and of 100. Each run is a separate process, and
+all of its CPU time counts, imports included.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What users' coming and going costs, against the same run in which everybody is always online.
+"""Cost of users' churn, relative to the same run in which all users are always online.
 
     python benchmarks/availability.py
 
 Shadow payload, modelled clock, FedBuff in the world of benchmarks/asynchronous.py: 100,000 users and 25,000
 uploads, 28 virtual seconds, with each kind of availability by time and states of 10 s; then 1,000,000 users
 with such states and 100,000 uploads, 110 virtual seconds; `entries` are those of a trace that wraps, of which
-each user draws one. Each run has a process of its own, and all of its CPU time counts, that of its imports
-included. Memory is the most that was resident, and how much more that is than before simfl was imported.
+each user draws one. Each run is a separate process, and all of its CPU time counts, imports included. Memory
+is the maximum that was resident, and its excess over the memory before simfl was imported.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ RUNS = (
 
 
 def write_trace(path: Path, users: int) -> None:
-    """Half of the users at a time, each away for as long as it is there."""
+    """Half of the users at a time, each offline as long as online."""
     rng = random.Random(1)
     with path.open("w") as file:
         file.write("user,from_s,to_s\n")

@@ -42,7 +42,7 @@ ROUNDS = {
     "reconstruction": 20,
 }
 ROUNDS |= {"sync_breakdown": 3, "whole_batches": 12}
-"""Of these scenarios so many rounds."""
+"""Rounds of these scenarios."""
 TOTAL, KIND, LEAST_SHARE = 1.25, 1.5, 0.02
 """Bounds of modelled / measured of all steps and of a kind of step, and the share from which a kind
 counts."""
@@ -89,7 +89,7 @@ def compared(
         taken_s = []
         for turn in range(turns + 1):
             steps: rounds.Steps = defaultdict(Counter)
-            trace = rounds.play(measured, name, steps, 0)
+            trace = rounds.run_protocol(measured, name, steps, 0)
             if turn:  # the first touches code and memory
                 rounds.keep_fastest(fastest, steps)
                 taken_s.append(per_aggregate_s(trace))

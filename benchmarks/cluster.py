@@ -3,8 +3,8 @@
     python benchmarks/cluster.py [repeats] [ADDRESS ...]
 
 20 users with the digits, E = 12, B = 10, LightSecAgg, way loop, modelled clock. Wall-clock seconds from the
-first training to the end, once the workers stand (starting them is told apart): the least of the repeats,
-in which all take turns. Needs as many free cores as workers. ADDRESS: clusters that are there, such as
+first training to the end, once the workers run (their start is a separate figure): the minimum of the
+repeats, in which all take turns. Needs as many free cores as workers. ADDRESS: running clusters, such as
 ray://127.0.0.1:10001.
 """
 
@@ -43,7 +43,7 @@ PLACES = (None, "local:1", "local:2")
 
 
 def timed(cluster: str | None) -> tuple[float, float, list[str]]:
-    """Return the seconds until the workers stand, those of the run from then on, and its trace."""
+    """Return the seconds until the workers run, the seconds of the run after that, and its trace."""
     since, ready = time.monotonic(), 0.0
     connected = remote.connected
 

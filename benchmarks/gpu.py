@@ -3,9 +3,9 @@
     make gpu                 (or: python benchmarks/gpu.py --device cuda)
     make gpu DEVICE=cpu      the same stages with small sizes, to try the command itself
 
-A stage is a process of its own: one that fails or takes too long is told, and the others go on. What is known
-is written to benchmarks/results/gpu.json after every stage. Nothing is installed or fetched; docs/gpu.md
-lists what must be there.
+A stage is a separate process: one that fails or takes too long is reported, and the others run. Results are
+written to benchmarks/results/gpu.json after every stage. Nothing is installed or fetched; docs/gpu.md lists
+the requirements.
 
 The 8 minutes: four cases of 50 s each (up to six ways, 3 s each besides their warming up), 120 s for the
 tests, 55 s for `async_buffer.yaml` and 35 s for either study, at most; 450 s are the limit of all stages
@@ -85,7 +85,7 @@ class Ended:
 
 
 def stages(device: str) -> list[Stage]:
-    """Return what is run on a device, the most wanted figures before the tests and the studies."""
+    """Return the stages of a device, the most wanted figures before the tests and the studies."""
     python, small = sys.executable, device == "cpu"
     some = ("-k", "logistic or softmax or cnn or lenet5")  # on a CPU, the large models take minutes
     laws = ("tests/learning", "--ignore=tests/learning/data", "--ignore=tests/learning/models")
@@ -113,7 +113,7 @@ def stages(device: str) -> list[Stage]:
 
 
 def carried_out(stage: Stage, limit_s: float) -> Ended:
-    """Run a stage and stop it, with all that it started, at its limit; what it wrote until then is kept."""
+    """Run a stage, and stop it with its children at its limit; its output until then is kept."""
     start = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="simfl-gpu-") as folder:
         files = [Path(folder) / name for name in ("output", "errors")]
@@ -132,7 +132,8 @@ def carried_out(stage: Stage, limit_s: float) -> Ended:
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                # Of its own session: what a stage leaves behind would share the device with the next.
+                # A new session: processes that a stage leaves behind would share the device with the next
+                # stage.
                 with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
@@ -170,7 +171,7 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def write(found: Mapping[str, Any], file: Path) -> None:
-    """Write results in one step: whoever reads the file finds all of an earlier state or of this one."""
+    """Write results in one step: a reader of the file gets an earlier state or this one, never a mixture."""
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")
     partial.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")

@@ -4,7 +4,7 @@
 
 `plain` builds a fresh module and a torch.optim.SGD for each client; after the ways of the product come the
 candidates of `gpu_candidates`. Each way trains its clients once untimed and then until its seconds are over.
-A line follows each, its rate or why it failed, so that what is known remains if the process is stopped.
+A line follows each, its rate or its failure, so that earlier results remain if the process is stopped.
 `machine` in place of a case prints the device and the versions.
 """
 

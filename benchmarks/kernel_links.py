@@ -1,7 +1,7 @@
 """Links by this machine's kernel: a network namespace for each user, one for the server, a hub between them.
 
 Each end of each pair of devices has a token bucket (tbf): users' uplinks and downlinks, and the server's own
-link. So packets, TCP's windows and headers are real, and what the simulator says of links is tested.
+link. So packets, TCP's windows and headers are real, and the simulator's links are tested.
 Packets are as on a wire: segments of 64 kB that a bucket has no room for would be lost as a whole, again
 and again. The congestion control is cubic, as most hosts have it, whatever this machine's own is.
 

@@ -1,10 +1,10 @@
-"""The evidence of docs/reality.md: a grid of live runs, played on this machine. As root, for kernel links.
+"""The evidence of docs/reality.md: a grid of live runs on this machine. As root, for kernel links.
 
     python -m benchmarks.live [PART]      only the cells whose names have this part in them
 
-It goes on where it was ended: each run is written to benchmarks/results/live as it is done. Links are pinged
+It continues where it was stopped: each run is written to benchmarks/results/live as it ends. Links are pinged
 first. Processes are scheduled in real time if that is permitted, so that other work does not count. A run
-with overrun above 2 % is played again, once.
+with overrun above 2 % is repeated once.
 """
 
 from __future__ import annotations

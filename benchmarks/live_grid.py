@@ -1,4 +1,4 @@
-"""The grid of live runs of docs/reality.md: its cells, their scenarios, and what is kept of a run.
+"""The grid of live runs of docs/reality.md: its cells, their scenarios, and the stored results of a run.
 
 A cell is a protocol over links of one kind and rate. In rounds, the three rounds of a run have 0, 10 and 30 %
 of the users lost; over a buffer a run has one of these. A result has times of the real run only: simulations

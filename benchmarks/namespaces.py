@@ -1,7 +1,7 @@
 """Network namespaces of a run: made by `ip`, named by this process, and removed whatever ends the run.
 
-Their names are `simfl-PID-PART`. Those of processes that are no more are removed before new ones are made, as
-a process that is killed removes nothing.
+Their names are `simfl-PID-PART`. Namespaces of processes that have ended are removed before new ones are
+made, as a process that is killed removes nothing.
 """
 
 import ctypes
@@ -99,7 +99,7 @@ def _named() -> list[str]:
 
 
 def _is_stale(name: str) -> bool:
-    """Return True for the namespace of a process that is no more."""
+    """Return True for the namespace of a process that has ended."""
     pid = name.removeprefix(PREFIX).partition("-")[0]
     return pid.isdecimal() and not Path("/proc", pid).exists()
 

@@ -1,4 +1,4 @@
-"""What the network model costs: microseconds for a transfer, beside a bare SimPy timeout in the same run.
+"""Cost of the network model: microseconds for a transfer, beside a bare SimPy timeout in the same run.
 
     python benchmarks/network.py [transfers]
 
@@ -40,7 +40,7 @@ def sizes(seed: int) -> Callable[[], int]:
 
 @dataclass(eq=False)
 class Carried:
-    """A transfer that tells what becomes of it."""
+    """A transfer that notes its end."""
 
     size_bytes: int
     sent: Callable[[], object]

@@ -3,7 +3,7 @@
     python benchmarks/people.py [repeats] [users]
 
 The scenario is the one of `test_rounds.py`, with one round. A pass runs all ways once, one after another,
-in one process. A figure is the least CPU time of a run with its summary; in brackets its ratio to `alike`.
+in one process. A figure is the minimum CPU time of a run with its summary; in brackets its ratio to `alike`.
 `make bench` has the same ratios.
 """
 

@@ -1,4 +1,4 @@
-"""What finding one coefficient of an MDS code takes in Python of the kind that LightSecAgg's testbed ran.
+"""Time to find one coefficient of an MDS code in Python of the kind that LightSecAgg's testbed ran.
 
     python benchmarks/published.py
 

@@ -1,8 +1,8 @@
-"""What choosing a round's users costs: microseconds a round of `multi_round`, beside a bare draw of k.
+"""Cost of choosing a round's users: microseconds a round of `multi_round`, beside a bare draw of k.
 
     python benchmarks/selection.py [rounds]
 
-One run, one process; the best of five repeats of so many rounds. A row is a number of users N with its k and
+One run, one process; the best of five repeats of these rounds. A row is a number of users N with its k and
 T; `uniform` and `fair` are lambda = 0 and 1, with every tenth user away, given as an array (as a list in the
 next column). `choice` is numpy's draw of k of N without replacement, and the brackets how many of it that is.
 """

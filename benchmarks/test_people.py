@@ -1,4 +1,4 @@
-"""Users who differ, come and go, or draw energy, beside users who are alike: ratios within one run."""
+"""Users who differ, go offline, or draw energy, relative to equal users: ratios within one run."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def always(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
 
 
 def coming(kind: str, folder: Path) -> dict[str, float]:
-    """Run a million users of this availability in a process of its own; what it took."""
+    """Run a million users of this availability in a separate process; return its cost."""
     availability.write_trace(folder / "online.csv", availability.ENTRIES)
     command = [sys.executable, availability.__file__, json.dumps([kind, 1_000_000, 100_000])]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)

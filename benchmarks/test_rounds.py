@@ -1,8 +1,8 @@
-"""Whole rounds of the paper's size and beyond, each in a process of its own: CPU seconds and peak memory.
+"""Whole rounds of the paper's size and beyond, each in a separate process: CPU seconds and peak memory.
 
 N = 200 users, T = 100, d = 1,206,590 (FEMNIST's CNN), one sample a user, so that protocols and not training
-take the time. Absolute times mean little; `of AES` and `of float64` say how many keystreams and products of
-the round's own sizes fit into its CPU time on this machine.
+take the time. Absolute times mean little; `of AES` and `of float64` are the numbers of keystreams and of
+products of the round's own sizes that fit into its CPU time on this machine.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ print(json.dumps({"cpu_s": used.ru_utime + used.ru_stime, "wall_s": time.perf_co
 
 
 def fresh(scenario: dict[str, Any]) -> dict[str, Any]:
-    """Run a scenario in a process of its own; what it took."""
+    """Run a scenario in a separate process; return its cost."""
     command = [sys.executable, "-c", RUN]
     out = subprocess.run(
         command, input=json.dumps(scenario), capture_output=True, text=True, check=True, cwd=ROOT
@@ -89,7 +89,7 @@ def fresh(scenario: dict[str, Any]) -> dict[str, Any]:
 
 
 def report(found: Any, group: str, name: str, took: dict[str, Any], cpu_s: float, peak_gb: float) -> None:
-    """A run's CPU seconds and peak memory, and what they are to reach."""
+    """A run's CPU seconds and peak memory, and their goals."""
     found(group, name, (took["cpu_s"], "CPU s", cpu_s), (took["peak_gb"], "GB", peak_gb))
 
 

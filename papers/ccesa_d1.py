@@ -118,23 +118,23 @@ def run(place: Place) -> Evidence:
             totals[protocol, n] = sum(found.values())
             cells += of_protocol(f"{name}, n = {n}", found, neighbours)
     ratios = [totals["ccesa", n] / totals["secagg", n] for n in USERS]
-    said = "B_CCESA / B_SA falls with n"
-    ours = said if ratios == sorted(ratios, reverse=True) else "otherwise"
-    told = ", ".join(f"{ratio:.3f} at n = {n}" for n, ratio in zip(USERS, ratios, strict=True))
-    cells.append(Cell("as n grows", said, ours, compare="order", remark=told, basis="by construction"))
+    statement = "B_CCESA / B_SA falls with n"
+    ours = statement if ratios == sorted(ratios, reverse=True) else "otherwise"
+    words = ", ".join(f"{ratio:.3f} at n = {n}" for n, ratio in zip(USERS, ratios, strict=True))
+    cells.append(Cell("as n grows", statement, ours, compare="order", remark=words, basis="by construction"))
     formula = sqrt(100 * log(100)) * (2 * 256 + 5 * 256) / 8 + 4 * 10**6
     by_formula = percent("by the formula of section 1", turbo(formula), "n = 100, m = 10^6")
     cells.append(replace(by_formula, basis="by construction"))
     real = sum(counted("ccesa", 100, 10**6)[0].values()) + 4 * 10**6
-    told = "every byte up and down of a round with m = 10^6 but for the model that the server sends"
-    cells.append(percent("counted", turbo(real), told))
+    words = "every byte up and down of a round with m = 10^6 but for the model that the server sends"
+    cells.append(percent("counted", turbo(real), words))
     return Evidence((*cells, *resources()))
 
 
 def percent(how: str, share: float, remark: str) -> Cell:
     """Section 1's share of Turbo-aggregate's bytes, which is printed as a whole number."""
-    told = f"{100 * share:.3f} %; {remark}"
-    return Cell(f"of Turbo-aggregate, {how}", "3 %", f"{100 * share:.0f} %", compare="order", remark=told)
+    words = f"{100 * share:.3f} %; {remark}"
+    return Cell(f"of Turbo-aggregate, {how}", "3 %", f"{100 * share:.0f} %", compare="order", remark=words)
 
 
 def resources() -> list[Cell]:
@@ -148,17 +148,17 @@ def resources() -> list[Cell]:
     ]  # fmt: skip
 
 
-def of_protocol(told: str, found: Counter[str], neighbours: float) -> list[Cell]:
+def of_protocol(words: str, found: Counter[str], neighbours: float) -> list[Cell]:
     """What D.1 counts must be equal; the rest is told part by part."""
     exact, total = sum(found[name] for name in COUNTED), sum(found.values())
     formula = stated(neighbours)
     remark = f"keys and shares of {neighbours:.2f} neighbours; {total:,.0f} bytes with all else"
-    cells = [Cell(f"{told}: B", round(formula, 6), round(exact, 6), "bytes", bound=0, remark=remark)]
+    cells = [Cell(f"{words}: B", round(formula, 6), round(exact, 6), "bytes", bound=0, remark=remark)]
     beyond = {name: size for name, size in found.items() if name not in COUNTED}
     extra, by_hand = sum(beyond.values()), round(beyond_by_hand(neighbours), 6)
     shares = ", ".join(f"{name} {100 * size / formula:.2g} %" for name, size in beyond.items())
     remark = f"{100 * extra / formula:.1f} % of B: {shares}"
-    label = f"{told}: beyond D.1"
+    label = f"{words}: beyond D.1"
     beyond_cell = Cell(label, by_hand, round(extra, 6), "bytes", bound=0, remark=remark)
     cells.append(replace(beyond_cell, basis="by construction"))
     return cells

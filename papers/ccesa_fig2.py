@@ -21,20 +21,20 @@ def run(place: Place) -> Evidence:
     """Correlation, SSIM and PSNR of the images, from uploads and from the global model."""
     outcome = ATTACK.findings(place, ENTRY.seed)
     cells = []
-    for name, told in NAMES.items():
+    for name, words in NAMES.items():
         numbers = of_uploads(outcome, name)
         seen = numbers["corr"]
         ours = REVEALED if seen >= CLEAR else HIDDEN if abs(seen) <= NOTHING else "in part"
-        said = REVEALED if name == "fedavg" else HIDDEN
+        statement = REVEALED if name == "fedavg" else HIDDEN
         remark = f"correlation {seen:.3f}, SSIM {numbers['ssim']:.3f}, PSNR {numbers['psnr']:.1f} dB"
         basis: Basis = "predicted" if name == "fedavg" else "by construction"  # a mask is uniform
-        label = f"{told}: a user's upload"
-        cells.append(Cell(label, said, ours, compare="order", remark=remark, basis=basis))
-    for name, told in NAMES.items():
+        label = f"{words}: a user's upload"
+        cells.append(Cell(label, statement, ours, compare="order", remark=remark, basis=basis))
+    for name, words in NAMES.items():
         numbers = of(outcome, name, "global model")
         remark = "the server has it under every protocol; the paper does not attack it"
         cells.append(
-            Cell(f"{told}: the global model, correlation", None, numbers["corr"], "", "none", remark=remark)
+            Cell(f"{words}: the global model, correlation", None, numbers["corr"], "", "none", remark=remark)
         )
     return Evidence(tuple(cells), on=ATTACK.told)
 

@@ -52,9 +52,9 @@ def cell(p: float, good: int) -> Cell:
     remark = f"{good} of {ROUNDS} rounds reliable, t = {t}"
     if p not in SUFFICIENT:
         return Cell(f"reliable rounds, p = {p}", None, good / ROUNDS, compare="none", remark=remark)
-    said = "sufficient for the performance of SA"
-    ours = said if good == ROUNDS else "rounds are lost"
-    return Cell(f"p = {p}", said, ours, compare="order", remark=remark)
+    statement = "sufficient for the performance of SA"
+    ours = statement if good == ROUNDS else "rounds are lost"
+    return Cell(f"p = {p}", statement, ours, compare="order", remark=remark)
 
 
 ENTRY = Entry(

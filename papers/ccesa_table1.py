@@ -128,10 +128,10 @@ def reliability(stated: str, falls: Callable[[int], float], bounds: Sequence[flo
 def nothing_to_do() -> Cell:
     """FedAvg's client, which does nothing but train."""
     work = max(computation_client(counted("fedavg", n, LENGTHS[0])) for n in USERS)
-    said = "no operations"
-    ours = said if work == 0 else f"{work:g} operations"
+    statement = "no operations"
+    ours = statement if work == 0 else f"{work:g} operations"
     label = "computation, client, FedAvg, 0"
-    return Cell(label, said, ours, compare="order", basis="by construction")  # it has no machine's work
+    return Cell(label, statement, ours, compare="order", basis="by construction")  # it has no machine's work
 
 
 ENTRY = Entry(

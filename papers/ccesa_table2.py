@@ -144,17 +144,19 @@ def run(place: Place) -> Evidence:
 
 def designed(n: int, q_total: float) -> list[Cell]:
     """t of both and p of CCESA, by the paper's own formulas."""
-    told, cells = f"n = {n}, q_total = {q_total}", []
+    words, cells = f"n = {n}, q_total = {q_total}", []
     for name, protocol, table in (("SA", "secagg", SA), ("CCESA", "ccesa", CCESA)):
         ours, row = parameters(protocol, n, q_total), table[n, q_total]
         rule = "Remark 4" if protocol == "ccesa" else "n / 2 + 1"
         cells.append(
-            Cell(f"{told}: t of {name}", row.t, ours.t, bound=0, remark=rule, basis="by construction")
+            Cell(f"{words}: t of {name}", row.t, ours.t, bound=0, remark=rule, basis="by construction")
         )
         if protocol == "ccesa":
             # Four digits are printed.
             cells.append(
-                Cell(f"{told}: p", row.p, ours.p, bound=5e-5 / row.p, remark="eq. 5", basis="by construction")
+                Cell(
+                    f"{words}: p", row.p, ours.p, bound=5e-5 / row.p, remark="eq. 5", basis="by construction"
+                )
             )
     return cells
 

@@ -43,11 +43,11 @@ def run(place: Place) -> Evidence:
     for column, size in enumerate(sizes):
         few = {"learning.partition": {"few": size}}
         outcomes = [ATTACK.findings(place, ENTRY.seed, {**few, "seed": seed}) for seed in SEEDS]
-        for name, told in NAMES.items():
+        for name, words in NAMES.items():
             runs = [of_uploads(found, name) for found in outcomes]
             printed = (ACCURACY[name][column], PRECISION[name][column]) if ATTACK.there else None
-            cells += judged(f"{told}, {10 * size} samples", name == "fedavg", runs, printed)
-            curves.setdefault(told, []).append(fmean(r["accuracy"] for r in runs))
+            cells += judged(f"{words}, {10 * size} samples", name == "fedavg", runs, printed)
+            curves.setdefault(words, []).append(fmean(r["accuracy"] for r in runs))
         everybody = fmean(of(f, "secagg", "global model")["accuracy"] for f in outcomes)
         curves.setdefault("the global model", []).append(everybody)
     x = tuple(10.0 * size for size in sizes)
@@ -64,14 +64,14 @@ def judged(
     cells = []
     basis: Basis = "predicted" if plain else "by construction"  # a masked upload is uniform
     for number, table in (("accuracy", ACCURACY), ("precision", PRECISION)):
-        said = NEAR if plain else COINS
-        ours, told, mean = worded([r[number] for r in runs], table)
-        cells.append(Cell(f"{label}: {number}", said, ours, compare="order", remark=told, basis=basis))
+        statement = NEAR if plain else COINS
+        ours, words, mean = worded([r[number] for r in runs], table)
+        cells.append(Cell(f"{label}: {number}", statement, ours, compare="order", remark=words, basis=basis))
         if printed:
             cells.append(Cell(label, printed[number == "precision"], mean, "", "none", remark=number))
     recall, auc = fmean(r["recall"] for r in runs), fmean(r["auc"] for r in runs)
-    ours, told = ALL if recall >= RECALL else "lower", f"{recall:.3f}; auc {auc:.3f}"
-    return [*cells, Cell(f"{label}: recall", ALL, ours, compare="order", remark=told)]
+    ours, words = ALL if recall >= RECALL else "lower", f"{recall:.3f}; auc {auc:.3f}"
+    return [*cells, Cell(f"{label}: recall", ALL, ours, compare="order", remark=words)]
 
 
 def worded(values: list[float], table: Mapping[str, Row]) -> tuple[str, str, float | None]:

@@ -52,9 +52,9 @@ def run_fig3(place: Place) -> Evidence:
             t = graph_design.threshold(n, p)
             lines[0].append(graph_design.unreliable_bound(n, p, q_total, t))
             lines[1].append(graph_design.not_private_bound(n, p, q_total))
-            told = f"n = {n}, q_total = {q_total}"
-            cells.append(Cell(f"P_e^(r), {told}", RELIABLE, lines[0][-1], "", "at most", basis=BASIS))
-            cells.append(Cell(f"P_e^(p), {told}", PRIVATE, lines[1][-1], "", "at most", basis=BASIS))
+            words = f"n = {n}, q_total = {q_total}"
+            cells.append(Cell(f"P_e^(r), {words}", RELIABLE, lines[0][-1], "", "at most", basis=BASIS))
+            cells.append(Cell(f"P_e^(p), {words}", PRIVATE, lines[1][-1], "", "at most", basis=BASIS))
         x = tuple(map(float, USERS))
         reliable.append(Line(f"q_total = {q_total}", x, tuple(lines[0])))
         private.append(Line(f"q_total = {q_total}", x, tuple(max(v, 1e-300) for v in lines[1])))

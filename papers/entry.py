@@ -24,28 +24,27 @@ brings about; fitted: the paper's value was used to set a parameter; predicted: 
 
 @dataclass(frozen=True)
 class Cell:
-    """One value of a table, the paper's beside ours.
-
-    bound: the largest absolute relative difference that counts as reproduced, where there is one to keep;
-    where compared by `at most` or `at least`, by how much the limit may be missed. basis: of a cell that is
-    judged.
-    """
+    """A value of a table, the paper's beside ours."""
 
     label: str
     paper: Value
+    """The paper's value; None if it states none."""
     ours: Value
     unit: str = ""
     compare: Compare = "relative"
+    """How the two are compared."""
     bound: float | None = None
+    """Largest absolute relative difference of a reproduced value; of a limit, the excess that is accepted."""
     remark: str = ""
     basis: Basis = "predicted"
+    """Worth of an agreement, if the cell is judged."""
 
     @property
     def difference(self) -> float | None:
-        """ours / paper - 1 of cells that are compared so.
+        """ours / paper - 1; None for cells that are compared otherwise.
 
         Raises:
-            ValueError: one of the two is no number, or the paper's is zero.
+            ValueError: One of the two is not a number, or the paper's is zero.
         """
         if self.compare != "relative":
             return None
@@ -62,7 +61,7 @@ class Cell:
 
     @property
     def agrees(self) -> bool | None:
-        """Whether it is as the paper has it; None where there is nothing to decide by."""
+        """True if the cell agrees with the paper; None if it is not judged."""
         if self.compare == "order":
             return self.ours == self.paper
         if self.compare == "at most":
@@ -77,7 +76,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart."""
+    """A line of a chart."""
 
     name: str
     x: tuple[float, ...]
@@ -86,14 +85,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Chart:
-    """A figure, as the values that it shows; `log_x` and `log_y` name the base, or None for linear."""
+    """The values of a figure."""
 
     title: str
     x_label: str
     y_label: str
     lines: tuple[Line, ...]
     log_x: int | None = None
+    """Base of a logarithmic axis; None for a linear one."""
     log_y: int | None = None
+    """Base of a logarithmic axis; None for a linear one."""
 
 
 @dataclass(frozen=True)
@@ -109,49 +110,53 @@ class Evidence:
     cells: tuple[Cell, ...]
     charts: tuple[Chart, ...] = ()
     on: str = ""
+    """Data of the run, in words, if they are not the entry's."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an entry runs: the root of a checkout."""
+    """The folders in which entries run."""
 
     root: Path
+    """Root of a checkout."""
 
     def study(self, name: str) -> Path:
-        """The file of a table's study."""
+        """Return the file of a table's study."""
         return self.root / "scenarios" / "papers" / f"{name}.yaml"
 
     @property
     def results(self) -> Path:
-        """Where results are kept."""
+        """Folder of the results."""
         return self.root / "docs" / "reproduction"
 
     @property
     def page(self) -> Path:
-        """The overview of all papers."""
+        """File of the overview of all papers."""
         return self.root / "docs" / "reproduction.md"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A table or figure.
-
-    title: a few words on the content; where: the place in the paper, such as "Table 4"; on: the data and
-    models of our run; how: the rule of comparison; disagreement: the reasons for differences, without any
-    figure of ours (those are in cells and their remarks); seed: of the entry's own draws (a study has its
-    own seeds); at: predictions for a setting that is not in the paper, where there is such a thing.
-    """
+    """A table or figure of a paper."""
 
     name: str
     paper: str
+    """Short name of the paper."""
     where: str
+    """Place in the paper, such as `Table 4`."""
     title: str
+    """The content, in a few words."""
     on: str
+    """Data and models of our run."""
     how: str
+    """Rule of comparison."""
     run: Callable[[Place], Evidence]
     disagreement: str = ""
+    """Reasons for differences, without a number of ours: numbers are in cells and their remarks."""
     seed: int = 1
+    """Seed of the entry's draws; a study has seeds of its own."""
     at: Callable[[Mapping[str, float]], list[str]] | None = None
+    """Predictions for a setting that is not in the paper."""
 
     @property
     def command(self) -> str:

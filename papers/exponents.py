@@ -111,8 +111,8 @@ def cells_of(grid: Grid, quantities: tuple[Quantity, ...]) -> list[Cell]:
             cells.append(_term(grid.users, f"{label}: exponent of N, terms with d", d_term, slopes))
             if d_term and slopes[-1]:
                 ours = exponent_of_d(grid, row.of, protocol)
-                told = f"{label}: exponent of d"
-                cells.append(Cell(told, 1.0, ours, "exponent", "at most", SLACK, basis="by construction"))
+                words = f"{label}: exponent of d"
+                cells.append(Cell(words, 1.0, ours, "exponent", "at most", SLACK, basis="by construction"))
             if s_term:
                 cells.append(_term(grid.users, f"{label}: exponent of N, other terms", s_term, rests))
         if not row.printed:

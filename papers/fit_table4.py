@@ -185,8 +185,10 @@ def main() -> None:
                 parts = {(protocol, phase): part for protocol, phase, part in differences(result, p, overlap)}
                 for protocol, title in PROTOCOLS.items():
                     ours = breakdown(result, protocol)
-                    told = (f"{phase} {s:.1f} s ({parts[protocol, phase]:+.1%})" for phase, s in ours.items())
-                    print(f"  {title:<12}{', '.join(told)}")
+                    cells = (
+                        f"{phase} {s:.1f} s ({parts[protocol, phase]:+.1%})" for phase, s in ours.items()
+                    )
+                    print(f"  {title:<12}{', '.join(cells)}")
     if "--write" in sys.argv[1:]:
         for model in SHAPES:
             with atomic(PROFILES / f"{name_of(model)}.yaml") as file:

@@ -109,13 +109,13 @@ def cell(c_g: int, rounded: Sequence[float], real: Sequence[float], away: float)
     """Accuracies with rounded and with real weights, seed by seed; the paper speaks of c_g = 2^6 only."""
     by = estimate([a - b for a, b in zip(rounded, real, strict=True)])
     half = inf if by.half is None else by.half
-    said = "the same as real weights"
-    word = said if abs(by.mean) + half <= SAME else "undecided" if abs(by.mean) <= half else "another"
+    statement = "the same as real weights"
+    word = statement if abs(by.mean) + half <= SAME else "undecided" if abs(by.mean) <= half else "another"
     remark = f"{by.mean:+.4f} ± {half:.4f}; {100 * away:.2g} % of a buffer's weight misplaced"
     if c_g != STATED:
-        told = f"{word}: {remark}"
-        return Cell(f"c_g = {c_g}", None, fmean(rounded), "accuracy", "none", remark=told)
-    return Cell(f"c_g = {c_g}", said, word, compare="order", remark=remark)
+        words = f"{word}: {remark}"
+        return Cell(f"c_g = {c_g}", None, fmean(rounded), "accuracy", "none", remark=words)
+    return Cell(f"c_g = {c_g}", statement, word, compare="order", remark=remark)
 
 
 ENTRY = Entry(

@@ -58,7 +58,7 @@ def left_over(of: Mapping[int, Sequence[Row]], rounds: Sequence[int]) -> Row:
 def judged(name: str, of: Mapping[int, Sequence[Row]]) -> list[Cell]:
     """All of one round cancel; one user with another t_i is enough that they do not."""
     cells = []
-    for told, rounds, said in (
+    for words, rounds, statement in (
         ("all t_i equal", [0] * N, "cancel"),
         ("one t_i differs", [0] * (N - 1) + [1], "do not cancel"),
         ("half of the t_i differ", [0, 1] * (N // 2), "do not cancel"),
@@ -70,7 +70,7 @@ def judged(name: str, of: Mapping[int, Sequence[Row]]) -> list[Cell]:
         ours = "cancel" if not wrong else "do not cancel" if uniform else "cancel in part"
         remark = f"{wrong} of {D} coordinates of the sum are not 0"
         remark += f"; their mean is {mean:.3f} of that of uniform elements" if wrong else ""
-        cells.append(Cell(f"{name}, {told}", said, ours, compare="order", remark=remark))
+        cells.append(Cell(f"{name}, {words}", statement, ours, compare="order", remark=remark))
     return cells
 
 
@@ -108,10 +108,12 @@ def run(place: Place) -> Evidence:
     for protocol, name in (("secagg", "SecAgg"), ("secagg_plus", "SecAgg+")):
         cells += judged(name, {t: masks(protocol, t) for t in (0, 1)})
     result, total = buffered()
-    said = "recovered exactly"
-    ours = said if (result.total.content[0] == total).all() else "another sum"
+    statement = "recovered exactly"
+    ours = statement if (result.total.content[0] == total).all() else "another sum"
     ages = ", ".join(f"user {m.user}: {m.staleness}" for m in result.members)
-    cells.append(Cell("LightSecAgg, t_i differ", said, ours, compare="order", remark=f"staleness {ages}"))
+    cells.append(
+        Cell("LightSecAgg, t_i differ", statement, ours, compare="order", remark=f"staleness {ages}")
+    )
     # The algebra of the protocols: what fails here is a machine, not the paper.
     return Evidence(tuple(replace(cell, basis="by construction") for cell in cells))
 

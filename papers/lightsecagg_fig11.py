@@ -46,12 +46,12 @@ def cells(finals: dict[str, list[float]]) -> list[Cell]:
     for staleness, (plain, secure) in PAIRS.items():
         by = estimate([a - b for a, b in zip(finals[secure], finals[plain], strict=True)])
         half = inf if by.half is None else by.half
-        said = "almost the same as FedBuff"
+        statement = "almost the same as FedBuff"
         word = "undecided" if abs(by.mean) - half <= SAME else "another"
-        word = said if abs(by.mean) + half <= SAME else word
+        word = statement if abs(by.mean) + half <= SAME else word
         remark = f"{fmean(finals[secure]):.4f} and {fmean(finals[plain]):.4f}"
         remark += f": {by.mean:+.4f} ± {half:.4f}, {by.n} seeds"
-        out.append(Cell(f"staleness {staleness}", said, word, compare="order", remark=remark))
+        out.append(Cell(f"staleness {staleness}", statement, word, compare="order", remark=remark))
     return out
 
 

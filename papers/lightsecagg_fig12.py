@@ -108,35 +108,35 @@ def cells(levels: dict[int, list[Pair]]) -> list[Cell]:
         (2**16, "the same as FedBuff", "predicted"),
         (largest, "worse than FedBuff", "predicted"),
     )
-    for c, said, basis in read:
+    for c, statement, basis in read:
         ours, remark = judge(levels[c])
         label = f"c_l = 2^{log2(c):.0f}"
-        out.append(Cell(label, said, ours, compare="order", remark=remark, basis=basis))
-    said = "sums wrap for large c_l only"
+        out.append(Cell(label, statement, ours, compare="order", remark=remark, basis=basis))
+    statement = "sums wrap for large c_l only"
     first = min((c for c, seeds in levels.items() if _wrapped(seeds)), default=0)
-    ours = said if first > 2**16 else "otherwise"
+    ours = statement if first > 2**16 else "otherwise"
     remark = f"the first at c_l = 2^{log2(first):.0f}" if first else "none wrapped"
-    out.append(Cell("wrap-around", said, ours, compare="order", remark=remark, basis="by construction"))
-    said = "every aggregate is the plain sum modulo q"
-    ours = said if all(p.exact for seeds in levels.values() for p in seeds) else "otherwise"
-    out.append(Cell("exactness", said, ours, compare="order", basis="by construction"))
+    out.append(Cell("wrap-around", statement, ours, compare="order", remark=remark, basis="by construction"))
+    statement = "every aggregate is the plain sum modulo q"
+    ours = statement if all(p.exact for seeds in levels.values() for p in seeds) else "otherwise"
+    out.append(Cell("exactness", statement, ours, compare="order", basis="by construction"))
     out.append(best(levels))
     out.append(_value("accuracy, FedBuff", [p.plain for p in levels[largest]], ""))
     for c, seeds in levels.items():
-        told = f"; {_wrapped(seeds):.0f} coordinates of a run wrapped"
-        out.append(_value(f"accuracy, c_l = 2^{log2(c):.0f}", [p.secure for p in seeds], told))
+        words = f"; {_wrapped(seeds):.0f} coordinates of a run wrapped"
+        out.append(_value(f"accuracy, c_l = 2^{log2(c):.0f}", [p.secure for p in seeds], words))
     return out
 
 
 def best(levels: dict[int, list[Pair]]) -> Cell:
     """The text's c_l = 2^16, the best if it is above each other value, seed by seed."""
-    at, told = levels[2**16], []
+    at, words = levels[2**16], []
     for c, seeds in levels.items():
         ahead = estimate([a.secure - b.secure for a, b in zip(at, seeds, strict=True)])
         if c != 2**16 and (ahead.half is None or ahead.mean <= ahead.half):
-            told.append(f"2^{log2(c):.0f}")
-    remark = f"not above {', '.join(told)}, whose intervals reach it" if told else ""
-    ours = "undecided" if told else "the best"
+            words.append(f"2^{log2(c):.0f}")
+    remark = f"not above {', '.join(words)}, whose intervals reach it" if words else ""
+    ours = "undecided" if words else "the best"
     return Cell("c_l = 2^16 of all values", "the best", ours, compare="order", remark=remark)
 
 

@@ -45,19 +45,19 @@ def run(name: str, place: Place) -> Evidence:
 def cells(curves: Curves) -> Iterator[Cell]:
     """What section 7.2 says of these figures."""
     for overlap in (False, True):
-        told = "overlapped" if overlap else "non-overlapped"
+        words = "overlapped" if overlap else "non-overlapped"
         for protocol in ("secagg", "secagg_plus"):
             rising = all(
                 curves[overlap, protocol, low][N] < curves[overlap, protocol, high][N]
                 for low, high in pairwise(RATES)
                 for N in curves[overlap, protocol, low]
             )
-            yield _fact(f"{told}: {PROTOCOLS[protocol]} against the drop-out rate", "increases", rising)
+            yield _fact(f"{words}: {PROTOCOLS[protocol]} against the drop-out rate", "increases", rising)
         for p in RATES:
             N = max(curves[overlap, "lightsecagg", p])
             last = [curves[overlap, protocol, p][N] for protocol in ("lightsecagg", "secagg_plus", "secagg")]
-            said = "LightSecAgg < SecAgg+ < SecAgg"
-            yield _fact(f"{told}: order at N = {N}, p = {p:.0%}", said, last == sorted(last))
+            statement = "LightSecAgg < SecAgg+ < SecAgg"
+            yield _fact(f"{words}: order at N = {N}, p = {p:.0%}", statement, last == sorted(last))
 
 
 def growth(recoveries: Curves) -> Iterator[Cell]:
@@ -75,9 +75,9 @@ def growth(recoveries: Curves) -> Iterator[Cell]:
             yield Cell(label, QUADRATIC, found, "exponent", bound=BOUND, remark=remark)
 
 
-def _fact(label: str, said: str, so: bool) -> Cell:
-    ours = said if so else "otherwise"
-    return Cell(label, said, ours, compare="order", basis="by construction")
+def _fact(label: str, statement: str, so: bool) -> Cell:
+    ours = statement if so else "otherwise"
+    return Cell(label, statement, ours, compare="order", basis="by construction")
 
 
 def chart(curves: Curves, overlap: bool) -> Chart:
@@ -136,7 +136,7 @@ FIGS = {
         name=name,
         paper="LightSecAgg",
         where=where,
-        title=f"Running time against N, {told}",
+        title=f"Running time against N, {words}",
         on=f"the profile `{name_of(model)}` on made-up data",
         how="The paper's text has no values of the figure, except Table 4's for N = 200 and the CNN. The"
         " statements of section 7.2 are judged. The orders at N = 200 are Table 4's, and a server that"
@@ -148,5 +148,5 @@ FIGS = {
         " because Table 4 has only one N. With few users it is likely to be smaller."
         f"{SLOWER if name == 'lightsecagg_fig6' else ''}",
     )
-    for name, (where, told, model) in MODELS.items()
+    for name, (where, words, model) in MODELS.items()
 }

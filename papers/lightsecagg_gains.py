@@ -77,9 +77,9 @@ def cells(model: str, ours: Mapping[str, tuple[float, float]], training_s: float
                 basis = "by construction"
             yield Cell(label, gain, found, "x", bound=BOUND, remark=remark, basis=basis)
     rising = all(over_secagg > over_plus > 1 for over_secagg, over_plus in ours.values())
-    said = "LightSecAgg < SecAgg+ < SecAgg"
-    ours_said = said if rising else "otherwise"
-    yield Cell(f"{model}: order", said, ours_said, compare="order", basis="by construction")
+    statement = "LightSecAgg < SecAgg+ < SecAgg"
+    ours_said = statement if rising else "otherwise"
+    yield Cell(f"{model}: order", statement, ours_said, compare="order", basis="by construction")
 
 
 def room(model: str, seconds: float, scenario: Scenario) -> Cell:

@@ -52,20 +52,22 @@ def run(place: Place) -> Evidence:
         halfway = (np.floor(anywhere * c) + 0.5) / c
 
         bias, square = error(anywhere, c)
-        told = f"c = 2^{c.bit_length() - 1}"
+        words = f"c = 2^{c.bit_length() - 1}"
         cells += [
-            Cell(f"E ||Q(x) - x||^2, {told}", limit, square, "", "at most"),
-            Cell(f"the same times 6 c^2 / d, 1 by hand, {told}", None, square * 6 * c**2 / D, compare="none"),
+            Cell(f"E ||Q(x) - x||^2, {words}", limit, square, "", "at most"),
+            Cell(
+                f"the same times 6 c^2 / d, 1 by hand, {words}", None, square * 6 * c**2 / D, compare="none"
+            ),
             unbiased(c, bias),
         ]
         _, square = error(halfway, c)
         remark = "every coordinate half-way between two levels: the worst case"
-        cells.append(Cell(f"worst case, {told}", limit, square, bound=BOUND, remark=remark))
+        cells.append(Cell(f"worst case, {words}", limit, square, bound=BOUND, remark=remark))
         _, square = error(anywhere, c, SIGMA)
         with_noise = limit + D * SIGMA**2
         slack = ERRORS * D * SIGMA**2 * sqrt(2 / (D * REPEATS))
         remark = f"a gradient with sigma_l^2 = d {SIGMA**2:g}; eq. 41"
-        label = f"E ||Q(g) - grad F||^2, {told}"
+        label = f"E ||Q(g) - grad F||^2, {words}"
         cells.append(Cell(label, with_noise, square, "", "at most", slack, remark))
     return Evidence(tuple(replace(cell, basis="by construction") for cell in cells))
 
@@ -73,10 +75,10 @@ def run(place: Place) -> Evidence:
 def unbiased(c: int, bias: float) -> Cell:
     """Eq. 40: the mean error is 0 within its standard error."""
     most = ERRORS / (c * sqrt(6 * D * REPEATS))
-    said = "unbiased"
-    told = f"mean error {bias * c:.1e} / c, {ERRORS} standard errors are {most * c:.1e} / c"
-    ours = said if abs(bias) <= most else "biased"
-    return Cell(f"eq. 40, c = 2^{c.bit_length() - 1}", said, ours, compare="order", remark=told)
+    statement = "unbiased"
+    words = f"mean error {bias * c:.1e} / c, {ERRORS} standard errors are {most * c:.1e} / c"
+    ours = statement if abs(bias) <= most else "biased"
+    return Cell(f"eq. 40, c = 2^{c.bit_length() - 1}", statement, ours, compare="order", remark=words)
 
 
 ENTRY = Entry(

@@ -47,8 +47,10 @@ def cells(ours: Seconds, p: float, overlap: bool) -> Iterator[Cell]:
             else:
                 basis = basis_of(phase, p, overlap)
                 yield Cell(label, printed, seconds, "s", bound=BOUND, basis=basis)
-    said = order(paper)
-    yield Cell(f"{column(p, overlap)}: order", said, order(ours), compare="order", basis="by construction")
+    statement = order(paper)
+    yield Cell(
+        f"{column(p, overlap)}: order", statement, order(ours), compare="order", basis="by construction"
+    )
 
 
 def basis_of(phase: str, p: float, overlap: bool) -> Basis:

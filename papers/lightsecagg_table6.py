@@ -36,12 +36,12 @@ def run(place: Place) -> Evidence:
     cells = []
     for N in range(3, GENERATED + 1):
         T, U = parameters(N)
-        told = f"N = {N}, T = {T}, U = {U}"
+        words = f"N = {N}, T = {T}, U = {U}"
         dealt = zhao_sun.deal(N, U, T, ENTRY.seed)
         drawn, stored = zhao_sun.share_lightsecagg(N, U, T, ENTRY.seed)
         made = (dealt.drawn, dealt.stored, drawn, stored)
         for (name, formula), ours in zip(FORMULAS.items(), made, strict=True):
-            cells.append(Cell(f"{name}, {told}", formula(N, U, T), ours, "symbols", bound=0.0, basis=BASIS))
+            cells.append(Cell(f"{name}, {words}", formula(N, U, T), ours, "symbols", bound=0.0, basis=BASIS))
     lines = tuple(
         Line(name, tuple(map(float, SHOWN)), tuple(float(f(N, *reversed(parameters(N)))) for N in SHOWN))
         for name, f in FORMULAS.items()

@@ -83,11 +83,11 @@ def limit(found: Found, c_l: int, tau_max: int, printed: bool) -> float:
 def run(place: Place) -> Evidence:
     """Far from the optimum and at it, coarse and fine steps, fresh and stale."""
     cells = []
-    for told, start in (("far from x*", 3.0), ("from x*", 0.0)):
+    for words, start in (("far from x*", 3.0), ("from x*", 0.0)):
         for c_l in (2**2, 2**16):
             for tau_max in (0, 10):
                 found = played(start, c_l, tau_max, ENTRY.seed)
-                label = f"{told}, c_l = 2^{c_l.bit_length() - 1}, tau_max = {tau_max}"
+                label = f"{words}, c_l = 2^{c_l.bit_length() - 1}, tau_max = {tau_max}"
                 cells += judged(label, found, c_l, tau_max)
     return Evidence(tuple(cells))
 
@@ -96,7 +96,7 @@ def judged(label: str, found: Found, c_l: int, tau_max: int) -> list[Cell]:
     """The limit as printed, and the measured part of the corrected one."""
     most, corrected = (limit(found, c_l, tau_max, printed) for printed in (True, False))
     remark = f"{found.gradient2 / most:.2g} of the limit"
-    said = f"the limit is {corrected:.4g}"
+    statement = f"the limit is {corrected:.4g}"
     return [
         Cell(f"{label}, as printed", most, found.gradient2, "", "at most", remark=remark),
         Cell(
@@ -105,7 +105,7 @@ def judged(label: str, found: Found, c_l: int, tau_max: int) -> list[Cell]:
             found.gradient2 / corrected,
             "",
             "none",
-            remark=said,
+            remark=statement,
         ),
     ]
 

@@ -30,7 +30,7 @@ def run(place: Place) -> Evidence:
         seconds = {"total": mean["total_s"], **mean["span_s"]}
         curves[point["dropout"]["rate"]][point["privacy"]["U"]] = seconds
     users = result.scenario.population.users
-    named = {told: curves[rate] for rate, told in RATES.items()}
+    named = {words: curves[rate] for rate, words in RATES.items()}
     charts = [_total(named, users), _phases(curves[0.1], users), _close(curves[0.1], users)]
     return Evidence(tuple(cells(curves, users)), tuple(charts))
 
@@ -42,12 +42,12 @@ def cells(curves: dict[float, Curve], N: int) -> list[Cell]:
         curve = {U: seconds["total"] for U, seconds in curves[rate].items()}
         best, paper = min(curve, key=lambda U: curve[U]), round(BEST * N)
         edge = " (the largest)" if best == max(curve) else ""
-        told = f"{curve[best]:.1f} s at U = {best}{edge}, {curve[paper]:.1f} s at U = {paper}"
-        out.append(Cell(f"{RATES[rate]}: best U / N", BEST, best / N, bound=ABOUT, remark=told))
+        words = f"{curve[best]:.1f} s at U = {best}{edge}, {curve[paper]:.1f} s at U = {paper}"
+        out.append(Cell(f"{RATES[rate]}: best U / N", BEST, best / N, bound=ABOUT, remark=words))
         near = sorted(U for U in curve if curve[U] <= (1 + NEAR) * curve[best])
-        told = f"U from {near[0]} to {near[-1]} are within 2 % of the least"
+        words = f"U from {near[0]} to {near[-1]} are within 2 % of the least"
         label = f"{RATES[rate]}: time at U = 0.7 N over the least"
-        out.append(Cell(label, None, curve[paper] / curve[best], compare="none", remark=told))
+        out.append(Cell(label, None, curve[paper] / curve[best], compare="none", remark=words))
     recovery = {U: seconds["recovery"] for U, seconds in curves[0.1].items()}
     best = min(recovery, key=lambda U: recovery[U])
     remark = "what the paper argues by: smaller symbols, of which each is harder to decode"
@@ -68,10 +68,10 @@ def _table4(curves: Mapping[float, Curve], U: int) -> Iterator[Cell]:
     """What is said of the paper's U: totals of Table 4, where ours stand too."""
     low, mid = (curves[rate][U]["total"] for rate in (0.1, 0.3))
     high = min(seconds["total"] for seconds in curves[0.495].values())
-    said = "p = 0.3 at 0.7 N < p = 0.5 at N / 2 + 1"
-    told = f"{mid:.1f} and {high:.1f} s"
-    ours = said if mid < high else "otherwise"
-    yield Cell("order", said, ours, compare="order", remark=told, basis="by construction")
+    statement = "p = 0.3 at 0.7 N < p = 0.5 at N / 2 + 1"
+    words = f"{mid:.1f} and {high:.1f} s"
+    ours = statement if mid < high else "otherwise"
+    yield Cell("order", statement, ours, compare="order", remark=words, basis="by construction")
     label = "p = 0.1 over p = 0.3, both at U = 0.7 N"
     remark = '"almost identical"'
     paper = TABLE4[False]["lightsecagg"]["total"]
@@ -87,17 +87,17 @@ def in_python(curve: Curve, N: int) -> list[Curve]:
 def _supposed(curve: Curve, N: int) -> Iterator[Cell]:
     """The best U of these, shown and not judged: nothing else here is run so."""
     paper = round(BEST * N)
-    for told, found in zip(PYTHON, in_python(curve, N), strict=True):
+    for words, found in zip(PYTHON, in_python(curve, N), strict=True):
         best = min(found, key=lambda U: found[U]["total"])
         least, there = found[best]["total"], found[paper]["total"]
         remark = f"{least:.1f} s at U = {best}, {there:.1f} s at U = {paper}"
-        yield Cell(f"{told}: best U / N", None, best / N, compare="none", remark=remark)
+        yield Cell(f"{words}: best U / N", None, best / N, compare="none", remark=remark)
 
 
 def _total(named: Mapping[str, Curve], N: int, title: str = "A round's time against U") -> Chart:
     lines = tuple(
-        Line(told, tuple(U / N for U in curve), tuple(s["total"] for s in curve.values()))
-        for told, curve in named.items()
+        Line(words, tuple(U / N for U in curve), tuple(s["total"] for s in curve.values()))
+        for words, curve in named.items()
     )
     return Chart(title, "U / N", "seconds", lines)
 

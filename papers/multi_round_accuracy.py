@@ -56,8 +56,8 @@ def run(place: Place) -> Evidence:
         cells += _table(dataset, {name: schemes[0] for name, schemes in best.items()})
         mean = {name: fmean(accuracies) for name, (accuracies, _) in best.items()}
         for setting, suffix in SETTINGS.items():
-            said = statements(setting, {name: mean[name + suffix] for name in SCHEMES})
-            cells += [replace(cell, label=label(dataset, cell.label)) for cell in said]
+            claims = statements(setting, {name: mean[name + suffix] for name in SCHEMES})
+            cells += [replace(cell, label=label(dataset, cell.label)) for cell in claims]
             title = f"Accuracy on {dataset}, {setting}, first seed"
             lines = tuple(curve(scheme, best[name + suffix][1]) for name, scheme in SCHEMES.items())
             charts.append(Chart(title, "round", "test accuracy", lines))
@@ -97,16 +97,16 @@ def _table(dataset: str, accuracies: Mapping[str, list[float]]) -> Iterator[Cell
 
 def statements(setting: str, mean: dict[str, float]) -> list[Cell]:
     """Judge what section 6 and App. E say of the order, scheme by scheme. mean: accuracy in per cent."""
-    said = [("partition worst", mean["partition"] == min(mean.values()))]
+    claims = [("partition worst", mean["partition"] == min(mean.values()))]
     for T in (6, 4, 3):
         batches = mean[f"batches_{T}"]
         if setting == "IID":
-            said.append((f"T = {T} comparable to random", batches >= 0.97 * mean["random"]))
+            claims.append((f"T = {T} comparable to random", batches >= 0.97 * mean["random"]))
         else:
-            said.append((f"T = {T} above random", batches > mean["random"]))
-        said.append((f"T = {T} comparable to weighted random", batches >= 0.97 * mean["weighted"]))
+            claims.append((f"T = {T} above random", batches > mean["random"]))
+        claims.append((f"T = {T} comparable to weighted random", batches >= 0.97 * mean["weighted"]))
     cells = []
-    for words, so in said:
+    for words, so in claims:
         remark = "at most 3 % below" if "comparable" in words else ""
         ours = words if so else "otherwise"
         cells.append(Cell(f"{setting}, order", words, ours, compare="order", remark=remark))

@@ -41,14 +41,14 @@ def cells_of(w: int, mu: float, rng: np.random.Generator) -> list[Cell]:
     zeta = np.arange(1.0, w + 1)[:, None] * np.ones(D) / w
     whole = float((zeta.sum(0) ** 2).sum())
     by_52 = mu / w * whole + w * mu * SIGMA2
-    told = f"w = {w}, E[W] = {mu:g}"
+    words = f"w = {w}, E[W] = {mu:g}"
     same, error = sums(zeta + noise(rng, DRAWS, 1), mu, rng)
     own, _ = sums(zeta + noise(rng, DRAWS, w), mu, rng)
     tight = Cell(
-        f"eq. 52, {told}: one error in all vectors", by_52, same, "", bound=ERRORS * error / by_52,
+        f"eq. 52, {words}: one error in all vectors", by_52, same, "", bound=ERRORS * error / by_52,
         remark=f"an equality there; within {ERRORS:g} standard errors", basis="by construction",
     )  # fmt: skip
-    cells = [tight, Cell(f"eq. 52, {told}: errors of their own", by_52, own, "", "at most")]
+    cells = [tight, Cell(f"eq. 52, {words}: errors of their own", by_52, own, "", "at most")]
     errors = noise(rng, DRAWS, w)
     means = np.zeros_like(errors)
     for i in range(1, w):  # each mean draws on the errors before it, as a model does
@@ -58,7 +58,7 @@ def cells_of(w: int, mu: float, rng: np.random.Generator) -> list[Cell]:
     by_53 = 2 * mu / w * of_means + 2 * mu * SIGMA2
     return [
         *cells,
-        Cell(f"eq. 53, {told}: means that follow earlier errors", by_53, following, "", "at most"),
+        Cell(f"eq. 53, {words}: means that follow earlier errors", by_53, following, "", "at most"),
     ]
 
 

@@ -73,13 +73,13 @@ def run(place: Place) -> Evidence:
 def judged(T: int, F: np.ndarray[tuple[int], np.dtype[np.float64]]) -> list[Cell]:
     """F -> 0, as 1 / sqrt(J); the noise's size."""
     slope = float(np.polyfit(np.log(ROUNDS), np.log(F), 1)[0])
-    said = "F is 0: what is left falls as 1 / sqrt(J)"
-    ours = said if abs(slope - EXPONENT) <= SLACK else "otherwise"
-    told = f"F(J) = {', '.join(f'{f:.4f}' for f in F)} at J = {', '.join(map(str, ROUNDS))}: J^{slope:.3f}"
+    statement = "F is 0: what is left falls as 1 / sqrt(J)"
+    ours = statement if abs(slope - EXPONENT) <= SLACK else "otherwise"
+    words = f"F(J) = {', '.join(f'{f:.4f}' for f in F)} at J = {', '.join(map(str, ROUNDS))}: J^{slope:.3f}"
     J = ROUNDS[-1]
     remark = "the left value by hand: the range of equal batches' counts"
     return [
-        Cell(f"T = {T}", said, ours, compare="order", remark=told),
+        Cell(f"T = {T}", statement, ours, compare="order", remark=words),
         Cell(f"F({J}), T = {T}", expected(T, J), float(F[-1]), "", bound=BOUND, remark=remark),
     ]
 

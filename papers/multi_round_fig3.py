@@ -38,25 +38,25 @@ def privacy(seeds: list[dict[str, Shares]]) -> list[Cell]:
     cells = []
     for name in ("random", "weighted"):
         falls = [next((t for t, T in enumerate(s[name]["T_weak"], 1) if T == [1, 1]), None) for s in seeds]
-        said = "T = 1 after about N rounds"
+        statement = "T = 1 after about N rounds"
         if all(t is not None and 0.9 * N <= t <= 1.2 * N for t in falls):
-            ours = said
+            ours = statement
         else:
             ours = f"T = 1 after {falls} rounds"
-        told = f"first at round {', '.join(map(str, falls))} of seeds in turn; about N: 0.9 N to 1.2 N"
-        cells.append(Cell(f"Fig. 3(a), {SCHEMES[name]}", said, ours, compare="order", remark=told))
+        words = f"first at round {', '.join(map(str, falls))} of seeds in turn; about N: 0.9 N to 1.2 N"
+        cells.append(Cell(f"Fig. 3(a), {SCHEMES[name]}", statement, ours, compare="order", remark=words))
     for name, T in KEPT.items():
         lows = [min(low for low, _ in filter(None, s[name]["T_weak"])) for s in seeds]
         strong = [min(filter(None, s[name]["T_strong"])) for s in seeds]
         ours = f"T >= {min(lows)} in all rounds"
-        told = f"strong definition: T >= {min(strong)}; all seeds"
+        words = f"strong definition: T >= {min(strong)}; all seeds"
         cells.append(
             Cell(
                 f"Fig. 3(a), {SCHEMES[name]}",
                 f"T >= {T} in all rounds",
                 ours,
                 compare="order",
-                remark=told,
+                remark=words,
                 basis="by construction",  # a scheme chooses whole batches of T
             )
         )
@@ -70,22 +70,22 @@ def tradeoff(seeds: list[dict[str, Shares]]) -> list[Cell]:
         return fmean(s[name][what][-1] for s in seeds)
 
     cells = [
-        Cell(f"{figure}, {told}", None, last(what, name), unit, "none")
+        Cell(f"{figure}, {words}", None, last(what, name), unit, "none")
         for figure, what, unit in (("F, Fig. 3(b)", "F", ""), ("C, Figs 3(c) and 4", "C", "users"))
-        for name, told in SCHEMES.items()
+        for name, words in SCHEMES.items()
     ]
     for T in (6, 4, 3):
-        said = f"T = {T} below random"
-        ours = said if last("F", f"batches_{T}") < last("F", "random") else "otherwise"
-        cells.append(Cell("Fig. 3(b), fairness gap", said, ours, compare="order"))
+        statement = f"T = {T} below random"
+        ours = statement if last("F", f"batches_{T}") < last("F", "random") else "otherwise"
+        cells.append(Cell("Fig. 3(b), fairness gap", statement, ours, compare="order"))
     means = [last("C", name) for name in SCHEMES]
-    said = "partition smallest"
-    ours = said if last("C", "partition") == min(means) else "otherwise"
-    cells.append(Cell("Fig. 3(c), cardinality", said, ours, compare="order"))
-    said = "T = 3 and T = 4 almost that of random"
+    statement = "partition smallest"
+    ours = statement if last("C", "partition") == min(means) else "otherwise"
+    cells.append(Cell("Fig. 3(c), cardinality", statement, ours, compare="order"))
+    statement = "T = 3 and T = 4 almost that of random"
     near = all(last("C", name) >= 0.95 * last("C", "random") for name in ("batches_3", "batches_4"))
-    ours = said if near else "otherwise"
-    cells.append(Cell("Fig. 4, cardinality", said, ours, compare="order", remark="almost: within 5 %"))
+    ours = statement if near else "otherwise"
+    cells.append(Cell("Fig. 4, cardinality", statement, ours, compare="order", remark="almost: within 5 %"))
     return cells
 
 
@@ -98,10 +98,10 @@ def curves(seed: dict[str, Shares]) -> list[Chart]:
         ("C", "Fig. 3(c): cardinality"),
     ):
         lines = []
-        for name, told in SCHEMES.items():
+        for name, words in SCHEMES.items():
             values = [T and T[0] for T in seed[name]["T_weak"]] if what == "T" else seed[name][what]
             points = [(float(t), float(v)) for t, v in enumerate(values, 1) if v is not None]
-            lines.append(Line(told, *(tuple(axis) for axis in zip(*points, strict=True))))
+            lines.append(Line(words, *(tuple(axis) for axis in zip(*points, strict=True))))
         charts.append(Chart(title, "round t", f"{what}(t)", tuple(lines)))
     return charts
 

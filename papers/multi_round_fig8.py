@@ -32,24 +32,27 @@ def run(place: Place) -> Evidence:
     for rounds in (PAPERS, MORE):
         outcome = ATTACK.findings(place, ENTRY.seed, rounds=rounds)
         numbers: Numbers = {name: of(outcome, name, "sums") for name in NAMES}
-        cells += [*errors(rounds, numbers, ATTACK.there), *(ranks(numbers) if rounds == PAPERS else ())]
+        cells += [
+            *errors(rounds, numbers, ATTACK.there),
+            *(ranks(numbers) if rounds == PAPERS else ()),
+        ]
     return Evidence(tuple(cells), on=ATTACK.told)
 
 
 def errors(rounds: int, numbers: Numbers, theirs: bool) -> list[Cell]:
     """The mean errors, beside the printed ones on their data only; judged with the paper's rounds."""
     cells = []
-    for name, told in NAMES.items():
+    for name, words in NAMES.items():
         printed = PRINTED[name]
         remark = f"{printed:.4g} in the paper, on LeNet and CIFAR-10, rounds 1460 to 1500"
         paper, ours = printed if theirs else None, numbers[name]["mean"]
-        cells.append(Cell(f"{told}, {rounds} rounds: mean error", paper, ours, "", "none", remark=remark))
+        cells.append(Cell(f"{words}, {rounds} rounds: mean error", paper, ours, "", "none", remark=remark))
     ratio = numbers["batches_2"]["mean"] / numbers["random"]["mean"]
-    told = SMALLER if ratio >= MUCH else "smaller" if ratio > 1 else "not smaller"
+    words = SMALLER if ratio >= MUCH else "smaller" if ratio > 1 else "not smaller"
     remark = f"{ratio:.1f} times; 117 times in the paper; much: {MUCH} times"
     judged = rounds == PAPERS
     return [*cells, Cell(
-        f"mean error, {rounds} rounds", SMALLER if judged else None, told, "",
+        f"mean error, {rounds} rounds", SMALLER if judged else None, words, "",
         "order" if judged else "none", remark=remark,
     )]  # fmt: skip
 

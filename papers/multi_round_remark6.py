@@ -62,16 +62,16 @@ def split(classes: tuple[int, ...], nobody: int, chosen: int, T: int) -> tuple[i
 def run(place: Place) -> Evidence:
     """The largest family of each size, beside C(N/T, K/T)."""
     cells = [
-        Cell(told(N, K, T), comb(N // T, K // T), largest(N, K, T), "sets", bound=0) for N, K, T in SIZES
+        Cell(words(N, K, T), comb(N // T, K // T), largest(N, K, T), "sets", bound=0) for N, K, T in SIZES
     ]
     cells += [
-        Cell(told(N, K, 1), comb(N, K), largest(N, K, 1), "sets", bound=0, basis="by construction")
+        Cell(words(N, K, 1), comb(N, K), largest(N, K, 1), "sets", bound=0, basis="by construction")
         for N, K in WITHOUT
     ]
     return Evidence(tuple(cells))
 
 
-def told(N: int, K: int, T: int) -> str:
+def words(N: int, K: int, T: int) -> str:
     return f"largest family, N = {N}, K = {K}, T = {T}"
 
 

@@ -67,10 +67,12 @@ def cell(name: str, N: int, K: int, found: float, limit: float, draws: int) -> C
 
 def falling(name: str, users: list[int], shares: list[float]) -> Cell:
     """Exponentially fast: each step of N by a third or more cuts the share by half at least."""
-    said = "1 - P falls exponentially"
+    statement = "1 - P falls exponentially"
     holds = all(after <= before / 2 for before, after in pairwise(shares))
-    told = ", ".join(f"{share:.4f} at N = {N}" for N, share in zip(users, shares, strict=True))
-    return Cell(f"{name}, K = N / 5", said, said if holds else "otherwise", compare="order", remark=told)
+    words = ", ".join(f"{share:.4f} at N = {N}" for N, share in zip(users, shares, strict=True))
+    return Cell(
+        f"{name}, K = N / 5", statement, statement if holds else "otherwise", compare="order", remark=words
+    )
 
 
 ENTRY = Entry(

@@ -75,17 +75,17 @@ def spread(N: int, K: int, T: int, C: NDArray[np.float64]) -> Cell:
 def ablation(N: int, K: int, found: dict[int, NDArray[np.float64]]) -> list[Cell]:
     """What is said of C at another (N, K): T = K is the partition."""
     means = {T: float(C.mean()) for T, C in found.items()}
-    said = "C of the partition is much smaller"
+    statement = "C of the partition is much smaller"
     others = min(C for T, C in means.items() if T != K)
-    ours = said if 2 * means[K] <= others else "otherwise"
+    ours = statement if 2 * means[K] <= others else "otherwise"
     remark = f"{means[K]:.3g} against {others:.3g} users or more; much: half or less"
-    cells = [Cell(f"({N}, {K})", said, ours, compare="order", remark=remark)]
+    cells = [Cell(f"({N}, {K})", statement, ours, compare="order", remark=remark)]
     if K == 24:
-        said = "P[all partitions are not available] almost one"
+        statement = "P[all partitions are not available] almost one"
         none = 1 - means[K] / K
-        ours = said if none >= ALMOST_ONE else "otherwise"
+        ours = statement if none >= ALMOST_ONE else "otherwise"
         remark = f"{none:.5f} over lists of p_i; almost: {ALMOST_ONE} or more"
-        cells.append(Cell(f"({N}, {K})", said, ours, compare="order", remark=remark))
+        cells.append(Cell(f"({N}, {K})", statement, ours, compare="order", remark=remark))
     return cells
 
 

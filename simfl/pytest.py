@@ -107,7 +107,7 @@ def explored(request: pytest.FixtureRequest) -> Explored:
             found = pinned.described(str(pattern), protocol, **cohort)
         else:
             found = pinned.written(request.path.parent / pattern)
-        if broken := found.broken():
+        if broken := found.violations():
             raise AssertionError(f"{found}: {'; '.join(broken)}")
         return run(found.scenario)
 

@@ -198,18 +198,18 @@ def test_a_written_pattern_is_found_again(protocol: str, detect: str, tmp_path: 
     found = pinned.written(file)
     assert (found.pattern, found.detect) == (pattern, detect)
     assert found.scenario == scenario
-    assert found.broken() == ()
+    assert found.violations() == ()
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("user 1 lost before upload", "expected a pattern that ends with timeout or told in brackets"),
+        ("user 1 lost before upload", "must be a pattern that ends with timeout or told in brackets"),
         (
             "user 1 lost before lunch (told)",
-            "'user 1 lost before lunch': expected user 0 to 3 and one of: lost",
+            "'user 1 lost before lunch': must be user 0 to 3 and one of: lost",
         ),
-        ("user 4 lost before upload (told)", "expected user 0 to 3"),
+        ("user 4 lost before upload (told)", "must be user 0 to 3"),
     ],
 )
 def test_another_text_is_refused(text: str, message: str) -> None:

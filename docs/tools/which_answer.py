@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 import simfl
 from docs.tools import ROOT
 from simfl.cli import main
+from simfl.studies.sweep.figures import read
 from simfl.studies.sweep.plan import Plan, make_plan
-from simfl.studies.sweep.total_figure import read
 
 STUDY = ROOT / "scenarios" / "studies" / "which_answer.yaml"
 PAGE, README = ROOT / "docs" / "which_answer.md", ROOT / "README.md"

@@ -252,10 +252,9 @@ def _write(out: Path, found: Found, scenario: Scenario) -> None:
 
 
 def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Path) -> None:
-    """Draw the case of a leak, or one without losses."""
-    from simfl.privacy.exposure_figure import exposure_figure
+    """Draw the case that is shown, or one without losses."""
     from simfl.privacy.leaks.coalitions import coalitions_of
-    from simfl.privacy.leaks.exposure import exposure
+    from simfl.privacy.leaks.exposure import exposure, exposure_figure
     from simfl.reports.figures.catalogue import save
     from simfl.studies.proof.cases import Case
 

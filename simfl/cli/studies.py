@@ -37,7 +37,7 @@ FOR_HELP = "Fit the training time of its model too."
 FLEET_HELP = "A fleet, YAML, or a name such as fleets/phones: see docs/plan.md."
 EXPLORED, PLANNED = Path("explored.yaml"), Path("planned.yaml")
 MAX_FINDINGS = 5
-"""Listed findings of an invariant that a protocol breaks."""
+"""Findings of a check that are printed."""
 
 
 @app.command()
@@ -129,7 +129,7 @@ def explore(
     set_: Set = None,
     jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
     yes: Yes = False,
-    out: Annotated[Path, Option(metavar="FILE", help="A broken invariant's scenario.")] = EXPLORED,
+    out: Annotated[Path, Option(metavar="FILE", help="The scenario of a violation.")] = EXPLORED,
 ) -> None:
     """Lose users at every combination of points, and check every invariant in each round.
 
@@ -138,8 +138,8 @@ def explore(
     Example: simfl explore secagg --users 4
     """
     from simfl.runs.folder.disk import write_text
+    from simfl.studies.explore.coverage import counted
     from simfl.studies.explore.exploration import open_exploration
-    from simfl.studies.explore.reached import counted
 
     check_place(out)
     since = time.monotonic()
@@ -158,21 +158,22 @@ def explore(
         took = f"{report.patterns} patterns in {time.monotonic() - since:.0f} s"
         return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
 
-    with exit_on_failure(lambda: f"; {counts()}, no law broken so far"), bars() as watch:
+    with exit_on_failure(lambda: f"; {counts()}, no invariant violated so far"), bars() as watch:
         exploration.run(jobs, lambda report: watch(label, report.patterns, patterns))
     broken = exploration.violation
     if broken is None:
-        print_paragraph(f"{counts()}; every law held", indent="  ")
-        for row in exploration.rows:
+        print_paragraph(f"{counts()}; every invariant held", indent="  ")
+        rows = exploration.rows
+        for row in rows:
             print_paragraph(f"  {row}", indent=" " * 13)
-        print_paragraph(f"  {counted(exploration.rows)}")
+        print_paragraph(f"  {counted(rows)}")
         return
-    print_paragraph(f"{counts()}; a law is broken:", indent="  ")
+    print_paragraph(f"{counts()}; an invariant is violated:", indent="  ")
     print_lines(f"  {broken}")
     if exploration.report.patterns < patterns:
-        rest = f"the rest of {patterns:,} patterns, because a law is broken"
+        rest = f"the rest of {patterns:,} patterns, as an invariant is violated"
         print_paragraph(f"  Not tried: {rest}", indent="    ")
-    replayed = "; ".join(exploration.replayed) or "every law held"
+    replayed = "; ".join(exploration.replayed) or "every invariant held"
     print_paragraph(f"On the engine: {replayed}", indent="  ")
     write_text(out, exploration.scenario_text())
     print_lines(f"Written to {out}; replay it with: python run.py {out}")

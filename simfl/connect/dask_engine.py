@@ -1,4 +1,7 @@
-"""Workers of a Dask cluster that is there, or of one that is started on this machine."""
+"""The workers of a running Dask cluster, or of one that is started on this machine.
+
+The scheduler repeats tasks whose worker dies, and recomputes the weights that it held.
+"""
 
 import asyncio
 import glob
@@ -13,13 +16,15 @@ from typing import Any
 from uuid import uuid4
 
 from simfl.connect import worker
-from simfl.connect.engine import ANSWERS_S, TRIES, Engine, gone, reachable, telling_without_workers
+from simfl.connect.engine import ANSWERS_S, TRIES, Engine, gone, reachable, warning_without_workers
 from simfl.errors import BadInput, ClusterFailed, need
 
 
 class DaskEngine:
-    """`Engine` of a Dask client. Weights are the result of a task, as trainings are: the scheduler makes
-    again whatever a worker takes with it when it dies."""
+    """`Engine` of a Dask client.
+
+    Weights are the result of a task, like trainings, so the scheduler recomputes them if their worker dies.
+    """
 
     def __init__(self, client: Any) -> None:
         self.client = client
@@ -34,7 +39,8 @@ class DaskEngine:
 
     def hold(self, weights: Any) -> Any:
         copy = self.client.submit(same, weights, key=f"weights-{uuid4().hex}")
-        self.client.replicate([copy])  # else all is queued at the one worker that has them
+        # Without copies, all trainings queue at the one worker that has the weights.
+        self.client.replicate([copy])
         return copy
 
     def submit(self, function: Any, *args: Any, done: Callable[[Any], None]) -> None:
@@ -47,12 +53,14 @@ class DaskEngine:
             if future.status == "finished":
                 return future.result()
             if future.status == "error":
-                return self._told(future.exception())
+                return self._run_error(future.exception())
+        # A future of a scheduler that is gone is cancelled.
         except (OSError, CancelledError):
             pass
         return ClusterFailed(gone(self.head))
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _run_error(self, error: BaseException) -> BaseException:
+        """Return the error of a task as a run reports it."""
         from distributed.scheduler import KilledWorker
 
         if isinstance(error, KilledWorker):
@@ -66,7 +74,7 @@ def head_of(client: Any) -> str:
 
 
 async def in_thread(function: Any, *args: Any) -> Any:
-    """Call a function beside the worker's loop, which must go on answering its scheduler."""
+    """Call a function in a thread: the worker's loop must stay free to answer its scheduler."""
     return await asyncio.to_thread(function, *args)
 
 
@@ -82,7 +90,16 @@ def attempt(function: Any, *args: Any) -> Any:
 
 @contextmanager
 def opened(option: str, jobs: int, address: str | None) -> Iterator[Engine]:
-    """Yield the workers of the scheduler at HOST:PORT, or `jobs` processes here. BadInput without any."""
+    """Yield the workers of a scheduler, or of processes on this machine.
+
+    Args:
+        option: The command line's option, for messages.
+        jobs: Processes to start here.
+        address: HOST:PORT of a scheduler; processes are started here unless given.
+
+    Raises:
+        BadInput: There is no worker.
+    """
     need(option, "distributed", "dask")
     address = address and f"tcp://{address}"
     with quiet(), connected(option, jobs, address) as client:
@@ -93,32 +110,43 @@ def opened(option: str, jobs: int, address: str | None) -> Iterator[Engine]:
 
 @contextmanager
 def connected(option: str, jobs: int, address: str | None) -> Iterator[Any]:
-    """Yield a client of the scheduler at `address`, or of `jobs` processes here. option: named in messages.
-    BadInput if it does not answer, or has several threads a worker."""
+    """Yield a client of a scheduler, or of processes on this machine.
+
+    Args:
+        option: The command line's option, for messages.
+        jobs: Processes to start here.
+        address: Address of a scheduler; processes are started here unless given.
+
+    Raises:
+        BadInput: The scheduler does not answer, or a worker has several threads.
+    """
     import dask
     from distributed import Client, LocalCluster
 
-    how = {"dashboard_address": None, "silence_logs": logging.ERROR, "preload": [__name__]}
+    options = {"dashboard_address": None, "silence_logs": logging.ERROR, "preload": [__name__]}
     with ExitStack() as stack:
         with reachable(option, address):
             cluster: Any = address
             if address is None:
                 stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}))
-                cluster = stack.enter_context(LocalCluster(n_workers=jobs, threads_per_worker=1, **how))
+                cluster = stack.enter_context(LocalCluster(n_workers=jobs, threads_per_worker=1, **options))
             client = stack.enter_context(Client(cluster, timeout=ANSWERS_S))
         for name, threads in client.nthreads().items():
             if threads > 1:
                 raise BadInput(f"Dask worker {name} has {threads} threads: start it with --nthreads 1")
-        there = DaskEngine(client)
-        stack.enter_context(telling_without_workers(option, there.head, there.workers))
+        engine = DaskEngine(client)
+        stack.enter_context(warning_without_workers(option, engine.head, engine.workers))
         yield client
 
 
 def dask_setup(worker: Any) -> None:
-    """Leave interrupts to the parent, and give each worker a GPU of its own as far as there are some; Dask
-    calls this by its name in each worker that is started here."""
+    """Leave interrupts to the parent, and give each worker a separate GPU while there are any.
+
+    Dask calls this by its name in each worker that is started here.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    logging.disable()  # all that matters comes back
+    # Errors return to the parent as results, so logs would only repeat them.
+    logging.disable()
     gpus = len(glob.glob("/dev/nvidia[0-9]*"))
     if gpus and isinstance(worker.name, int):
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(worker.name % gpus))
@@ -126,7 +154,7 @@ def dask_setup(worker: Any) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence Dask's own accounts of what a command says in one message."""
+    """Silence Dask's logs and warnings: a command reports an error in one message."""
     from distributed.utils import silence_logging_cmgr
 
     with warnings.catch_warnings(), silence_logging_cmgr(logging.CRITICAL + 1):

@@ -1,4 +1,4 @@
-"""The port to an engine that runs functions on workers elsewhere, and what all engines share."""
+"""The interface of an engine that runs functions on other machines' workers, and what Dask and Ray share."""
 
 import logging
 import threading
@@ -10,33 +10,46 @@ from typing import Any, Protocol
 
 from simfl.errors import BadInput
 
-ANSWERS_S = 10  # or a cluster is taken to be absent
-NO_WORKER_S = 20  # before it is told of: one that is restarted is back by then
+ANSWERS_S = 10
+"""Seconds in which a cluster must answer."""
+NO_WORKER_S = 20
+"""Seconds without a worker before a warning: a worker that restarts is back by then."""
 LOOK_EVERY_S = 1.0
+"""Seconds between two counts of workers."""
 TRIES = 3
+"""Tries of a call that fails or whose worker dies."""
 
-log = logging.getLogger(__name__)  # Python prints a warning to stderr where nobody set up anything else
+log = logging.getLogger(__name__)
+"""Python prints its warnings to stderr unless a program has set up logging."""
 
 
 class Engine(Protocol):
-    """A connection to workers. head: the part without which nothing goes on, as messages name it."""
+    """A connection to workers."""
 
     head: str
+    """The cluster's scheduler or head, as messages name it: without it no work continues."""
 
     def workers(self) -> int:
-        """Return the workers that are there now."""
+        """Return the number of connected workers."""
 
     def ask(self, function: Any, *args: Any) -> dict[str, Any]:
-        """Return the answers of all workers, or of one on each machine, by address; an error is an answer."""
+        """Call a function on all workers, or on one of each machine.
+
+        Returns:
+            The results by address; an error is a result.
+        """
 
     def hold(self, weights: Any) -> Any:
-        """Send weights to the cluster; return what stands for them among the arguments of calls."""
+        """Send weights to the cluster; return the reference that replaces them in the arguments of calls."""
 
     def submit(self, function: Any, *args: Any, done: Callable[[Any], None]) -> None:
-        """Let a worker call a function, up to `TRIES` times if it fails or takes the worker with it.
+        """Let a worker call a function, up to `TRIES` times if the call fails or its worker dies.
 
-        done: called in another thread, with the result or an error; ClusterFailed where the work is not at
-        fault."""
+        Args:
+            function: The function; its arguments follow.
+            done: Called in another thread with the result or an error: ClusterFailed if the cluster, not the
+                function, has failed.
+        """
 
 
 def gone(head: str) -> str:
@@ -45,7 +58,11 @@ def gone(head: str) -> str:
 
 @contextmanager
 def reachable(option: str, address: str | None) -> Iterator[None]:
-    """Raise BadInput, with the first line of the reason, if a cluster cannot be used."""
+    """Convert errors of a connection.
+
+    Raises:
+        BadInput: The cluster cannot be used; the message has the first line of the reason.
+    """
     try:
         yield
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:
@@ -54,27 +71,35 @@ def reachable(option: str, address: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def telling_without_workers(option: str, head: str, workers: Callable[[], int]) -> Iterator[None]:
-    """Log a message whenever no worker has been there for a while. Requests wait for one: where workers
-    are jobs in a queue, hours may pass until then."""
-    over = threading.Event()
+def warning_without_workers(option: str, head: str, workers: Callable[[], int]) -> Iterator[None]:
+    """Log a warning each time that no worker has been connected for `NO_WORKER_S`.
 
-    def look() -> None:
-        seen_s, told = time.monotonic(), False
-        # A head that goes away ends the run, which says so.
+    Requests wait for a worker: where workers are jobs in a queue, hours may pass until one joins.
+
+    Args:
+        option: The command line's option, for the message.
+        head: The cluster's scheduler or head, as messages name it.
+        workers: Returns the number of connected workers.
+    """
+    closed = threading.Event()
+
+    def watch() -> None:
+        last_worker_s, warned = time.monotonic(), False
+        # A head that goes away ends the run, and the run reports it.
         with suppress(Exception, CancelledError):
-            while not over.wait(LOOK_EVERY_S):
+            while not closed.wait(LOOK_EVERY_S):
                 if workers():
-                    seen_s, told = time.monotonic(), False
-                elif not told and time.monotonic() - seen_s >= NO_WORKER_S:
+                    last_worker_s, warned = time.monotonic(), False
+                elif not warned and time.monotonic() - last_worker_s >= NO_WORKER_S:
                     waits = f"{head} has had no worker for {NO_WORKER_S} s"
                     log.warning("simfl: %s: %s: waiting for one to join; Ctrl-C ends it", option, waits)
-                    told = True
+                    warned = True
 
-    looking = threading.Thread(target=look, daemon=True)
-    looking.start()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     try:
         yield
     finally:
-        over.set()
-        looking.join(LOOK_EVERY_S)  # while the client is still open
+        closed.set()
+        # The thread must not ask a client that is closed after this.
+        watcher.join(LOOK_EVERY_S)

@@ -1,7 +1,7 @@
-"""Workers of a Ray cluster, over the client protocol of its head.
+"""The workers of a Ray cluster, over the client protocol of its head.
 
-A process that joins a cluster as a driver is ended, without a word, once the head has been away for a minute;
-a client of the head gets an error instead, and keeps what it finished.
+A process that joins a cluster as a driver is killed without a message once the head has been away for a
+minute. A client of the head gets an error instead, and keeps its finished work.
 """
 
 import logging
@@ -21,30 +21,38 @@ from simfl.connect.engine import (
     Engine,
     gone,
     reachable,
-    telling_without_workers,
+    warning_without_workers,
 )
 from simfl.errors import ClusterFailed, RunFailed, blame, cut, need
 
 SETTINGS = {
-    "RAY_CLIENT_INITIAL_CONNECTION_TIMEOUT_S": "2",  # of the first of three tries
-    "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "3",  # of the others
+    # The first of three tries to connect, then the others.
+    "RAY_CLIENT_INITIAL_CONNECTION_TIMEOUT_S": "2",
+    "RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S": "3",
     "RAY_CLIENT_RECONNECT_GRACE_PERIOD": str(ANSWERS_S),
-    "RAY_ENABLE_AUTO_CONNECT": "0",  # else what is asked for after the end starts a cluster here
+    # Otherwise a request after the end would start a cluster on this machine.
+    "RAY_ENABLE_AUTO_CONNECT": "0",
 }
-"""Ray reads most of them when it is first imported."""
+"""Environment variables of Ray, which reads most of them when it is first imported."""
 
 
 class RayEngine:
-    """`Engine` of the client that `ray.init` has connected: tasks for any worker process of any machine, done
-    again by Ray where one dies. Weights are the head's. kind: the resource of which each task takes one."""
+    """`Engine` of the client that `ray.init` has connected.
+
+    A task runs in any worker process of any machine, and Ray repeats it if the process dies. The head holds
+    the weights.
+    """
 
     def __init__(self, ray: Any, address: str, gpu: bool) -> None:
         self.ray, self.head = ray, f"the Ray head at {address}"
         self.kind = "GPU" if gpu else "CPU"
-        # A process that had a GPU would end after its call, and its trainers with it.
-        kept: dict[str, Any] = {"num_gpus": int(gpu), "max_calls": 0}
-        self._attempt = ray.remote(num_cpus=1, max_retries=TRIES - 1, retry_exceptions=True, **kept)(attempt)
-        self._ask = ray.remote(num_cpus=0, max_retries=0, **kept)(attempt)  # beside what others' tasks occupy
+        """The resource of which each task takes one."""
+        # `max_calls=0`: a process with a GPU would otherwise end after its call, and its trainers with it.
+        options: dict[str, Any] = {"num_gpus": int(gpu), "max_calls": 0}
+        retried = {"num_cpus": 1, "max_retries": TRIES - 1, "retry_exceptions": True}
+        self._attempt = ray.remote(**retried, **options)(attempt)
+        # No CPU, so that it runs while other users' tasks occupy all of them.
+        self._ask = ray.remote(num_cpus=0, max_retries=0, **options)(attempt)
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """Return the nodes that have the resource, by address."""
@@ -57,7 +65,11 @@ class RayEngine:
         return sum(int(node["Resources"][self.kind]) for node in self.machines().values())
 
     def wait(self) -> None:
-        """TimeoutError if no worker comes."""
+        """Wait for a worker.
+
+        Raises:
+            TimeoutError: No worker has joined in `ANSWERS_S`.
+        """
         until_s = time.monotonic() + ANSWERS_S
         while not self.workers():
             if time.monotonic() > until_s:
@@ -67,32 +79,34 @@ class RayEngine:
     def ask(self, function: Any, *args: Any) -> dict[str, Any]:
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        machines, asked = self.machines(), {}
+        machines, pending = self.machines(), {}
         for address, node in machines.items():
-            there = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-            asked[address] = self._ask.options(scheduling_strategy=there).remote(function, *args)
+            on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            pending[address] = self._ask.options(scheduling_strategy=on_node).remote(function, *args)
         answers: dict[str, Any] = {}
-        for address, answer in asked.items():
+        for address, answer in pending.items():
             gpus = int(machines[address]["Resources"].get("GPU", 0))
             try:
                 answers[address] = self.ray.get(answer)
             except Exception as error:
-                answers[address] = self._told(error)
-            if self.kind == "GPU" and gpus > 1:  # a process would keep the GPU of its first call
+                answers[address] = self._run_error(error)
+            # A process keeps the GPU of its first call, so the others of a node would stay idle.
+            if self.kind == "GPU" and gpus > 1:
                 answers[address] = f"has {gpus} GPUs: start a Ray node for each"
         return answers
 
     def hold(self, weights: Any) -> Any:
-        with self._there():
+        with self._connected():
             return self.ray.put(weights)
 
     def submit(self, function: Any, *args: Any, done: Callable[[Any], None]) -> None:
-        with self._there():
+        with self._connected():
             future = self._attempt.remote(function, *args).future()
         future.add_done_callback(lambda future: done(self._outcome(future)))
 
     @contextmanager
-    def _there(self) -> Iterator[None]:
+    def _connected(self) -> Iterator[None]:
+        """Convert errors of a lost connection to ClusterFailed."""
         try:
             yield
         except Exception:
@@ -102,9 +116,10 @@ class RayEngine:
 
     def _outcome(self, future: Any) -> Any:
         error = future.exception()
-        return future.result() if error is None else self._told(error)
+        return future.result() if error is None else self._run_error(error)
 
-    def _told(self, error: BaseException) -> BaseException:
+    def _run_error(self, error: BaseException) -> BaseException:
+        """Return the error of a task as a run reports it."""
         from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
 
         if isinstance(error, ConnectionError):
@@ -121,7 +136,11 @@ def one_line(error: BaseException) -> str:
 
 
 def attempt(function: Any, *args: Any) -> Any:
-    """Return a worker's answer. RunFailed, with the place, for an error: its traceback stays here."""
+    """Return a worker's answer.
+
+    Raises:
+        RunFailed: The function failed; the message has the place, as the traceback stays on this machine.
+    """
     import ray
 
     name = ray.util.get_node_ip_address()
@@ -133,7 +152,16 @@ def attempt(function: Any, *args: Any) -> Any:
 
 @contextmanager
 def opened(option: str, address: str, gpu: bool) -> Iterator[Engine]:
-    """Yield the workers of the cluster whose head listens to clients at HOST:PORT. BadInput without any."""
+    """Yield the workers of a Ray cluster.
+
+    Args:
+        option: The command line's option, for messages.
+        address: HOST:PORT at which the head listens to clients.
+        gpu: Each task takes a GPU.
+
+    Raises:
+        BadInput: The head does not answer, or there is no worker.
+    """
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     need(option, "ray", "ray")
@@ -144,25 +172,28 @@ def opened(option: str, address: str, gpu: bool) -> Iterator[Engine]:
         with reachable(option, f"ray://{address}"):
             connect(ray, address)
         try:
-            there = RayEngine(ray, address, gpu)
+            engine = RayEngine(ray, address, gpu)
             with reachable(option, f"ray://{address}"):
-                there.wait()
-            with telling_without_workers(option, there.head, there.workers):
-                yield there
+                engine.wait()
+            with warning_without_workers(option, engine.head, engine.workers):
+                yield engine
         finally:
             ray.shutdown()
 
 
 def connect(ray: Any, address: str) -> None:
+    """Connect Ray's client to a head at HOST:PORT; errors have one line, with a remedy."""
     host, _, port = address.rpartition(":")
-    socket.create_connection((host.strip("[]"), int(port)), ANSWERS_S).close()  # sooner than Ray
+    # A plain connection first: Ray itself takes longer to report a wrong address.
+    socket.create_connection((host.strip("[]"), int(port)), ANSWERS_S).close()
     try:
         ray.init(f"ray://{address}", log_to_driver=False, logging_level=logging.CRITICAL + 1)
-    except ConnectionAbortedError as error:  # with the head's traceback, whose last line gives the reason
+    except ConnectionAbortedError as error:
+        # Its text is the head's traceback, whose last line has the reason.
         reason = cut(str(error).strip().splitlines()[-1].rstrip("."))
         remedy = "try again, or start the head with GRPC_ENABLE_FORK_SUPPORT=0"
         raise RuntimeError(f"the head could not serve a Ray client: {reason}; {remedy}") from None
-    except RuntimeError as error:  # of several lines
+    except RuntimeError as error:  # its text has several lines
         raise RuntimeError(one_line(error)) from None
     except ConnectionError:
         remedy = "is it the head's port for clients (10001), and RAY_AUTH_MODE here as there?"
@@ -171,8 +202,9 @@ def connect(ray: Any, address: str) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Silence Ray's own accounts of what a command says in one message."""
-    logging.getLogger("ray.util.client.logsclient").disabled = True  # what the head's processes log
+    """Silence Ray's logs and warnings: a command reports an error in one message."""
+    # The logs of the head's processes.
+    logging.getLogger("ray.util.client.logsclient").disabled = True
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=UserWarning, module=r"ray\.")
         yield

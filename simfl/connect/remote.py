@@ -1,6 +1,7 @@
-"""Trainings and evaluations on a Dask or Ray cluster, asked for by `dataplane.remote.RemoteOps`.
+"""Trainings and evaluations on a Dask or Ray cluster, for `dataplane.remote.RemoteOps`.
 
-Weights go to the cluster once a version.
+Each version of the weights is sent to the cluster once, on its first use. Only trainings and evaluations are
+sent: all other work of a run is done where the run is.
 """
 
 import re
@@ -14,7 +15,7 @@ import numpy as np
 
 from simfl.connect import dask_engine, ray_engine, worker
 from simfl.connect.engine import Engine
-from simfl.connect.worker import Order
+from simfl.connect.worker import RunSpec
 from simfl.dataplane.remote import Placement, Values
 from simfl.errors import BadInput, ClusterFailed, reason
 from simfl.learning.trainer import Trainer
@@ -27,17 +28,23 @@ Done = Callable[[Values | BaseException], None]
 
 
 class Cluster:
-    """A run's connection to its workers. ways: each entry's way of training there, and clients at a time."""
+    """A run's connection to its workers."""
 
-    def __init__(self, engine: Engine, order: Order) -> None:
-        self.engine, self.order = engine, order
+    def __init__(self, engine: Engine, spec: RunSpec) -> None:
+        self.engine, self.spec = engine, spec
         self._versions: dict[int, Any] = {}
+        """References to weights on the cluster, by `id` of the weights."""
         self.ways = self._prepare()
+        """By entry, its training method in words, and the number of clients in a batch."""
         self.workers = engine.workers()
 
     def _prepare(self) -> dict[str, tuple[str, int]]:
-        """Let the workers make their trainers. BadInput, which names the worker, if one cannot."""
-        answers = self.engine.ask(worker.prepare, self.order)
+        """Let the workers make their trainers.
+
+        Raises:
+            BadInput: A worker cannot; the message names it.
+        """
+        answers = self.engine.ask(worker.prepare, self.spec)
         for address, answer in answers.items():
             if isinstance(answer, BaseException):
                 answer = f"cannot run simfl: {type(answer).__name__}: {reason(answer)}"
@@ -45,32 +52,33 @@ class Cluster:
                 raise BadInput(f"{OPTION}: worker {address} {answer}")
         ways = {}
         for name in next(iter(answers.values())):
-            each = {answer[name]: None for answer in answers.values()}
-            ways[name] = "; ".join(way for way, _ in each), max(chunk for _, chunk in each)
+            different = {answer[name]: None for answer in answers.values()}
+            ways[name] = "; ".join(way for way, _ in different), max(chunk for _, chunk in different)
         return ways
 
     def places(self, entry: str, trainer: Trainer) -> list[Placement]:
-        """Return the kernels of an entry that are done on the cluster."""
+        """Return the kernels of an entry that run on the cluster."""
         return [
             (trainer.training, Trainings(self, entry, trainer)),
             (trainer.evaluate, Evaluations(self, entry)),
         ]
 
     def held(self, weights: Any) -> Any:
-        """Return the cluster's copy of weights, sent when they are first asked for."""
+        """Return the reference to weights on the cluster; they are sent on their first use."""
         key = id(weights)
         if key not in self._versions:
             self._versions[key] = self.engine.hold(weights)
+            # When the weights are freed, their id may be used again, and the cluster's copy is not needed.
             weakref.finalize(weights, self._versions.pop, key, None)
         return self._versions[key]
 
     def submit(self, function: Any, entry: str, args: Sequence[Any], done: Callable[[Any], None]) -> None:
-        """Let a worker call a function; `done` is called with its result or error, in another thread."""
+        """Let a worker call a function; `done` is called in another thread with its result or error."""
 
-        def received(result: Any) -> None:
+        def on_result(result: Any) -> None:
             done(ClusterFailed(result) if isinstance(result, str) else result)
 
-        self.engine.submit(function, self.order, entry, *args, done=received)
+        self.engine.submit(function, self.spec, entry, *args, done=on_result)
 
 
 @dataclass(frozen=True)
@@ -91,17 +99,18 @@ class Trainings:
 
     def send(self, calls: Sequence[tuple[Any, ...]], done: Done) -> None:
         weights, users, seeds, rounds, steps = zip(*calls, strict=True)
+        # By identity: all clients of a round share one array, and comparing contents would take longer.
         versions = list({id(version): version for version in weights}.values())
-        place = {id(version): k for k, version in enumerate(versions)}
-        which = [place[id(version)] for version in weights]
+        index_of = {id(version): k for k, version in enumerate(versions)}
+        which = [index_of[id(version)] for version in weights]
         copies = map(self.cluster.held, versions)
         args = (which, users, list(map(bytes, seeds)), rounds, steps, *copies)
         shape, each = (len(calls), self.trainer.d), self.trainer.training.each
 
-        def received(result: Any) -> None:
+        def on_result(result: Any) -> None:
             done(checked(result, shape, np.float32, lambda updates: each(updates, users, rounds)))
 
-        self.cluster.submit(worker.train, self.entry, args, received)
+        self.cluster.submit(worker.train, self.entry, args, on_result)
 
 
 @dataclass(frozen=True)
@@ -116,14 +125,14 @@ class Evaluations:
     def send(self, calls: Sequence[tuple[Any, ...]], done: Done) -> None:
         [(weights,)] = calls
 
-        def received(result: Any) -> None:
-            done(checked(result, (1, 2), np.float64, lambda one: [one]))
+        def on_result(result: Any) -> None:
+            done(checked(result, (1, 2), np.float64, lambda scores: [scores]))
 
-        self.cluster.submit(worker.evaluate, self.entry, (self.cluster.held(weights),), received)
+        self.cluster.submit(worker.evaluate, self.entry, (self.cluster.held(weights),), on_result)
 
 
 def checked(result: Any, shape: tuple[int, ...], dtype: Any, split: Callable[[Any], Values]) -> Any:
-    """Return the values in an array that a worker sent, or its error; or that it is no such array."""
+    """Return the values in a worker's result, or its error; a ClusterFailed for another array."""
     if isinstance(result, BaseException):
         return result
     if isinstance(result, np.ndarray) and result.shape == shape and result.dtype == dtype:
@@ -133,33 +142,41 @@ def checked(result: Any, shape: tuple[int, ...], dtype: Any, split: Callable[[An
 
 
 def check(address: str, scenario: Scenario) -> tuple[str, str]:
-    """Return an address's kind, and the processes to start here or HOST:PORT. BadInput for what cannot be."""
+    """Return an address's kind, and HOST:PORT or the number of processes to start here.
+
+    Raises:
+        BadInput: The address has another form, or the scenario cannot be trained on a cluster.
+    """
     if isinstance(scenario.clock, Measured):
-        why = "training elsewhere takes no CPU time of this machine: use --clock modelled, or recorded:DIR"
-        raise BadInput(f"{OPTION} goes without the measured clock: {why}")
+        reason = "training elsewhere takes no CPU time of this machine: use --clock modelled, or recorded:DIR"
+        raise BadInput(f"{OPTION} goes without the measured clock: {reason}")
     if scenario.payload == "shadow":
-        raise BadInput(f"{OPTION}: payload shadow trains nobody")
+        raise BadInput(f"{OPTION}: payload shadow trains no model: use payload real")
     if local := re.fullmatch(r"local:([1-9]\d{0,3})", address):
         return "local", local[1]
-    if there := re.fullmatch(r"(dask|ray)://([^/\s]+:\d+)", address):
-        return there[1], there[2]
-    must = "dask://HOST:PORT, ray://HOST:PORT, or local:N for N processes here"
-    raise BadInput(f"{OPTION}: {address!r:.80} must be {must}")
+    if running := re.fullmatch(r"(dask|ray)://([^/\s]+:\d+)", address):
+        return running[1], running[2]
+    forms = "dask://HOST:PORT, ray://HOST:PORT, or local:N for N processes here"
+    raise BadInput(f"{OPTION}: {address!r:.80} must be {forms}")
 
 
 def opened(address: str, scenario: Scenario) -> AbstractContextManager[Engine]:
     """Return the engine at an address."""
-    kind, where = check(address, scenario)
+    kind, target = check(address, scenario)
     if kind == "ray":
-        return ray_engine.opened(OPTION, where, gpu=scenario.learning.device == "cuda")
-    jobs, scheduler = (int(where), None) if kind == "local" else (0, where)
+        return ray_engine.opened(OPTION, target, gpu=scenario.learning.device == "cuda")
+    jobs, scheduler = (int(target), None) if kind == "local" else (0, target)
     return dask_engine.opened(OPTION, jobs, scheduler)
 
 
 @contextmanager
 def connected(address: str, scenario: Scenario) -> Iterator[Cluster]:
-    """Yield a scenario's cluster, all of whose workers can train it. BadInput if there is none."""
+    """Yield the cluster at an address, each worker of which can train the scenario.
+
+    Raises:
+        BadInput: There is no worker, or one cannot train it.
+    """
     with opened(address, scenario) as engine:
         code = code_version()
-        order = Order(code, scenario_key(scenario, code), scenario.model_dump(mode="json"))
-        yield Cluster(engine, order)
+        spec = RunSpec(code, scenario_key(scenario, code), scenario.model_dump(mode="json"))
+        yield Cluster(engine, spec)

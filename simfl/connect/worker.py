@@ -1,7 +1,7 @@
-"""The part that runs on a worker: trainers made from the resolved scenario, kept from call to call.
+"""The part that runs on a worker: trainers of the resolved scenario, which are kept for further calls.
 
-Invariant: a worker computes nothing for a run whose code, scenario or files it does not share. No code
-comes over the wire: the scenario is plain values, and what it names is read from the same paths.
+Invariant: a worker computes only for runs with its own code, and with the same scenario and files. No code is
+sent: the scenario is plain values, and the files that it names are read from the same paths.
 """
 
 from collections.abc import Sequence
@@ -18,58 +18,67 @@ from simfl.runs.learners import make_trainers
 from simfl.scenario.load import load
 from simfl.world import profiles
 
-MAX_KEPT = 2  # scenarios: a worker may serve two runs at once, and must not keep the data of all before
+MAX_KEPT = 2
+"""Scenarios whose trainers are kept: a worker may serve two runs at once, and must free earlier data."""
 
 
-class Order(NamedTuple):
-    """The run that a call belongs to. scenario: the resolved one, as plain values; key: its identity with the
-    files that it names."""
+class RunSpec(NamedTuple):
+    """The run that a call belongs to."""
 
     code: str
+    """Version of simfl."""
     key: str
+    """Digest of the scenario and of the files that it names."""
     scenario: dict[str, Any]
+    """The resolved scenario, as plain values."""
 
 
 class Refusal(Exception):
-    """A worker that must not take part, and why."""
+    """The reason why a worker must not take part."""
 
 
 _trainers: dict[str, dict[str, Trainer]] = {}
-_limits = ExitStack()  # one thread, from the first trainer on
+"""Trainers by key of the run and entry, the earliest run first."""
+_limits = ExitStack()
+"""The limit of one thread, which is set with the first trainer."""
 
 
-def trainers(order: Order) -> dict[str, Trainer]:
-    """Return a run's trainers by entry. Refusal if this worker has other code or files."""
-    if code_version() != order.code:
-        raise Refusal(f"has simfl {code_version()}, not {order.code}")
-    if order.key not in _trainers:
+def trainers(spec: RunSpec) -> dict[str, Trainer]:
+    """Return a run's trainers by entry.
+
+    Raises:
+        Refusal: This worker has other code or files, or cannot train the scenario.
+    """
+    if code_version() != spec.code:
+        raise Refusal(f"has simfl {code_version()}, not {spec.code}")
+    if spec.key not in _trainers:
         try:
-            scenario = load(order.scenario)
+            scenario = load(spec.scenario)
             streams, profile = Streams(scenario.seed), profiles.load(scenario.profile)
-            made = make_trainers(scenario, streams, profile, lambda stage: None)
+            by_entry = make_trainers(scenario, streams, profile, lambda stage: None)
         except (ValueError, OSError) as error:
             raise Refusal(f"cannot train this scenario: {error}") from None
-        if scenario_key(scenario, order.code) != order.key:
+        if scenario_key(scenario, spec.code) != spec.key:
             raise Refusal("has files of other content under the names in the scenario")
         if not _trainers:
-            _limits.enter_context(one_thread(any(trainer.by_torch for trainer in made.values())))
+            _limits.enter_context(one_thread(any(trainer.by_torch for trainer in by_entry.values())))
         while len(_trainers) >= MAX_KEPT:
             del _trainers[next(iter(_trainers))]
-        _trainers[order.key] = made
-    return _trainers[order.key]
+        _trainers[spec.key] = by_entry
+    return _trainers[spec.key]
 
 
-def prepare(order: Order) -> dict[str, tuple[str, int]] | str:
-    """Return how each entry is trained here, and the clients at a time; or why not at all."""
+def prepare(spec: RunSpec) -> dict[str, tuple[str, int]] | str:
+    """Return by entry its training method and the clients in a batch; or the reason of a refusal."""
     try:
-        made = trainers(order)
+        by_entry = trainers(spec)
     except Refusal as refusal:
         return str(refusal)
-    return {name: (str(trainer.way), trainer.way.chunk) for name, trainer in made.items()}
+    return {name: (str(trainer.way), trainer.way.chunk) for name, trainer in by_entry.items()}
 
 
 def train(
-    order: Order,
+    spec: RunSpec,
     entry: str,
     which: Sequence[int],
     users: Sequence[int],
@@ -78,18 +87,32 @@ def train(
     steps: Sequence[int | None],
     *versions: NDArray[np.float32],
 ) -> Any:
-    """Return the updates of clients, [K, d]; client k begins with versions[which[k]]."""
-    return trainers(order)[entry].train([versions[k] for k in which], users, seeds, rounds, steps)
+    """Return the updates of K clients, [K, d].
+
+    Args:
+        spec: The run.
+        entry: Name of the entry.
+        which: For each client, the index of its version.
+        users: Each client's user.
+        seeds: Each client's seed.
+        rounds: Each client's round.
+        steps: Each client's number of minibatches; None for all.
+        versions: Weights.
+    """
+    return trainers(spec)[entry].train([versions[k] for k in which], users, seeds, rounds, steps)
 
 
-def evaluate(order: Order, entry: str, weights: NDArray[np.float32]) -> Any:
+def evaluate(spec: RunSpec, entry: str, weights: NDArray[np.float32]) -> Any:
     """Return accuracy and loss of weights, [1, 2]."""
-    return trainers(order)[entry].evaluate(weights)
+    return trainers(spec)[entry].evaluate(weights)
 
 
-def attempt(name: str, function: Any, order: Order, *args: Any) -> Any:
-    """Return function(order, ...), or a text: the worker that refuses, and why. No other try would help."""
+def attempt(name: str, function: Any, spec: RunSpec, *args: Any) -> Any:
+    """Return function(spec, ...); for a refusal a text with the worker and the reason.
+
+    A refusal is no error: the cluster would repeat the call, without a chance of success.
+    """
     try:
-        return function(order, *args)
+        return function(spec, *args)
     except Refusal as refusal:
         return f"worker {name} {refusal}"

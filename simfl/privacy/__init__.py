@@ -1,7 +1,7 @@
-"""Knowledge of users' updates: from sums of many rounds, and by attacks on recorded runs.
+"""A server's knowledge of users' updates: from sums of many rounds, and by attacks on recorded runs.
 
 `simfl privacy sums` and `simfl privacy attack` print the results of these functions. A proof, `simfl.proof`,
-varies a protocol's losses: it is a study.
+varies a protocol's losses, so it is a study.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""An attack's outcome: what a terminal shows, the JSON file, and the figure as SVG.
+"""The report of an attack: the terminal's table, the JSON file, and the figure as SVG.
 
-Invariant: the same outcome gives the same bytes. The figure needs no library: images are PNGs inside it.
+Invariant: the same outcome gives the same bytes. The figure is written as text, with images as PNGs inside
+it, since matplotlib is an extra that an attack does not need.
 """
 
 from __future__ import annotations
@@ -27,27 +28,31 @@ if TYPE_CHECKING:
     from simfl.privacy.attacks.attack import Attack, Bars, Outcome, Strip
     from simfl.privacy.least_squares import WindowResult
 
-WIDTH, MARGIN, LINE = 720, 12, 15  # pixels: of the figure, around it, of a line of text
-TILE = 80  # pixels: the least width of an image with its caption
+WIDTH, MARGIN, LINE = 720, 12, 15
+"""Pixels: width of the figure, of its margin, height of a line of text."""
+TILE = 80
+"""Pixels: minimum width of an image with its caption."""
 BAR_HEIGHT = 90
-BAR_CELLS, MAX_NAMED = 40, 6  # in a terminal: of a bar, and users who are named
+"""Pixels of the highest bar."""
+BAR_CELLS, MAX_NAMED = 40, 6
+"""Terminal: characters of the longest bar, and users whose numbers are printed."""
 COLOURS = (chart.PHASE_COLOUR["training"], chart.PHASE_COLOUR["recovery"])
 
 
 def table(outcome: Outcome) -> Table:
-    """Return the findings as a table, a row each, with a column for each number that any of them has."""
+    """Return the findings as a table: a row for each, a column for each number that one of them has."""
     names = list(dict.fromkeys(name for finding in outcome.findings for name in finding.numbers))
-    made = Table("entry", "attacked", show_edge=False, pad_edge=False)
+    grid = Table("entry", "attacked", show_edge=False, pad_edge=False)
     for name in names:
-        made.add_column(name, justify="right", no_wrap=True)
+        grid.add_column(name, justify="right", no_wrap=True)
     for finding in outcome.findings:
         cells = (number(finding.numbers.get(name, math.nan)) for name in names)
-        made.add_row(Text(finding.entry), Text(finding.attacked), *cells)
-    return made
+        grid.add_row(Text(finding.entry), Text(finding.attacked), *cells)
+    return grid
 
 
 def number(value: float) -> str:
-    """Return a number, whole or in three significant digits; a dash where there is none.
+    """Return a number as text, whole or in three significant digits; a dash for NaN.
 
     >>> number(1200.0), number(0.43551), number(float("nan"))
     ('1200', '0.436', '-')
@@ -58,7 +63,7 @@ def number(value: float) -> str:
 
 
 def record(attack: Attack, outcome: Outcome, scenario: str, seed: int) -> dict[str, Any]:
-    """Return the content of `attack-KIND.json`; what is no number is null."""
+    """Return the content of `attack-KIND.json`; values that are not finite are null."""
     findings = [
         {"entry": finding.entry, "attacked": finding.attacked}
         | {name: value if math.isfinite(value) else None for name, value in finding.numbers.items()}
@@ -77,13 +82,11 @@ def record(attack: Attack, outcome: Outcome, scenario: str, seed: int) -> dict[s
 def svg(title: str, outcome: Outcome) -> str:
     """Return the figure: strips of images, then histograms, below each other."""
     y, parts = MARGIN + LINE, [_text(MARGIN, MARGIN + 11, title, "bold")]
-    for strip in outcome.strips:
-        found, height = _strip(strip, y)
-        parts += found
-        y += height
-    for bars in outcome.bars:
-        found, height = _bars(bars, y)
-        parts += found
+    drawn: list[tuple[Any, Strip | Bars]] = [(_strip, strip) for strip in outcome.strips]
+    drawn += [(_bars, bars) for bars in outcome.bars]
+    for draw, content in drawn:
+        elements, height = draw(content, y)
+        parts += elements
         y += height
     size = f'width="{WIDTH}" height="{y + MARGIN}" viewBox="0 0 {WIDTH} {y + MARGIN}"'
     head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} font-family="sans-serif" font-size="11">'
@@ -92,16 +95,16 @@ def svg(title: str, outcome: Outcome) -> str:
 
 
 def _strip(strip: Strip, top: int) -> tuple[list[str], int]:
-    """Return a row of images with captions below the title, and its height."""
+    """Return a row of images with captions below the title, and its height in pixels."""
     count, high, wide = strip.images.shape[:3]
     across = max(1, min(count, (WIDTH - 2 * MARGIN) // TILE))
-    room = (WIDTH - 2 * MARGIN) // max(across, 8)
-    scale = (room - 8) / max(high, wide)
+    tile = (WIDTH - 2 * MARGIN) // max(across, 8)
+    scale = (tile - 8) / max(high, wide)
     parts = [_text(MARGIN, top + LINE, strip.title)]
     rows = -(-count // across)
-    tall = round(high * scale) + LINE + 6
+    row_height = round(high * scale) + LINE + 6
     for k, (image, caption) in enumerate(zip(strip.images, strip.captions, strict=True)):
-        x, y = MARGIN + k % across * room, top + LINE + 6 + k // across * tall
+        x, y = MARGIN + k % across * tile, top + LINE + 6 + k // across * row_height
         size = f'width="{wide * scale:.1f}" height="{high * scale:.1f}"'
         data = b64encode(png(image)).decode()
         parts.append(
@@ -109,30 +112,29 @@ def _strip(strip: Strip, top: int) -> tuple[list[str], int]:
             f'href="data:image/png;base64,{data}"/>'
         )
         parts.append(_text(x, y + round(high * scale) + 11, caption, size=9))
-    return parts, LINE + 6 + rows * tall + 4
+    return parts, LINE + 6 + rows * row_height + 4
 
 
 def _bars(bars: Bars, top: int) -> tuple[list[str], int]:
-    """Return a histogram, the series side by side in each bin, and its height."""
-    most = max((count for counts in bars.series.values() for count in counts), default=0) or 1
-    room = (WIDTH - 2 * MARGIN) / len(bars.labels)
-    width = (room - 10) / len(bars.series)
+    """Return a histogram, the series side by side in each bin, and its height in pixels."""
+    max_count = max((count for counts in bars.series.values() for count in counts), default=0) or 1
+    bin_width = (WIDTH - 2 * MARGIN) / len(bars.labels)
+    width = (bin_width - 10) / len(bars.series)
     foot = top + LINE + 16 + BAR_HEIGHT
     parts = [_text(MARGIN, top + LINE, bars.title)]
-    for place, (name, counts) in enumerate(bars.series.items()):
+    for index, (name, counts) in enumerate(bars.series.items()):
+        colour = COLOURS[index]
         if len(bars.series) > 1:
-            at = WIDTH - MARGIN - 90 * (len(bars.series) - place)
-            parts.append(
-                f'<rect x="{at}" y="{top + LINE - 8}" width="8" height="8" fill="{COLOURS[place]}"/>'
-            )
-            parts.append(_text(at + 12, top + LINE, name))
+            left = WIDTH - MARGIN - 90 * (len(bars.series) - index)
+            parts.append(f'<rect x="{left}" y="{top + LINE - 8}" width="8" height="8" fill="{colour}"/>')
+            parts.append(_text(left + 12, top + LINE, name))
         for k, count in enumerate(counts):
-            x, height = MARGIN + k * room + place * width, BAR_HEIGHT * count / most
+            x, height = MARGIN + k * bin_width + index * width, BAR_HEIGHT * count / max_count
             box = f'x="{x:.1f}" y="{foot - height:.1f}" width="{width - 1:.1f}" height="{height:.1f}"'
-            parts.append(f'<rect {box} fill="{COLOURS[place]}"/>')
+            parts.append(f'<rect {box} fill="{colour}"/>')
             parts += [_text(x, foot - height - 2, str(count), size=9)] * bool(count)
     parts.append(f'<path d="M{MARGIN} {foot}H{WIDTH - MARGIN}" stroke="#222222"/>')
-    parts += [_text(MARGIN + k * room, foot + 11, label, size=9) for k, label in enumerate(bars.labels)]
+    parts += [_text(MARGIN + k * bin_width, foot + 11, label, size=9) for k, label in enumerate(bars.labels)]
     return parts, LINE + 16 + BAR_HEIGHT + LINE + 8
 
 
@@ -146,9 +148,10 @@ def png(image: NDArray[np.floating[Any]]) -> bytes:
     pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
     high, wide = pixels.shape[:2]
     colour = 2 if pixels.ndim == 3 else 0
-    # Each line begins with its filter, 0 for none.
+    # Each line begins with the number of its filter; 0 is none.
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
     header = struct.pack(">2I5B", wide, high, 8, colour, 0, 0, 0)
+    # A fixed level of compression, since the same outcome must give the same bytes.
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         _chunk(kind, data)
         for kind, data in ((b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b""))
@@ -160,17 +163,24 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def notes(attack: Attack) -> Iterator[str]:
-    """Yield what stands below the table."""
+    """Yield the lines below the table."""
     yield f"Assumed beside the server's view: {attack.knowledge.assumes}."
     if attack.knowledge.measures:
         yield f"{attack.knowledge.measures[0].upper()}{attack.knowledge.measures[1:]}."
 
 
-def window_lines(name: str, found: WindowResult) -> Iterator[str]:
-    """A headline, the histogram of the reconstruction errors, and the users whom the server could isolate."""
-    errors = found.errors[np.isfinite(found.errors)]
-    users = f"{len(errors)} of {len(found.errors)} users, rank {found.rank}"
-    yield f"{name}: rounds {found.first} to {found.last}, {found.aggregates} aggregates over {users}"
+def window_lines(name: str, result: WindowResult) -> Iterator[str]:
+    """Yield the report of an attack on a window of rounds.
+
+    Its lines are a headline, a histogram of reconstruction errors, and the users that the server can isolate.
+
+    Args:
+        name: Name of the entry.
+        result: The outcome.
+    """
+    errors = result.errors[np.isfinite(result.errors)]
+    users = f"{len(errors)} of {len(result.errors)} users, rank {result.rank}"
+    yield f"{name}: rounds {result.first} to {result.last}, {result.aggregates} aggregates over {users}"
     if len(errors):
         yield "  reconstruction error e = ||d - d^||^2 / ||d||^2 of eq. 35, users by error:"
         mean, median = errors.mean(), np.median(errors)
@@ -179,16 +189,17 @@ def window_lines(name: str, found: WindowResult) -> Iterator[str]:
     for low, high, count in zip(BINS[:-1], BINS[1:], counts, strict=True):
         bar = "█" * round(BAR_CELLS * count / max(counts.max(), 1))
         yield f"  {low:>5g} .. {high:<5g} {count:>6}  {bar}".rstrip()
-    if found.alone:
-        users = counted(len(found.alone), "user")
-        yield f"  isolated by their participation alone: {users} ({listed(found.alone, MAX_NAMED)})"
+    if result.alone:
+        users = counted(len(result.alone), "user")
+        yield f"  isolated by their participation alone: {users} ({listed(result.alone, MAX_NAMED)})"
     else:
-        yield "  nobody can be isolated by participation alone"
-    if sizes := [len(group) for group in found.groups if len(group) > 1]:
-        low, high = min(sizes), max(sizes)
-        each = f"{low}" if low == high else f"{low} to {high}"
-        yield f"  sums that can be isolated: {counted(len(sizes), 'group')} of {each} users"
-    if found.weak is not None:
-        lower, upper = found.weak
-        weak = f"{lower}" if lower == upper else f"{lower} to {upper}"
-        yield f"  T over these aggregates: weak {weak}, strong {found.strong}"
+        yield "  no user can be isolated by participation alone"
+    if sizes := [len(group) for group in result.groups if len(group) > 1]:
+        groups = counted(len(sizes), "group")
+        yield f"  sums that can be isolated: {groups} of {_interval(min(sizes), max(sizes))} users"
+    if result.weak is not None:
+        yield f"  T over these aggregates: weak {_interval(*result.weak)}, strong {result.strong}"
+
+
+def _interval(low: int, high: int) -> str:
+    return f"{low}" if low == high else f"{low} to {high}"

@@ -1,8 +1,9 @@
-"""The views of the server in a recorded run, put together from its folder.
+"""The server's views of a recorded run, reconstructed from its folder, and the functions that attack them.
 
-Invariant: a view holds users' uploads as the run's protocol sends them. Where masks hide an update,
-the protocol's own machines mask the recorded one again, over the loopback and under the run's seeds: the bits
-of the run itself where the same users took part to the end.
+Invariant: a view holds users' uploads as the run's protocol sends them. Where masks hide an update, the
+protocol's own machines mask the recorded update again, over the loopback and under the run's seeds. The
+result has the bits of the run itself if the same users took part to the end
+(`tests/privacy/test_recorded.py`).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from simfl.privacy import attack_report
 from simfl.privacy.attacks.attack import Attack, Outcome, Truth, View
 from simfl.privacy.attacks.registry import ATTACKS
 from simfl.privacy.leaks.views import handles
-from simfl.privacy.least_squares import WindowResult, attack_window, read_updates
+from simfl.privacy.least_squares import RecordedSums, WindowResult, attack_window, read_updates
 from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import SERVER, Message, Update
 from simfl.random_streams import Streams
@@ -45,8 +46,11 @@ from simfl.trace import reader as trace_reader
 from simfl.trace.text import first_problem
 
 Stage = Callable[[str], None]
+"""Function of a sentence on the stage that begins."""
 Target = str | Path | Mapping[str, Any] | Scenario
-Seen = dict[int, tuple[NDArray[np.float32], int]]
+"""The folder of a run, or a scenario."""
+Uploads = dict[int, tuple[NDArray[np.float32], int]]
+"""By user, an upload read as an update, [d], and the index of the model that it was made on."""
 
 
 @dataclass(frozen=True)
@@ -56,8 +60,9 @@ class Attacked:
     attack: Attack
     outcome: Outcome
     folder: Path
+    """The run's folder."""
     files: tuple[str, str]
-    """Names of the findings and of the figure: attack-KIND.json, attack-KIND.svg."""
+    """Names of the findings' file and of the figure's: attack-KIND.json, attack-KIND.svg."""
 
 
 def sums(
@@ -89,7 +94,7 @@ def sums(
     """
     folder = _folder_of(target)
     if folder is None:
-        folder = _run_into(out, _scenario_to_run(target, overrides), watch or _ignore)
+        folder = _run_into(out, _scenario_to_run(target, overrides), watch or (lambda stage: None))
     files = _update_files(folder)
     return {file.stem.removeprefix("updates-"): attack_window(file, first, last) for file in files}
 
@@ -123,20 +128,21 @@ def attack(
     >>> done.files
     ('attack-least_squares.json', 'attack-least_squares.svg')
     """
-    begin = watch or _ignore
+    begin = watch or (lambda stage: None)
     chosen, folder = _attack_of(kind, settings or {}), _folder_of(target)
     s = _scenario_to_run(target, overrides) if folder is None else scenario_of(folder)
     begin(f"{s.name}: its data")
-    study = build(s, begin)
-    for name, trainer in study.trainers.items():
+    experiment = build(s, begin)
+    # All checks come before the run, which may take hours.
+    for name, trainer in experiment.trainers.items():
         if unknown := trainer.beyond_attacks:
-            raise BadInput(f"{s.name}, {name}: attacks do not know its model: {unknown}")
+            raise BadInput(f"{s.name}, {name}: attacks cannot read its model: {unknown}")
         if (problem := chosen.problem(trainer.split, trainer.parts)) is not None:
             raise BadInput(f"{s.name}, {name}: {problem}")
     folder = folder or _run_into(out, s, begin)
     outcome = Outcome(())
     with one_thread():
-        for view, truth in views(folder, study):
+        for view, truth in views(folder, experiment):
             begin(f"attacking {view.entry}")
             outcome += chosen(view, truth, Streams(seed).rng("attack"))
     name = as_name(kind.rpartition(":")[2])
@@ -148,12 +154,12 @@ def attack(
     return Attacked(chosen, outcome, folder, files)
 
 
-def _ignore(stage: str) -> None:
-    """Show nothing of a stage."""
-
-
 def _attack_of(kind: str, settings: Mapping[str, Any]) -> Attack:
-    """Return an attack by its word, or path.py:Name, with settings; BadInput for a wrong one."""
+    """Return an attack with settings, by its kind or path.py:Name.
+
+    Raises:
+        BadInput: There is no such kind, or a setting does not fit.
+    """
     cls = ATTACKS.find(kind)
     try:
         return cls(**settings)
@@ -162,12 +168,16 @@ def _attack_of(kind: str, settings: Mapping[str, Any]) -> Attack:
 
 
 def _folder_of(target: Target) -> Path | None:
-    """Return the run's folder that a target is; None of a scenario."""
+    """Return a target as a run's folder; None if it is a scenario."""
     return Path(target) if isinstance(target, str | Path) and Path(target).is_dir() else None
 
 
 def _update_files(folder: Path) -> list[Path]:
-    """Return the updates that a run recorded, a file an entry; BadInput if there is none."""
+    """Return the files of recorded updates, one for each entry.
+
+    Raises:
+        BadInput: The run recorded none.
+    """
     need_run(folder)
     files = names_in(folder, "updates-*.npz")
     if not files:
@@ -176,7 +186,11 @@ def _update_files(folder: Path) -> list[Path]:
 
 
 def scenario_of(folder: Path) -> Scenario:
-    """Return the scenario of a run that recorded its updates; BadInput for another folder."""
+    """Return the scenario of a run that recorded its updates.
+
+    Raises:
+        BadInput: The folder is not of such a run, or the run is not finished.
+    """
     resolved = folder / "resolved.yaml"
     if not resolved.is_file():
         need_run(folder)
@@ -186,125 +200,132 @@ def scenario_of(folder: Path) -> Scenario:
 
 
 def _scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenario:
-    """Load a scenario so that its run records updates."""
+    """Load a scenario, with `record_updates: true`."""
     return load(target, {**(overrides or {}), "record_updates": True})
 
 
 def _run_into(out: str | Path | None, s: Scenario, begin: Stage) -> Path:
-    """Run a scenario in a folder, or in a new one of `runs/`."""
+    """Run a scenario in a folder, or in a new folder of `runs/`; return the folder."""
     begin(f"running {s.name}")
     with run_folder(None if out is None else Path(out), s.name) as folder:
         run(s, None, folder)
     return folder
 
 
-def views(folder: Path, study: Experiment) -> Iterator[tuple[View, Truth]]:
-    """Yield the server's view of each entry of a run, and the truth to judge guesses by."""
-    for name in study.scenario.protocols:
+def views(folder: Path, experiment: Experiment) -> Iterator[tuple[View, Truth]]:
+    """Yield the server's view of each entry of a run, and the truth by which guesses are scored.
+
+    Args:
+        folder: The run's folder.
+        experiment: Its scenario, built.
+
+    Raises:
+        BadInput: An entry has no aggregate, or a file is not of this scenario.
+    """
+    for name in experiment.scenario.protocols:
         file = folder / f"updates-{name}.npz"
         if file not in names_in(folder, "updates-*.npz"):
             raise BadInput(f"{folder}: no {file.name}: {name} has no aggregate")
-        yield _Recorded(study, name, folder, read_updates(file)).both()
+        yield _Recorded(experiment, name, folder, RecordedSums(read_updates(file))).view_and_truth()
 
 
 @dataclass(frozen=True, eq=False)
 class _Recorded:
-    """An entry of a run. held: the arrays of its `updates-NAME.npz`."""
+    """An entry of a recorded run."""
 
-    study: Experiment
+    experiment: Experiment
+    """The run's scenario, built."""
     name: str
+    """Name of the entry."""
     folder: Path
-    held: Mapping[str, NDArray[Any]]
+    """The run's folder."""
+    sums: RecordedSums
 
-    def both(self) -> tuple[View, Truth]:
-        """Return the view and the truth; BadInput if the file is not of this scenario."""
-        s, trainer, held = self.study.scenario, self.study.trainers[self.name], self.held
-        N, t = s.population.users, len(held["rounds"])
-        if held["updates"].shape[1] != trainer.d or int(held["users"]) != N:
-            found = f"{int(held['users'])} users and {held['updates'].shape[1]} parameters"
-            expected = f"expected {N} and {trainer.d} of resolved.yaml"
-            raise BadInput(f"{self.folder}: updates-{self.name}.npz has {found}, {expected}")
-        weights = np.zeros((t, N))
-        weights[held["which"], held["members"]] = held["weights"]
+    def view_and_truth(self) -> tuple[View, Truth]:
+        """Return the server's view, and the truth that is hidden from it.
+
+        Raises:
+            BadInput: The file is not of this scenario.
+        """
+        s, trainer = self.experiment.scenario, self.experiment.trainers[self.name]
+        N, d = s.population.users, self.sums.arrays["updates"].shape[1]
+        if d != trainer.d or self.sums.users != N:
+            expected = f"{N} users and {trainer.d} parameters, as resolved.yaml"
+            found = f"{self.sums.users} and {d}"
+            raise BadInput(f"{self.folder}: updates-{self.name}.npz must have {expected}, not {found}")
         kind = s.protocols[self.name]
         view = View(
             entry=self.name,
             protocol=kind.protocol,
             plain=not kind.offline,
             users=N,
-            rounds=held["rounds"],
+            rounds=self.sums.arrays["rounds"],
             models=self.models(),
-            weights=weights,
-            totals=held["means"].astype(np.float64) * weights.sum(axis=1)[:, None],
+            weights=self.sums.weights,
+            totals=self.sums.totals,
             uploads=self.uploads,
             model=trainer.model,
             sgd=trainer.sgd,
             shape=trainer.split.shape,
             classes=trainer.split.classes,
         )
-        return view, Truth(trainer.split, trainer.parts, self.first)
+        return view, Truth(trainer.split, trainer.parts, self.sums.first_updates)
 
     def models(self) -> NDArray[np.float32]:
-        """Return the global model before each aggregate, and after the last: the server's steps once more."""
-        learning = self.study.scenario.learning
+        """Return the global model before each aggregate and after the last, [t + 1, d]."""
+        learning = self.experiment.scenario.learning
         rule, lr = learning.server, learning.server_lr
-        weights = self.study.trainers[self.name].initial(self.study.streams.bytes("initial weights"))
+        trainer = self.experiment.trainers[self.name]
+        weights = trainer.initial(self.experiment.streams.bytes("initial weights"))
         models, state = [weights[0]], rule.first(weights.shape[1])
-        for mean in self.held["means"].astype(np.float64):
+        for mean in self.sums.arrays["means"].astype(np.float64):
             state = rule.remember(state, mean[None]) if rule.rows else mean[None]
             weights = rule.apply(weights, state, lr)
             models.append(weights[0])
         return np.stack(models)
 
-    def first(self, place: int) -> NDArray[np.float64]:
-        """Return each user's w_i delta_i of the first round from a place on that it took part in, [N, d]."""
-        later = np.flatnonzero(self.held["which"] >= place)
-        users, earliest = np.unique(self.held["members"][later], return_index=True)
-        rows = later[earliest]
-        found = np.full((int(self.held["users"]), self.held["updates"].shape[1]), np.nan)
-        found[users] = self.held["updates"][rows] * self.held["weights"][rows, None].astype(np.float64)
-        return found
-
-    def uploads(self, place: int) -> Seen:
-        """Return what the server has of each user in a round: its upload read as an update [d], and the place
-        of the model that it was made on."""
-        rows = np.flatnonzero(self.held["which"] == place)
-        updates = {int(self.held["members"][k]): self.held["updates"][k] for k in rows}
-        places = {
-            int(self.held["members"][k]): place - age for k, age in zip(rows, self.ages(place), strict=True)
-        }
-        kind = self.study.scenario.protocols[self.name]
-        if kind.offline:
-            weights = {int(self.held["members"][k]): float(self.held["weights"][k]) for k in rows}
-            updates = self.masked(place, updates, weights)
-        return {user: (delta, places[user]) for user, delta in updates.items()}
+    def uploads(self, index: int) -> Uploads:
+        """Return each user's upload in the round of an index."""
+        rows = np.flatnonzero(self.sums.arrays["which"] == index)
+        members = [int(user) for user in self.sums.arrays["members"][rows]]
+        updates = dict(zip(members, self.sums.arrays["updates"][rows], strict=True))
+        models = {user: index - age for user, age in zip(members, self.ages(index), strict=True)}
+        if self.experiment.scenario.protocols[self.name].offline:
+            updates = self.masked(index, updates)
+        return {user: (delta, models[user]) for user, delta in updates.items()}
 
     def masked(
-        self, place: int, updates: Mapping[int, NDArray[np.float32]], weights: Mapping[int, float]
+        self, index: int, updates: Mapping[int, NDArray[np.float32]]
     ) -> dict[int, NDArray[np.float32]]:
-        """Return users' masked uploads of a round, read as if they were plain: elements of F_q as integers,
-        over the quantisation's levels and the user's weight."""
-        setup, q = self.setup, self.study.scenario.field.q
-        index, d = int(self.held["rounds"][place]), self.held["updates"].shape[1]
+        """Return the masked uploads of a round, read as if they were plain.
+
+        An element of F_q is read as an integer, divided by the quantisation's levels and the user's weight.
+
+        Args:
+            index: Index of the round.
+            updates: The members' updates, [d] each.
+        """
+        setup, q = self.setup, self.experiment.scenario.field.q
+        number, d = int(self.sums.arrays["rounds"][index]), self.sums.arrays["updates"].shape[1]
         asynchronous = setup.protocol.asynchronous
-        invited = list(range(int(self.held["users"]))) if asynchronous else list(self.rounds[index].invited)
+        invited = list(range(self.sums.users)) if asynchronous else list(self.rounds[number].invited)
         ops, zero = EagerOps(q), np.zeros(d, np.float32)
-        scope = 0 if asynchronous else index
+        scope = 0 if asynchronous else number
         clients = {u: setup.client(u, setup.params, ops, setup.entropy(u, scope)) for u in invited}
         server = setup.server(invited, setup.params, ops, setup.entropy(SERVER, scope))
-        # A client rounds and multiplies by its samples; a factor by staleness comes from the server.
-        samples, weighted = self.study.trainers[self.name].samples, setup.protocol.weighted
-        counts = {user: samples(user) if weighted else 1 for user in invited}
+        # A client rounds and multiplies by its samples; the server multiplies by the staleness weight.
+        trainer = self.experiment.trainers[self.name]
+        counts = {u: trainer.samples(u) if setup.protocol.weighted else 1 for u in invited}
 
-        def update(user: int, *more: Any) -> Update:
+        def update(user: int, *cycle: Any) -> Update:
             delta = updates.get(user, zero)[None]
-            return Update(Handle(1, d, F32, np.ascontiguousarray(delta)), counts[user], *more)
+            return Update(Handle(1, d, F32, np.ascontiguousarray(delta)), counts[user], *cycle)
 
         if asynchronous:
             sent = _sent_to_buffer(server, clients, sorted(updates), update)
         else:
-            played = run_round(server, clients, {user: update(user) for user in invited})
-            sent = [(sender, message) for sender, to, message in played.sent if to == SERVER]
+            round_ = run_round(server, clients, {user: update(user) for user in invited})
+            sent = [(sender, message) for sender, to, message in round_.sent if to == SERVER]
         levels = setup.params.levels
         return {
             user: (signed(np.asarray(content)[0, :d], q) / (levels * counts[user])).astype(np.float32)
@@ -312,15 +333,16 @@ class _Recorded:
             if user in updates and (content := _content(message)) is not None
         }
 
-    def ages(self, place: int) -> list[int]:
+    def ages(self, index: int) -> list[int]:
         """Return the staleness of each update in an aggregate, in the file's order; 0 in rounds."""
-        if not self.study.scenario.protocols[self.name].asynchronous:
-            return [0] * int((self.held["which"] == place).sum())
-        return [age for _, _, age in self.rounds[int(self.held["rounds"][place])].members]
+        if not self.experiment.scenario.protocols[self.name].asynchronous:
+            return [0] * int((self.sums.arrays["which"] == index).sum())
+        return [age for _, _, age in self.rounds[int(self.sums.arrays["rounds"][index])].members]
 
     @cached_property
     def rounds(self) -> dict[int, metrics.Round]:
-        traces = trace_reader.read(self.folder / "trace.jsonl", self.study.scenario.population.users)
+        """The run's rounds by number, from its trace."""
+        traces = trace_reader.read(self.folder / "trace.jsonl", self.experiment.scenario.population.users)
         if self.name not in traces:
             raise BadInput(f"{self.folder}: trace.jsonl has no protocol {self.name}")
         return {r.index: r for r in metrics.rounds(traces[self.name])}
@@ -328,13 +350,14 @@ class _Recorded:
     @cached_property
     def setup(self) -> Any:
         """The protocol's parameters, machines and entropy, as the run has them."""
-        return self.study.session(self.name, ConstantClock(), EagerOps(self.study.scenario.field.q)).setup
+        ops = EagerOps(self.experiment.scenario.field.q)
+        return self.experiment.session(self.name, ConstantClock(), ops).setup
 
 
 def _sent_to_buffer(
     server: Any, clients: Mapping[int, Any], users: list[int], update: Any
 ) -> list[tuple[int, Message]]:
-    """Let users train and upload into a buffer without time; return what they sent to the server."""
+    """Run a cycle of each user over a loopback buffer; return the messages to the server, with senders."""
     buffer = LoopbackBuffer(server, clients, lambda about, t: update(about.user, about, t), offline=True)
     sent: list[tuple[int, Message]] = []
     buffer.settle()
@@ -347,7 +370,7 @@ def _sent_to_buffer(
 
 
 def _content(message: Message) -> Any:
-    """Return the vector of an upload; None of any other message."""
+    """Return the vector of an upload; None for any other message."""
     if message.point != "upload":
         return None
     return max((handle for _, handle in handles(message)), key=lambda handle: handle.columns).content

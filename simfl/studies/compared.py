@@ -1,4 +1,7 @@
-"""The folders that are compared, read: runs, folders with repeats of a run, sweeps. No code is executed."""
+"""The folders that `simfl compare` reads: runs, folders with repeats of a run, or sweeps.
+
+Invariant: no code of a folder's scenario is executed, so a folder of a third party is safe to compare.
+"""
 
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -25,14 +28,14 @@ def compare(*folders: str | Path) -> Comparison:
     """Compare two or more runs, repeats of a run, or sweeps: settings, times with verdicts, and bytes.
 
     Args:
-        folders: of runs, or all of sweeps; the first is the reference. No code of theirs is executed.
+        folders: Folders of runs, or all of sweeps; the first is the reference. No code of theirs is executed.
 
     Returns:
         A comparison: `settings`, those that differ, by dotted key; `matches`, the entries that several have,
         each with its `verdicts` (`faster`, `slower` or `tie`); `dump()`, all of it as plain values.
 
     Raises:
-        BadInput: one is named twice, cannot be read, is of another kind, or they have nothing in common.
+        BadInput: One is named twice, cannot be read, is of another kind, or they have nothing in common.
 
     >>> import simfl, tempfile
     >>> folders = [tempfile.mkdtemp() for _ in range(2)]
@@ -45,29 +48,29 @@ def compare(*folders: str | Path) -> Comparison:
     """
     paths = [Path(folder) for folder in folders]
     if len(paths) < 2:
-        raise BadInput("compare: takes two folders or more")
-    places = [path.resolve() for path in paths]
-    for folder, place in zip(paths, places, strict=True):
-        if not place.is_dir():
+        raise BadInput(f"compare: needs at least two folders, not {len(paths)}")
+    resolved = [path.resolve() for path in paths]
+    for folder, path in zip(paths, resolved, strict=True):
+        if not path.is_dir():
             raise BadInput(f"{folder}: there is no such folder; {runs_here()}")
-        if places.count(place) > 1:
+        if resolved.count(path) > 1:
             raise BadInput(f"{folder} is named twice: compare it with another folder")
     kinds = ["a sweep" if (folder / MEANS_FILE).exists() else "a run" for folder in paths]
     if len(set(kinds)) > 1:
-        held = ", ".join(f"{folder} holds {kind}" for folder, kind in zip(paths, kinds, strict=True))
-        raise BadInput(f"{held}: compare runs with runs, and sweeps with sweeps")
-    names = Counter(place.name for place in places)
+        contents = ", ".join(f"{folder} holds {kind}" for folder, kind in zip(paths, kinds, strict=True))
+        raise BadInput(f"{contents}: compare runs with runs, and sweeps with sweeps")
+    names = Counter(path.name for path in resolved)
     labels = [
-        place.name if names[place.name] == 1 else str(folder)
-        for folder, place in zip(paths, places, strict=True)
+        path.name if names[path.name] == 1 else str(folder)
+        for folder, path in zip(paths, resolved, strict=True)
     ]
     pairs = list(zip(paths, labels, strict=True))
     sides = [_run(*pair) for pair in pairs] if kinds[0] == "a run" else _sweeps(pairs)
-    found = Comparison(sides)
-    if not found.matches:
+    comparison = Comparison(sides)
+    if not comparison.matches:
         entries = (f"{side.label} has {_listed(side.cases)}" for side in sides)
         raise BadInput(f"nothing to compare, no entry has the same name: {'; '.join(entries)}")
-    return found
+    return comparison
 
 
 def _listed(cases: Iterable[Key]) -> str:
@@ -75,7 +78,7 @@ def _listed(cases: Iterable[Key]) -> str:
 
 
 def _run(folder: Path, label: str) -> Side:
-    """Return a run, or the finished repeats that are in a folder."""
+    """Return a run as a side of the comparison, or the finished repeats in a folder as one."""
     if repeats_in(folder):
         runs = list(finished(folder))
     else:
@@ -87,8 +90,10 @@ def _run(folder: Path, label: str) -> Side:
     settings = scenarios[0].model_dump(mode="json")
     for run, other in zip(runs[1:], scenarios[1:], strict=True):
         if other.model_dump(mode="json") != settings:
-            raise BadInput(f"{run} is of another scenario than {runs[0]}: these are no repeats")
+            problem = f"{run} is of another scenario than {runs[0]}: these are no repeats"
+            raise BadInput(f"{problem}; compare runs of one scenario")
     first = summaries[0]
+    # Modelled times are exact, so their differences need no intervals.
     noisy = first.clock != "modelled"
     cases = {}
     for name in first.protocols:
@@ -113,10 +118,11 @@ def _run(folder: Path, label: str) -> Side:
 
 
 def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
-    every = [_means(folder / MEANS_FILE) for folder, _ in pairs]
-    common = [key[0] for key in every[0] if all(key in cases for cases in every)]
+    """Return sweeps as sides of the comparison; the first common point gives their settings."""
+    cases_of = [_means(folder / MEANS_FILE) for folder, _ in pairs]
+    common = [key[0] for key in cases_of[0] if all(key in cases for cases in cases_of)]
     sides = []
-    for (folder, label), cases in zip(pairs, every, strict=True):
+    for (folder, label), cases in zip(pairs, cases_of, strict=True):
         over = any(e and e.half is not None for case in cases.values() for e in case.estimates.values())
         keys = _listed_cells(folder)
         settings = _settings(folder, common[0], keys) if common else {}
@@ -137,16 +143,17 @@ def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
 
 
 def _means(path: Path) -> dict[Key, Case]:
-    found: dict[Key, dict[Measure, Estimate | None]] = {}
+    """Return the cases of a sweep's `means.csv`, by point and protocol."""
+    means: dict[Key, dict[Measure, Estimate | None]] = {}
     with read_table(path) as rows:
         for row in rows:
-            measures = found.setdefault((_point(row, MEANS), row["protocol"]), {})
+            measures = means.setdefault((_point(row, MEANS), row["protocol"]), {})
             measures[row["measure"], row["phase"]] = read_estimate(row)
-    return {key: Case.of_means(measures) for key, measures in found.items()}
+    return {key: Case.of_means(measures) for key, measures in means.items()}
 
 
 def _point(row: dict[str, str], fixed: Container[str]) -> str:
-    """Return the values of a row that vary in its sweep, in words, without those that its point lacks."""
+    """Return the values of a table's row that vary in its sweep, in words; empty values are left out."""
     return ", ".join(f"{key}={value}" for key, value in row.items() if key not in fixed and value)
 
 
@@ -160,7 +167,7 @@ def _listed_cells(folder: Path) -> dict[tuple[str, int], str]:
 
 
 def _settings(folder: Path, point: str, cells: Mapping[tuple[str, int], str]) -> dict[str, Any]:
-    """Return the settings of a sweep's point with all its seeds; only these where its cells are missing."""
+    """Return the settings of a sweep's point with all its seeds; the seeds alone if its cells are missing."""
     seeds = {seed: cell for (other, seed), cell in cells.items() if other == point}
     resolved = folder / "cells" / next(iter(seeds.values()), "") / "resolved.yaml"
     if not seeds:

@@ -1,4 +1,4 @@
-"""The protocol that `simfl verify` looks at, small cohorts of it, and a check's reason not to try."""
+"""The protocol that `simfl verify` checks, its small cohorts, and a check's reason not to apply."""
 
 from __future__ import annotations
 
@@ -16,59 +16,71 @@ from simfl.studies.proof.cases import Small, SmallBuffer
 from simfl.studies.proof.patterns import make_small
 
 USERS = 5
-USERS_TO_LOSE = 4  # in every pattern
+"""Users of the runs on the engine."""
+USERS_TO_LOSE = 4
+"""Users of the cohorts whose losses are tried in every pattern."""
 PROMISES_NOTHING = "the protocol promises nothing (`max_colluders`)"
 
 Findings = Iterator[str]
 
 
 class NotTried(Exception):
-    """A check has nothing to look at; the text says why, as what follows `because`."""
+    """A check does not apply; the text is the reason, to follow `because`."""
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A protocol to verify.
-
-    Attributes:
-        protocol: its word, or `path.py:Name`.
-        overrides: changes of its scenarios by dotted key.
-    """
+    """A protocol to verify."""
 
     protocol: str
+    """One of ours, or `path.py:Name`."""
     overrides: Mapping[str, Any]
+    """Values of its scenarios by dotted key."""
 
     @cached_property
     def cohort(self) -> AnyCohort:
+        """A cohort of `USERS` for runs on the engine."""
         return make_cohort(self.protocol, USERS, overrides=self.overrides)
 
     @property
     def colluders(self) -> int:
-        """The colluders whom a cohort of `USERS_TO_LOSE` withstands. NotTried if that is not promised."""
-        withstands = self.small().cohort.withstands
-        if withstands is None:
+        """Colluders that a cohort of `USERS_TO_LOSE` tolerates.
+
+        Raises:
+            NotTried: The protocol guarantees nothing.
+        """
+        colluders = self.small().cohort.max_colluders
+        if colluders is None:
             raise NotTried(PROMISES_NOTHING)
-        return withstands
+        return colluders
 
     @property
     def hopes(self) -> bool:
-        """True if it masks updates without a promise for certain, as over a sparse graph."""
+        """True if it masks updates without a certain guarantee, as over a sparse graph."""
         small = self.small().cohort
-        return small.kind.offline and small.withstands is None
+        return small.kind.offline and small.max_colluders is None
 
     def small(self, **changes: Any) -> Small | SmallBuffer:
-        """Return a cohort of `USERS_TO_LOSE`, for rounds on symbols; BadInput where changes do not fit."""
+        """Return a cohort of `USERS_TO_LOSE` for rounds on symbols.
+
+        Raises:
+            BadInput: The changes do not fit.
+        """
         return make_small(self.protocol, USERS_TO_LOSE, changes={**self.overrides, **changes})
 
     def rounds(self, **changes: Any) -> Small:
-        """Do as `small`; NotTried for a protocol over a buffer."""
+        """Return the same as `small`.
+
+        Raises:
+            NotTried: The protocol has a buffer.
+        """
         small = self.small(**changes)
         if not isinstance(small, Small):
-            raise NotTried("only rounds are looked at so, and the protocol has a buffer")
+            raise NotTried("the check is for rounds, and the protocol has a buffer")
         return small
 
     def with_colluders(self, T: int) -> list[dict[str, int]]:
-        """Return changes of a cohort: none, and as many colluders where its settings allow them."""
+        """Return changes of a cohort: none, and T colluders where its settings allow them."""
         try:
             self.small(T=T)
         except BadInput:
@@ -76,7 +88,13 @@ class Subject:
         return [{}, {"T": T}]
 
     def run(self, changes: Mapping[str, Any], call: Call | None = None) -> WatchedRun:
-        """Run three rounds in which a user of five is lost in the second, with changes of the scenario."""
+        """Run three rounds in which one user of five is lost in the second.
+
+        Args:
+            changes: Values of the scenario by dotted key.
+            call: Wraps each call of a machine.
+        """
+        # In the second of three rounds: the first has no loss, and in the last the user takes part again.
         lost = {"user": 1, "round": 1, "at": "upload", "when": "mid_send"}
         base = {"rounds": 3, "dropout": {"kind": "script", "losses": [lost]}}
         return run_watched(build(load(self.cohort.scenario, {**base, **changes})), self.cohort.protocol, call)

@@ -1,7 +1,10 @@
-"""Hold a protocol, ours or a stranger's, to everything that ours are held to.
+"""The checks of `simfl verify`: a protocol, one of ours or a user's, must pass all of them.
 
-Each check yields findings from small scenarios of the protocol, on the engine and over the loopback; none
-asks a machine what is right. What a check cannot look at it says: not tried, and why.
+Each check yields findings from small scenarios of the protocol, on the engine and over the loopback. The
+correct outcome never comes from a machine. A check that does not apply raises `NotTried` with the reason, so
+it is reported as not tried and never as ok. `tests/studies/planted.py` plants a fault for each check, and
+`tests/studies/test_planted.py` shows that the check finds it. The first line of a check's docstring is its
+text in the report.
 """
 
 from collections import Counter
@@ -31,57 +34,59 @@ from simfl.studies.subject import Subject as Subject
 from simfl.studies.verify_privacy import PRIVACY
 from simfl.trace.rows import row_lines
 
-NOBODY_LOST = {"dropout": "none"}
+NO_LOSSES = {"dropout": "none"}
 CODES = (mds.encode, mds.code, mds.decode, shamir.share, shamir.reconstruct_many)
-"""The kernels that galois is asked about."""
+"""The kernels whose results `audit: galois` compares with galois."""
 
 
 def contract(subject: Subject) -> Findings:
     """Its points and timers are those that scenarios know, and it has a docstring."""
     kind = subject.cohort.kind
-    for words, named, known in (
+    for words, names, allowed in (
         ("points", kind.round_points, SIGNED_POINTS),
         ("timers", kind.round_timers, SIGNED_STAGES),
     ):
-        yield from (f"{words}: {one} is none of {', '.join(known)}" for one in named if one not in known)
+        yield from (f"{words}: {x} must be one of {', '.join(allowed)}" for x in names if x not in allowed)
     if not {"training", "upload"} <= set(kind.round_points):
-        yield "points: every protocol has training and upload"
+        yield "points: must have training and upload"
     if not (type(kind).__doc__ or "").strip():
-        yield "it has no docstring: `simfl list` has nothing to say of it"
+        yield "it has no docstring, which `simfl list` prints: add one"
     yield from _incomplete(subject, BufferServer if kind.asynchronous else RoundServer)
 
 
 def _incomplete(subject: Subject, server: type) -> Findings:
-    """Yield what its machines lack of their contracts."""
+    """Yield the methods and attributes of their contracts that its machines lack."""
     experiment, name = build(subject.cohort.scenario), subject.cohort.protocol
     session = experiment.session(name, make_clocks(experiment)(name))
     setup, users = session.setup, range(session.config.users)
     machine = setup.server(users, setup.params, session.ops, setup.entropy(SERVER, 0))
     client = setup.client(0, setup.params, session.ops, setup.entropy(0, 0))
-    for made, contract in ((client, ClientMachine), (machine, server)):
-        for name in lacking(made, contract):
-            yield f"{type(made).__name__} has no {name}: see simfl.protocols.contracts.{contract.__name__}"
+    for side, contract in ((client, ClientMachine), (machine, server)):
+        for name in lacking(side, contract):
+            yield f"{type(side).__name__} has no {name}: see simfl.protocols.contracts.{contract.__name__}"
 
 
 def equal_traces(subject: Subject) -> Findings:
     """The trace is the same whether work is done in line, by a pool of threads, or only counted."""
-    long = {"learning.epochs": 5}  # so that training is enough work for a pool to take
+    # A pool takes only long operations: with one epoch, all work would be done in line.
+    long = {"learning.epochs": 5}
     inline = _text(subject.run(long))
     for words, changes in (("by two threads", {"workers": 2}), ("in shadow", {"payload": "shadow"})):
-        found = _text(subject.run({**long, **changes}))
-        if found != inline:
-            pairs = zip(inline.splitlines(), found.splitlines(), strict=False)
-            row, (one, other) = next(((k, p) for k, p in enumerate(pairs) if p[0] != p[1]), (0, ("", "")))
-            yield f"the trace {words} differs from that in line, first in row {row}: {other} and not {one}"
+        text = _text(subject.run({**long, **changes}))
+        if text != inline:
+            pairs = zip(inline.splitlines(), text.splitlines(), strict=False)
+            different = ((k, p) for k, p in enumerate(pairs) if p[0] != p[1])
+            row, (expected, got) = next(different, (0, ("", "")))
+            yield f"the trace {words} differs from that in line, first in row {row}: {got} and not {expected}"
 
 
 def exact_sums(subject: Subject) -> Findings:
     """Each aggregate is bit for bit the sum over its members, without losses and with them."""
-    for words, changes in (("nobody lost", NOBODY_LOST), ("a user lost", {})):
-        for index, right in enumerate(subject.run(changes).exact):
-            if right is False:
+    for words, changes in (("no user lost", NO_LOSSES), ("a user lost", {})):
+        for index, exact in enumerate(subject.run(changes).exact):
+            if exact is False:
                 yield f"{words}: aggregate {index} is not the sum over its members"
-            if right is None and changes:
+            if exact is None and changes:
                 yield f"{words}: round {index} has no aggregate"
 
 
@@ -98,33 +103,36 @@ def oracle(subject: Subject) -> Findings:
 def loss_patterns(subject: Subject) -> Findings:
     """Every pattern of losses of four users ends as the protocol's own thresholds say (`simfl explore`)."""
     cohort = make_cohort(subject.protocol, USERS_TO_LOSE, overrides=subject.overrides)
-    found = explore(cohort, unlucky=None if len(cohort.detects) == 2 else 1).violation
-    if found is not None:
-        yield f"{'; '.join(found.laws)} ({found})"
+    # A buffer's patterns are runs on the engine, in four families: only those of one affected user are tried.
+    violation = explore(cohort, affected_users=None if len(cohort.detects) == 2 else 1).violation
+    if violation is not None:
+        yield f"{'; '.join(violation.invariants)} ({violation})"
 
 
 def replays(subject: Subject) -> Findings:
     """The same seed gives the same messages, to the bit, and the same trace."""
-    one, other = (subject.run({}) for _ in range(2))
-    if _text(one) != _text(other):
+    first, second = (subject.run({}) for _ in range(2))
+    if _text(first) != _text(second):
         yield "two runs of one seed have different traces"
-    elif _content(one) != _content(other):
+    elif _content(first) != _content(second):
         yield "two runs of one seed sent different content: its entropy is not the scenario's"
 
 
 def fresh_masks(subject: Subject) -> Findings:
     """Uploads of one user in two rounds are neither its plain update nor under the same mask."""
-    if not subject.cohort.kind.offline and subject.cohort.withstands is None:
+    if not subject.cohort.kind.offline and subject.cohort.max_colluders is None:
         raise NotTried(PROMISES_NOTHING)
-    zero = {"learning.lr": 1e-9, "learning.epochs": 1, **NOBODY_LOST}  # updates that quantise to nothing
+    # Updates that quantise to zero: an upload is then its mask alone.
+    zero_updates = {"learning.lr": 1e-9, "learning.epochs": 1, **NO_LOSSES}
     uploads: dict[int, list[bytes]] = {}
-    for sender, _, message in subject.run(zero).sent:
+    for sender, _, message in subject.run(zero_updates).sent:
         for _, part in handles(message):
             if message.point == "upload" and part.content is not None and part.columns > USERS:
                 values = np.asarray(part.content).ravel()
                 if np.count_nonzero(values) < values.size // 2:
                     yield f"the upload of user {sender} is its update: nothing hides it"
                     return
+                # Without the last element, which may be a weight.
                 uploads.setdefault(sender, []).append(values[:-1].tobytes())
     if not uploads:
         raise NotTried(f"no upload has more than {USERS} elements")
@@ -137,11 +145,11 @@ def refusals(subject: Subject) -> Findings:
     """A message whose arrays have another shape or type is refused, whoever gets it; the sum stays right."""
     tried = False
     for (kind, key), (words, change) in product(_parts_of_messages(subject), CHANGES.items()):
-        what = f"{kind} with {words} in {key}"
-        answer = yield from _altered(subject, kind, what, partial(_take_reshaped, key, change))
+        label = f"{kind} with {words} in {key}"
+        answer = yield from _altered(subject, kind, label, partial(_take_reshaped, key, change))
         tried |= answer is not None
         if answer is not None and not any(isinstance(effect, Refuse) for effect in answer):
-            yield f"{what} is not refused"
+            yield f"{label} is not refused"
     if not tried:
         raise NotTried("no message with an array was taken")
 
@@ -150,7 +158,7 @@ def doubles(subject: Subject) -> Findings:
     """A message that comes a second time has no effect, and the sum stays right."""
     tried = False
     for kind in dict.fromkeys(kind for kind, _ in _parts_of_messages(subject)):
-        answer = yield from _altered(subject, kind, f"a second {kind}", lambda own, m: (own(m), own(m)))
+        answer = yield from _altered(subject, kind, f"a second {kind}", lambda take, m: (take(m), take(m)))
         tried |= answer is not None
         if not all(isinstance(effect, Ignore | Refuse) for effect in answer or ()):
             yield f"a second {kind} is taken like the first: it must have no effect but Ignore or Refuse"
@@ -162,12 +170,13 @@ def sizes(subject: Subject) -> Findings:
     """The bytes of each message are those of what it holds: arrays, and 4 for each public number."""
     understated: set[str] = set()
     for _, _, message in subject.run({}).sent:
-        held = sum(part.size_bytes for _, part in handles(message))
-        if message.size_bytes < held and message.kind not in understated:
+        array_bytes = sum(part.size_bytes for _, part in handles(message))
+        if message.size_bytes < array_bytes and message.kind not in understated:
             understated.add(message.kind)
-            yield f"{message.kind} states {message.size_bytes} bytes and holds {held} bytes of arrays"
+            yield f"{message.kind} states {message.size_bytes} bytes and holds {array_bytes} bytes of arrays"
 
 
+# In the order of the report; the longest check comes last.
 _CHECKS = (
     contract,
     exact_sums,
@@ -186,41 +195,39 @@ CHECKS: dict[str, Callable[[Subject], Findings]] = {check.__name__: check for ch
 
 @dataclass(frozen=True)
 class Row:
-    """The answer of a check for a protocol.
-
-    Attributes:
-        name: of the check.
-        demand: what the protocol is held to.
-        findings: what does not hold.
-        not_tried: why it was not tried, as what follows `because`; empty if it was.
-    """
+    """The answer of a check for a protocol."""
 
     name: str
+    """Name of the check."""
     demand: str
+    """The demand on the protocol, in words."""
     findings: tuple[str, ...] = ()
+    """Its violations, as sentences."""
     not_tried: str = ""
+    """Reason why it was not tried, to follow `because`; empty if it was."""
 
     @property
     def outcome(self) -> str:
+        """`ok`, `FAILED` or `not tried`."""
         return "FAILED" if self.findings else "not tried" if self.not_tried else "ok"
 
 
 def verify(
     protocol: str, overrides: Mapping[str, Any] | None = None, watch: Callable[[Row], None] | None = None
 ) -> list[Row]:
-    """Hold a protocol to exact sums, every loss, refusals, and what a server and colluders may learn.
+    """Check a protocol: exact sums, every loss, refusals, and the knowledge of a server and colluders.
 
     Args:
-        protocol: one of ours, or `path.py:Name`.
-        overrides: values of its small scenarios by dotted key.
-        watch: called with the answer of each check as it is found.
+        protocol: One of ours, or `path.py:Name`.
+        overrides: Values of its small scenarios by dotted key.
+        watch: Called with the answer of each check as it comes.
 
     Returns:
         An answer for each check: its `outcome` is `ok`, `FAILED` (with `findings`) or `not tried`.
 
     Raises:
-        RuntimeError: an event loop runs, as in a notebook.
-        BadInput: there is no such protocol, or a scenario is refused.
+        RuntimeError: An event loop runs, as in a notebook.
+        BadInput: There is no such protocol, or a scenario is refused.
 
     >>> import simfl
     >>> rows = simfl.verify("fedavg")
@@ -237,8 +244,13 @@ def verify(
 
 
 def answers(subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]] = CHECKS) -> Iterator[Row]:
-    """Yield a row for each check; BadInput if a scenario is refused."""
-    subject.cohort  # noqa: B018 - so that a setting that does not fit is refused, and not a row
+    """Yield a row for each check.
+
+    Raises:
+        BadInput: A scenario is refused.
+    """
+    # Made before the checks: a setting that does not fit is an error, and not a finding of one of them.
+    subject.cohort  # noqa: B018
     for name, check in checks.items():
         findings, not_tried = list[str](), ""
         try:
@@ -249,33 +261,33 @@ def answers(subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]
             not_tried = f"on symbols {reason}"
         except BadInput:
             raise
-        except Exception as error:  # a machine that fails is what is looked for
+        except Exception as error:  # an error of a machine is a finding
             findings.append(f"a machine failed: {type(error).__name__}: {error}")
         yield Row(name, (check.__doc__ or "").strip(), tuple(findings), not_tried)
 
 
 def counted_rows(rows: Sequence[Row]) -> str:
-    """Return how many rows are ok, failed, and not tried."""
+    """Return the numbers of rows that are ok, failed and not tried."""
     number = Counter(row.outcome for row in rows)
     return f"{number['ok']} ok, {number['FAILED']} failed, {number['not tried']} not tried"
 
 
 # --- parts of the checks ------------------------------------------------------------------------
 Take = Callable[[Any], Effects]
-"""A machine's own `receive` of a message."""
+"""A machine's `receive`, with the sender bound."""
 
 Change = tuple[int, int, bool]
-"""The rows and columns by which an array grows, and True if its elements become others as long."""
+"""Rows and columns by which an array grows; True if its elements get another type of the same size."""
 CHANGES = {"a row more": (1, 0, False), "a column less": (0, -1, False), "another type": (0, 0, True)}
 OTHERS = {U8: np.dtype(np.int8), U32: F32, F32: U32}
 
 
 def _take_reshaped(key: str, change: Change, take: Take, message: Any) -> tuple[Effects, Effects]:
     handle: Handle = getattr(message, key)
-    rows, columns, other = change
+    rows, columns, is_retyped = change
     shape, content = (handle.rows + rows, handle.columns + columns), handle.content
-    dtype = OTHERS.get(handle.dtype, handle.dtype) if other else handle.dtype
-    # Content that is yet to be computed has no rows to resize: its shape alone is altered.
+    dtype = OTHERS.get(handle.dtype, handle.dtype) if is_retyped else handle.dtype
+    # Content that is not computed yet has no rows to resize: its shape alone is altered.
     if content is not None and not isinstance(content, Node):
         content = np.resize(np.asarray(content), shape).view(dtype)
     effects = take(replace(message, **{key: Handle(*shape, dtype, content)}))
@@ -293,7 +305,7 @@ def _content(played: WatchedRun) -> list[bytes]:
 
 
 def _kernels(subject: Subject) -> Collection[object]:
-    """Return the kernels that a round without losses runs; all that galois knows where one has no twin."""
+    """Return the kernels of a round without losses; `CODES` where one of them has no symbolic kernel."""
     small = subject.small()
     try:
         return next(seen.kernels for _, seen in small.every_case(0))
@@ -302,28 +314,38 @@ def _kernels(subject: Subject) -> Collection[object]:
 
 
 def _parts_of_messages(subject: Subject) -> list[tuple[str, str]]:
-    """Return (kind, field) of every array that the protocol's messages hold, but for the model."""
-    sent = (m for _, _, m in subject.run(NOBODY_LOST).sent if m.kind != "model")
+    """Return (kind, field) of each array in the protocol's messages, except the model's."""
+    sent = (m for _, _, m in subject.run(NO_LOSSES).sent if m.kind != "model")
     return list(dict.fromkeys((m.kind, name) for m in sent for name, _ in handles(m)))
 
 
 def _altered(
-    subject: Subject, kind: str, what: str, alter: Callable[[Take, Any], tuple[Effects, Effects]]
+    subject: Subject, kind: str, label: str, alter: Callable[[Take, Any], tuple[Effects, Effects]]
 ) -> Generator[str, None, Effects | None]:
-    """Run with the first message of a kind taken by `alter`, which returns the effects to be carried out and
-    those to be judged; return the latter, None if there is no such message."""
+    """Run with the first message of a kind altered; yield if the aggregate is wrong or a machine fails.
+
+    Args:
+        subject: The protocol.
+        kind: Kind of message.
+        label: The altered message, in words.
+        alter: Function of a machine's `receive` and the message that returns the effects to apply, and the
+            effects to return.
+
+    Returns:
+        The second effects of `alter`; None if there is no such message.
+    """
     answers: list[Effects] = []
 
-    def call(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
+    def call(party: int, name: str, method: Callable[..., Effects], *arguments: Any) -> Effects:
         if answers or name != "receive" or arguments[1].kind != kind:
-            return own(*arguments)
-        effects, answer = alter(partial(own, arguments[0]), arguments[1])
+            return method(*arguments)
+        effects, answer = alter(partial(method, arguments[0]), arguments[1])
         answers.append(answer)
         return effects
 
     try:
-        if False in subject.run(NOBODY_LOST, call).exact:
-            yield f"{what} makes the aggregate wrong"
+        if False in subject.run(NO_LOSSES, call).exact:
+            yield f"{label} makes the aggregate wrong"
     except Exception as error:
-        yield f"{what}: a machine failed: {type(error).__name__}: {error}"
+        yield f"{label}: a machine failed: {type(error).__name__}: {error}"
     return answers[0] if answers else None

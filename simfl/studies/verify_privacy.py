@@ -1,4 +1,7 @@
-"""The checks of `simfl verify` on what is learned, by rounds on symbols: of a protocol's behaviour alone."""
+"""The privacy checks of `simfl verify`, by rounds on symbols.
+
+They depend on a protocol's behaviour alone: which messages its machines send, and what these are made of.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,18 @@ from itertools import islice
 
 from simfl.dataplane.symbolic import SymbolicOps
 from simfl.privacy.leaks.evaluated import differences
-from simfl.privacy.leaks.laws import learned
+from simfl.privacy.leaks.invariants import privacy_findings
 from simfl.privacy.leaks.statements import stated_weights
-from simfl.privacy.leaks.statements import statements as stated
+from simfl.privacy.leaks.statements import statements as false_statements
 from simfl.studies.proof.cases import Small, SmallBuffer
 from simfl.studies.proof.sessions import two_sessions
 from simfl.studies.proof.swaps import swaps
 from simfl.studies.subject import PROMISES_NOTHING, Findings, NotTried, Subject
 
-MANY = 2
+MORE_COLLUDERS = 2
 """Colluders of a second cohort, where settings allow them: what one share hides two may not."""
-MOST_DIFFERENCES = 3
+MAX_DIFFERENCES = 3
+"""Differences between a round and its symbols that are reported."""
 
 
 def secrets(subject: Subject) -> Findings:
@@ -24,20 +28,20 @@ def secrets(subject: Subject) -> Findings:
     colluders, small = subject.colluders, subject.small()
     cases = small.every_case(0) if isinstance(small, SmallBuffer) else small.two_rounds("told")
     for case, seen in cases:
-        yield from (f"{law} ({case})" for law in learned(seen, colluders))
-    for changes in subject.with_colluders(MANY)[1:]:
+        yield from (f"{finding} ({case})" for finding in privacy_findings(seen, colluders))
+    for changes in subject.with_colluders(MORE_COLLUDERS)[1:]:
         other = subject.small(**changes)
         for case, seen in other.every_case(0):
-            found = learned(seen, other.cohort.withstands or 0)
-            yield from (f"{law} (T={MANY}, {case})" for law in found)
+            findings = privacy_findings(seen, other.cohort.max_colluders or 0)
+            yield from (f"{finding} (T={MORE_COLLUDERS}, {case})" for finding in findings)
 
 
 def kernels(subject: Subject) -> Findings:
     """Its messages and totals are, to the bit, those of the symbols that proofs reckon with."""
-    for changes in subject.with_colluders(MANY):
+    for changes in subject.with_colluders(MORE_COLLUDERS):
         pair = subject.rounds(**changes).setup, subject.rounds(**changes).setup
         words = "".join(f" (T={T})" for T in changes.values())
-        yield from (f"{law}{words}" for law in islice(differences(pair), MOST_DIFFERENCES))
+        yield from (f"{finding}{words}" for finding in islice(differences(pair), MAX_DIFFERENCES))
 
 
 def sessions(subject: Subject) -> Findings:
@@ -46,7 +50,7 @@ def sessions(subject: Subject) -> Findings:
     seen = two_sessions(small)
     if seen is None:
         raise NotTried("its users agree on no keys")
-    yield from learned(seen, colluders)
+    yield from privacy_findings(seen, colluders)
 
 
 def channels(subject: Subject) -> Findings:
@@ -60,7 +64,7 @@ def channels(subject: Subject) -> Findings:
 def statements(subject: Subject) -> Findings:
     """A server that states another number, too few users or a second set learns one sum at most."""
     _, colluders = _private(subject)
-    report = stated(subject.rounds().setup, colluders)
+    report = false_statements(subject.rounds().setup, colluders)
     if not report.tried:
         raise NotTried("its server states neither numbers nor users")
     yield from report.worked
@@ -68,19 +72,24 @@ def statements(subject: Subject) -> Findings:
 
 def numbers(subject: Subject) -> Findings:
     """No number that a user states in the clear depends on its update or on its weight."""
-    subject.colluders  # noqa: B018 - where nothing is promised, a weight may be stated
+    # Raises NotTried where nothing is guaranteed: a weight may then be stated.
+    subject.colluders  # noqa: B018
     setup = subject.rounds().setup
     yield from sorted(set(stated_weights(setup)))
 
 
 def _private(subject: Subject) -> tuple[Small | SmallBuffer, int]:
-    """Return a protocol's cohort and the colluders whom it withstands, none where it masks and promises
-    nothing for certain. NotTried where a session in which all is as it should be leaks: what else a server
-    does is then no matter."""
+    """Return a protocol's cohort, and the number of colluders that it tolerates.
+
+    The number is 0 for a protocol that masks updates without a certain guarantee.
+
+    Raises:
+        NotTried: An honest session leaks already, so other sessions show nothing further.
+    """
     small = subject.small()
     colluders = 0 if subject.hopes else subject.colluders
     ops = SymbolicOps(small.cohort.scenario.params(small.cohort.protocol, 1).q)
-    if any(learned(small.session(ops), colluders)):
+    if any(privacy_findings(small.session(ops), colluders)):
         raise NotTried(PROMISES_NOTHING if subject.hopes else "a session without losses leaks (secrets)")
     return small, colluders
 

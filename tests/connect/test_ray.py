@@ -105,7 +105,7 @@ def test_a_cluster_without_a_cpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.ci
-def test_errors_of_ray_are_told_in_one_line() -> None:
+def test_errors_of_ray_are_reported_in_one_line() -> None:
     exceptions = pytest.importorskip("ray.exceptions", reason="simfl[ray] is not installed")
 
     def raised(error: Exception) -> Any:
@@ -138,7 +138,7 @@ def test_a_failed_start_for_a_client_is_one_line() -> None:
         connect(SimpleNamespace(init=init), f"127.0.0.1:{head.getsockname()[1]}")
 
 
-def test_what_is_sent_after_the_head_is_gone() -> None:
+def test_a_call_without_a_head_fails() -> None:
     ray = FakeRay()
     engine = RayEngine(ray, "h:1", gpu=False)
     with pytest.raises(Exception, match=r"^Ray Client is not connected"):

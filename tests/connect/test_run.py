@@ -12,7 +12,7 @@ import pytest
 
 from simfl.connect import remote, worker
 from simfl.connect.remote import checked
-from simfl.connect.worker import Order, Refusal
+from simfl.connect.worker import Refusal, RunSpec
 from simfl.errors import BadInput, ClusterFailed
 from simfl.runs.folder.identity import code_version, scenario_key
 from simfl.scenario.load import load
@@ -37,9 +37,9 @@ def scheduler() -> Iterator[str]:
         yield cluster.scheduler_address.replace("tcp", "dask")
 
 
-def order_of(scenario: Scenario, code: str | None = None) -> Order:
+def order_of(scenario: Scenario, code: str | None = None) -> RunSpec:
     code = code or code_version()
-    return Order(code, scenario_key(scenario, code), scenario.model_dump(mode="json"))
+    return RunSpec(code, scenario_key(scenario, code), scenario.model_dump(mode="json"))
 
 
 def samples(path: Path, scale: float) -> None:
@@ -103,19 +103,21 @@ def test_a_worker_keeps_the_trainers_of_two_runs() -> None:
     ("address", "overrides", "message"),
     [
         ("local:2", {"clock": "measured"}, "goes without the measured clock: training elsewhere"),
-        ("local:2", {"payload": "shadow"}, "payload shadow trains nobody"),
+        ("local:2", {"payload": "shadow"}, "payload shadow trains no model"),
         ("ray://there", {}, "'ray://there' must be dask://HOST:PORT, ray://HOST:PORT, or local:N"),
         ("local:0", {}, "'local:0' must be dask://HOST:PORT"),
         ("there:8786", {}, "'there:8786' must begin with one of dask:, local:, ray:"),
         ("dask://there", {}, "must be dask://HOST:PORT"),
     ],
 )
-def test_what_cannot_be_a_cluster(address: str, overrides: dict[str, Any], message: str) -> None:
+def test_addresses_that_are_no_cluster_are_refused(
+    address: str, overrides: dict[str, Any], message: str
+) -> None:
     with pytest.raises(BadInput, match=f"^--cluster.*{message}"):
         run(overrides, cluster=address)
 
 
-def test_what_a_worker_sends_is_checked() -> None:
+def test_results_of_a_worker_are_checked() -> None:
     update = np.ones((2, 3), np.float32)
     assert checked(update, (2, 3), np.float32, list)[1] is not None
     error = ValueError("no")

@@ -55,7 +55,7 @@ def expected(result: Result) -> dict[str, list[dict[str, float]]]:
 
 @pytest.mark.ci(but=["buffer"])
 @pytest.mark.parametrize(("changes", "base"), [(THREE, SYNC), ({}, ASYNC)], ids=["rounds", "buffer"])
-def test_it_is_told_every_round_once(changes: dict[str, Any], base: dict[str, Any]) -> None:
+def test_each_round_is_sent_once(changes: dict[str, Any], base: dict[str, Any]) -> None:
     kept = Kept()
     result = simfl.run(base, changes, callbacks=[kept])
     assert kept.rows == [(name, r) for name, p in result.protocols.items() for r in p.rounds]
@@ -64,7 +64,7 @@ def test_it_is_told_every_round_once(changes: dict[str, Any], base: dict[str, An
 
 
 @pytest.mark.ci
-def test_rounds_are_told_while_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_are_sent_during_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """And seldom: reading the trace takes at most its share of the run."""
     kept, rows, measured = Kept(), run(THREE).traces["fedavg"], run(THREE).measured["fedavg"]
     now = 100.0

@@ -81,7 +81,7 @@ def test_a_killed_worker_loses_nothing(kind: str, tmp_path: Path) -> None:
     same_updates(there, here)
 
 
-def test_without_workers_a_run_says_so_and_waits(
+def test_a_run_without_workers_warns_and_waits(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(engine, "NO_WORKER_S", 2)

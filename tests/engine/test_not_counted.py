@@ -9,7 +9,7 @@ import pytest
 
 from simfl.protocols.registry import PROTOCOLS
 from simfl.runs.results import metrics
-from simfl.studies.explore.buffered import of_updates
+from simfl.studies.explore.buffered import update_violations
 from simfl.trace.rows import SERVER, Aggregated, Lost, Sent, Step, Trace
 from tests.engine.harness import ASYNC, SYNC, of, online, run, script
 
@@ -65,7 +65,7 @@ def test_in_buffers_an_update_is_lost_as_it_arrives(name: str, detect: Any) -> N
         assert (upload.kind, upload.about, upload.arrived) == ("upload", row.about, row.at)
         assert not of(trace, Step, party=SERVER, call="receive", what="upload", about=row.about)
         assert row.about not in {about for result in of(trace, Aggregated) for _, about, _ in result.members}
-    assert not list(of_updates(trace, K=3, bound=4))
+    assert not list(update_violations(trace, K=3, bound=4))
     assert all(m.aggregate_exact for m in result.measured[name])
     path = metrics.run_path(trace, metrics.rounds(trace))
     assert sum(path.values()) == metrics.rounds(trace)[-1].end

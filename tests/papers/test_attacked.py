@@ -71,7 +71,7 @@ def run_of(accuracy: float, precision: float, recall: float) -> dict[str, float]
         (False, (0.5, float("nan"), 0.0), [True, False, False]),
     ],
 )
-def test_membership_is_as_the_text_says(
+def test_membership_is_as_in_the_text(
     plain: bool, numbers: tuple[float, float, float], agree: list[bool]
 ) -> None:
     """Near 70 % is 66.47 % or more for accuracy, and 60.62 % or more for precision."""

@@ -120,7 +120,7 @@ def test_reliability_is_the_factor_in_the_exponent() -> None:
     assert ccesa_table1.reliability("x", lambda n: n / 10, tenth).agrees
 
 
-def test_what_m_is_multiplied_by_at_128_clients() -> None:
+def test_the_factor_of_m_at_128_clients() -> None:
     """Twelve of 128 are lost: SA's server folds 115 uploads into the first, and expands and takes off 116 own
     masks and 12 x 116 pairwise ones; its result is unquantised. FedAvg's multiplies 116 and divides once."""
     slopes = {

@@ -75,7 +75,7 @@ def test_a_sparse_graph_costs_its_neighbours() -> None:
     assert user["agree"] == 2 * PARAMS.k
 
 
-def test_a_round_without_a_result_is_told() -> None:
+def test_a_round_without_a_result_is_shown() -> None:
     with pytest.raises(ValueError, match=r"secagg: a round of 8 users without a result: .* 5 needed"):
         count("secagg", PARAMS, N, 4, seed=1)
 
@@ -90,7 +90,7 @@ def test_counts_are_affine_in_d(quantity: exponents.Quantity, protocol: str) -> 
         assert ours == pytest.approx(slope * length + rest, rel=1e-12)
 
 
-def test_what_d_is_multiplied_by_at_32_users() -> None:
+def test_the_factor_of_d_at_32_users() -> None:
     """24 of 32 survive. SecAgg's server expands 24 own masks and 24 of each of 8; its users
     32, and add 31 of them to their own."""
     assert exponents.parts(table.GRID, measures.expansion, "secagg", 32)[0] == 24 + 8 * 24

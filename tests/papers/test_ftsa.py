@@ -46,7 +46,7 @@ def test_work_by_hand() -> None:
 
 
 @pytest.mark.ci
-def test_what_takes_long_is_predicted_within_the_bound() -> None:
+def test_long_durations_are_predicted_within_the_bound() -> None:
     log = ftsa.logged()
     found = {
         (setting, key): ftsa.predicted(setting)[key] / seconds - 1
@@ -109,7 +109,7 @@ def test_a_wrong_setting_is_one_message(at: str, capsys: pytest.CaptureFixture[s
     assert "--at: " in line
 
 
-def test_only_what_predicts_takes_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_predictions_take_a_setting(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         cli.main(["reproduce", "ccesa_table2", "--at", "n=150"])
     assert stopped.value.code == 2

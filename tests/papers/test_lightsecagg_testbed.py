@@ -116,7 +116,7 @@ def test_the_smallest_models_gains() -> None:
 
 
 @pytest.mark.ci
-def test_finding_coefficients_takes_what_a_profile_says(tmp_path: Path) -> None:
+def test_finding_coefficients_takes_the_time_of_a_profile(tmp_path: Path) -> None:
     taken = []
     for rate in (1e-12, COEFFICIENT_S[0]):
         seconds = {

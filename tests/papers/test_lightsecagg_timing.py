@@ -24,7 +24,7 @@ def test_a_cell_may_be_off_by_a_part_of_itself() -> None:
         assert False not in told.values()
 
 
-def test_a_cell_of_table4_says_what_it_is_worth() -> None:
+def test_a_cell_of_table4_has_a_basis() -> None:
     def bases(p: float, overlap: bool) -> dict[str, str]:
         cells = lightsecagg_table4.cells(column(p, overlap), p, overlap)
         return {
@@ -41,7 +41,7 @@ def test_a_cell_of_table4_says_what_it_is_worth() -> None:
     assert bases(0.1, True)["upload"] == bases(0.3, True)["recovery"] == "by construction"  # the other half's
 
 
-def test_totals_that_do_not_add_up_are_told_and_not_judged() -> None:
+def test_totals_that_do_not_add_up_are_shown_and_not_judged() -> None:
     told = {}
     for p in RATES:
         for overlap in (False, True):
@@ -102,7 +102,7 @@ def curves() -> lightsecagg_figs.Curves:
     }
 
 
-def test_what_is_said_of_a_figure_is_found_out() -> None:
+def test_statements_on_a_figure_are_judged() -> None:
     assert all(cell.agrees for cell in lightsecagg_figs.cells(curves()))
     flat = curves()
     flat[True, "secagg", 0.3] = flat[True, "secagg", 0.1]

@@ -13,7 +13,7 @@ def curve(**totals: float) -> lightsecagg_u.Curve:
     return {int(U[1:]): {"total": s, "recovery": s / 2} for U, s in totals.items()}
 
 
-def test_the_best_u_and_what_the_papers_costs() -> None:
+def test_the_best_u_and_the_cost_of_the_papers_u() -> None:
     told = cells(
         {
             0.1: curve(U110=200, U140=101, U150=100, U180=103),

@@ -16,7 +16,7 @@ from tests.engine.harness import ROOT
 HERE = Place(ROOT)
 
 
-def test_the_misprint_of_table_1_is_told() -> None:
+def test_the_misprint_of_table_1_is_shown() -> None:
     cells = multi_round_table1.run(HERE).cells
     assert [cell.ours for cell in cells] == [10, 190, 4060, 91390, "~ 10^16", "~ 10^16"]
     assert cells[-1].agrees

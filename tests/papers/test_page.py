@@ -54,7 +54,7 @@ def of_one(result: Stored) -> tuple[str, str]:
     return overview, paper
 
 
-def test_the_pages_are_what_the_stored_results_say() -> None:
+def test_the_pages_are_those_of_the_stored_results() -> None:
     found = [(e, s) for name, e in ENTRIES.items() if (s := read(HERE, name)) is not None]
     written = pages(found, HERE)
     assert {path for path in written if path.read_text(encoding="utf-8") != written[path]} == set()
@@ -102,7 +102,7 @@ def test_a_paper_without_misses_has_no_table_of_them() -> None:
     assert "#cells-that-miss" not in overview
 
 
-def test_data_of_the_papers_own_are_told() -> None:
+def test_the_papers_own_data_are_named() -> None:
     own = replace(stored(), evidence=replace(stored().evidence, on="mnist from a local folder"))
     assert "**Run on** digits.\n\n**Compared.** How.\n" in of_one(stored())[1]
     assert "**Run on** mnist from a local folder.\n" in of_one(own)[1]

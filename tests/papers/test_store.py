@@ -17,7 +17,7 @@ from simfl.runs.folder.identity import code_version
 from tests.papers.test_page import entry
 
 
-def test_what_is_stored_is_read_back(tmp_path: Path) -> None:
+def test_stored_results_are_read_back(tmp_path: Path) -> None:
     place = Place(tmp_path)
     assert read(place, "x") is None
     stored = perform(entry(), place)

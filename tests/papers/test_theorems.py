@@ -31,7 +31,7 @@ from simfl.runs.multi_round_privacy.metrics import strong_over_time
 from simfl.world.selection import Bernoulli, MultiRound, Random
 
 
-def test_rows_are_rounds_of_k_users_who_are_there() -> None:
+def test_rows_are_rounds_of_k_online_users() -> None:
     rng = np.random.default_rng(1)
     P = participation(MultiRound(users=4, T=2), np.array([0.0] * 6 + [1.0] * 2), 400, rng)
     assert P.sum(1).tolist() == [4] * 400
@@ -165,7 +165,7 @@ def test_measured_rounds_stay_below_theorem_5(monkeypatch: pytest.MonkeyPatch) -
     assert not ccesa_table_g2.measured(0.1).agrees
 
 
-def test_bytes_of_d1_are_told_apart() -> None:
+def test_bytes_of_d1_are_distinguished() -> None:
     """SA of 10: 244 x 9 + 100 bytes, and 44 x 9 + 84 beyond."""
     found, neighbours = ccesa_d1.counted("secagg", 10)
     assert neighbours == 9

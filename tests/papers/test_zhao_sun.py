@@ -16,7 +16,7 @@ SIZES = [(3, 2, 1), (4, 3, 1), (5, 4, 2), (6, 4, 3), (8, 6, 4)]
 
 
 @pytest.mark.parametrize(("N", "U", "T"), SIZES)
-def test_what_is_generated_is_what_table_6_says(N: int, U: int, T: int) -> None:
+def test_generated_symbols_are_those_of_table_6(N: int, U: int, T: int) -> None:
     dealt = deal(N, U, T, seed=3)
     subsets = [s for u in range(U, N + 1) for s in combinations(range(N), u)]
     assert dealt.drawn == zhao_sun.randomness(N, U, T) == N * (U - T) + T * len(subsets)

@@ -89,7 +89,7 @@ def test_window_lines_count_errors_and_name_isolated_users() -> None:
 
 def test_window_lines_without_isolated_users() -> None:
     page = list(window_lines("x", windowed([0.5], (), ((0, 1), (2, 3, 4)))))
-    assert page[-2] == "  nobody can be isolated by participation alone"
+    assert page[-2] == "  no user can be isolated by participation alone"
     assert page[-1] == "  sums that can be isolated: 2 groups of 2 to 3 users"
 
 

@@ -130,7 +130,7 @@ def test_membership_of_noise_is_a_coins() -> None:
     assert own["auc"] == pytest.approx(0.5, abs=0.06)
 
 
-def test_membership_needs_samples_that_nobody_has() -> None:
+def test_membership_needs_samples_of_no_user() -> None:
     world = World(size=40, epochs=1, lr=0.1, spare=0)
     problem = Membership().problem(world.split, world.parts)
     assert problem is not None
@@ -171,7 +171,7 @@ def test_model_inversion_needs_images() -> None:
     assert ModelInversion().problem(split, []) == "model_inversion needs images, and a sample has shape [5]"
 
 
-def test_nobody_with_samples_is_refused() -> None:
+def test_a_round_without_samples_is_refused() -> None:
     world = World(size=1, epochs=1, lr=0.1)
     world.parts = [np.array([], np.int64)] * USERS
     for attack in (Inversion(), ModelInversion(), Membership()):

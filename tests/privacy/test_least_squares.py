@@ -81,7 +81,7 @@ def test_it_is_the_least_norm_solution(P: Array) -> None:
 
 @given(MATRICES)
 @settings(deadline=None)
-def test_who_is_isolated_by_the_rank_that_the_row_space_loses(P: Array) -> None:
+def test_isolated_users_are_those_whose_column_lowers_the_rank(P: Array) -> None:
     full = oracle.rank(P)
     classes: dict[tuple[int, ...], list[int]] = {}
     for user in np.flatnonzero(P.any(axis=0)).tolist():
@@ -92,7 +92,7 @@ def test_who_is_isolated_by_the_rank_that_the_row_space_loses(P: Array) -> None:
     assert bool(users) == (weak_over_time(P)[-1] == (1, 1))
 
 
-def test_who_never_took_part_and_who_sent_nothing() -> None:
+def test_absent_users_and_zero_updates_have_their_own_errors() -> None:
     P = np.array([[1, 1, 0, 0], [0, 1, 0, 0], [0, 1, 0, 1]])
     truth = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [0.0, 0.0]])
     e = errors(truth, reconstruct(P, P @ truth))
@@ -167,7 +167,7 @@ def test_few_rounds_give_little_away(folder: Path) -> None:
 @pytest.mark.ci
 def test_the_window_is_the_last_2_n_rounds_unless_given(folder: Path) -> None:
     assert of(folder, "random").errors.tolist() == of(folder, "random", first=120, last=199).errors.tolist()
-    with pytest.raises(BadInput, match="no aggregate in rounds 900 to None; there are rounds 0 to 199"):
+    with pytest.raises(BadInput, match="no aggregate in rounds 900 to 199: choose from 0 to 199"):
         of(folder, "random", first=900)
 
 
@@ -197,8 +197,8 @@ def write(folder: Path, **arrays: Any) -> None:
         ({"members": np.array([0, 1, 2, 3, 0, 1])}, "do not fit together"),
         ({"means": np.zeros((3, 7))}, "do not fit together"),
         ({"members": np.array([0, 1, 2, -1, 0, 1])}, "do not fit together"),
-        ({"members": np.array(3)}, "members is int64 of 0 dimensions, expected integers of 1"),
-        ({"members": np.ones(6)}, "members is float64 of 1 dimensions, expected integers of 1"),
+        ({"members": np.array(3)}, "members must be integers of 1 dimensions, not int64 of 0 dimensions"),
+        ({"members": np.ones(6)}, "members must be integers of 1 dimensions, not float64 of 1 dimensions"),
         ({"weights": np.full(6, np.nan)}, "weights has values that are infinite or NaN"),
         ({"updates": np.zeros((6, 0), np.float32), "means": np.zeros((3, 0))}, "do not fit together"),
         ({"users": np.array(10**12)}, "1000000000000 users, 3 rounds and 2 parameters take more than 4 GB"),
@@ -217,7 +217,7 @@ def test_other_files_are_refused(tmp_path: Path, change: dict[str, Any], message
         attack_window(tmp_path / "updates-x.npz")
 
 
-def test_what_is_no_file_at_all_is_refused(tmp_path: Path) -> None:
+def test_missing_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "updates-x.npz").write_text("not an archive")
     with pytest.raises(BadInput, match="cannot be read"):
         attack_window(tmp_path / "updates-x.npz")

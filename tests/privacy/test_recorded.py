@@ -134,7 +134,7 @@ def test_a_scenario_is_run_first(tmp_path: Path, capsys: pytest.CaptureFixture[s
     }
 
 
-def test_what_a_folder_lacks_is_told(
+def test_a_missing_file_of_a_folder_is_named(
     rounds: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, nothing = attack(capsys, 2, "inversion", str(tmp_path))
@@ -190,5 +190,7 @@ def test_a_strangers_attack(rounds: Path, tmp_path: Path, capsys: pytest.Capture
 
 def test_updates_of_another_scenario_are_refused(rounds: Path) -> None:
     study = build(load(SYNC, {**RECORDED, "learning.model": "cnn"}))
-    with pytest.raises(BadInput, match=r"has 6 users and 650 parameters, expected 6 and 6090"):
+    with pytest.raises(
+        BadInput, match=r"must have 6 users and 6090 parameters, as resolved.yaml, not 6 and 650"
+    ):
         list(recorded.views(rounds, study))

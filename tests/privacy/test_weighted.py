@@ -55,7 +55,7 @@ def test_weak_T_is_that_of_brute_force(W: Array) -> None:
 
 @given(WEIGHTS)
 @settings(deadline=None, max_examples=examples(150))
-def test_who_can_be_singled_out_and_strong_T(W: Array) -> None:
+def test_isolated_users_and_strong_T_are_those_of_the_oracle(W: Array) -> None:
     full, found = oracle.rank(W), classes(W)
     alone = [tuple(c) for c in found if oracle.rank(np.delete(W, c, axis=1)) < full]
     single, several = ([c for c in alone if (len(c) == 1) == one] for one in (True, False))

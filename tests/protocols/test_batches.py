@@ -124,7 +124,7 @@ def cohort(protocol: str, broken: str, users: int = 4, T: int = 2) -> Any:
 @of_rounds
 @pytest.mark.parametrize("broken", ["drop", "refuse"])
 def test_every_pattern_keeps_every_invariant(protocol: str, broken: str) -> None:
-    report = explore(cohort(protocol, broken), unlucky=1)
+    report = explore(cohort(protocol, broken), affected_users=1)
     assert report.violation is None
     assert report.completed > 0
 
@@ -133,7 +133,7 @@ def test_every_pattern_keeps_every_invariant(protocol: str, broken: str) -> None
 @of_rounds
 @pytest.mark.parametrize("broken", ["drop", "refuse"])
 def test_every_pattern_of_two_keeps_every_invariant(protocol: str, broken: str) -> None:
-    assert explore(cohort(protocol, broken), unlucky=2).violation is None
+    assert explore(cohort(protocol, broken), affected_users=2).violation is None
 
 
 # --- strong T, whoever is lost ---------------------------------------------------------------------

@@ -278,10 +278,10 @@ def test_a_pki_without_signatures_is_a_problem() -> None:
 # --- losses ----------------------------------------------------------------------------------------
 @pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["secagg", "secagg_plus", "ccesa", "lightsecagg"])
-@pytest.mark.parametrize("unlucky", [1, pytest.param(4, marks=pytest.mark.slow)])
-def test_every_loss_of_four_users_keeps_every_invariant(protocol: str, unlucky: int) -> None:
+@pytest.mark.parametrize("affected_users", [1, pytest.param(4, marks=pytest.mark.slow)])
+def test_every_loss_of_four_users_keeps_every_invariant(protocol: str, affected_users: int) -> None:
     cohort = make_cohort(protocol, 4, overrides={f"protocols.{protocol}.consistency": "signatures"})
     assert "consistency" in cohort.points  # type: ignore[union-attr]
-    report = explore(cohort, unlucky=unlucky)
+    report = explore(cohort, affected_users=affected_users)
     assert report.violation is None
     assert report.completed > 20

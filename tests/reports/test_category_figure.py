@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from simfl.errors import BadInput
-from simfl.studies.sweep.category_figure import categories, has_words, in_words, varied
-from simfl.studies.sweep.figures import of_sweep
-from simfl.studies.sweep.total_figure import Total
+from simfl.studies.sweep.figures import Total, categories, has_words, in_words, of_sweep, varied
 
 FAST, SLOW = {"a_mbps": 1000, "b_mbps": 1000}, {"a_mbps": 10, "b_mbps": 10}
 POINTS: list[dict[str, Any]] = [

@@ -272,7 +272,7 @@ def test_a_sweep_without_its_cells_is_compared_without_settings(
 @pytest.mark.parametrize(
     ("names", "says"),
     [
-        (["base"], "takes two folders or more"),
+        (["base"], "needs at least two folders, not 1"),
         (["base", "base"], "base is named twice"),
         (["base", "links/../base"], "is named twice"),
         (["base", "nowhere"], "nowhere: there is no such folder"),

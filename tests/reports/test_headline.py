@@ -24,7 +24,7 @@ from simfl.reports.terminal import show
 from simfl.runs.results.summary import Summary
 from simfl.runs.simulation import run as simulate
 from simfl.scenario.load import load, select_protocols
-from simfl.studies.sweep import tables, total_figure
+from simfl.studies.sweep import figures, tables
 from simfl.trace.rows import PHASES
 from tests.engine.harness import ROOT
 from tests.reports.conftest import opened
@@ -136,7 +136,7 @@ def test_a_sweep_ranks_by_it(tmp_path: Path) -> None:
     assert low.mean < high.mean
     path = tmp_path / "means.csv"
     tables.write_table(path, tables.mean_columns(sweep.plan, groups))
-    assert [total.mean_s for total in total_figure.read(path)] == [low.mean, high.mean]
+    assert [total.mean_s for total in figures.read(path)] == [low.mean, high.mean]
     with path.open() as file:
         assert "failed_s" in {line["measure"] for line in csv.DictReader(file)}
 

@@ -9,9 +9,8 @@ import pytest
 
 from simfl.cli import main
 from simfl.errors import BadInput
-from simfl.studies.sweep import total_figure
-from simfl.studies.sweep.figures import of_sweep
-from simfl.studies.sweep.total_figure import Total
+from simfl.studies.sweep import figures
+from simfl.studies.sweep.figures import Total, of_sweep
 from tests.reports.drawn import axes_of
 from tests.studies.sweep.small import study
 
@@ -30,8 +29,8 @@ def test_a_sweep_has_its_means_and_intervals(tmp_path: Path, capsys: pytest.Capt
         _, users, rate, _, _, protocol, measure, _, value = line.split(",")
         if measure == "total_s":
             values.setdefault((rate, protocol, users), []).append(float(value))
-    panels = axes_of(total_figure.total(total_figure.read(out / "means.csv")))
-    assert [axes.get_title() for axes in panels] == ["0% lost", "20% lost"]
+    panels = axes_of(figures.total(figures.read(out / "means.csv")))
+    assert [axes.get_title() for axes in panels] == ["0 % lost", "20 % lost"]
     for axes, rate in zip(panels, ("0.0", "0.2"), strict=True):
         for drawn, protocol in zip(axes.containers, ("fedavg", "lightsecagg"), strict=True):
             line, _, (bars,) = drawn.lines
@@ -59,7 +58,7 @@ def totals(*points: dict[str, Any]) -> list[Total]:
 def test_of_no_panel_anything_is_cut_off() -> None:
     points = [{"population.users": users, "dropout.rate": rate} for rate in (0.0, 0.2) for users in (6, 9)]
     values = [Total(point, "p", 1 + 40 * point["dropout.rate"], 0.5) for point in points]
-    for axes in axes_of(total_figure.total(values)):
+    for axes in axes_of(figures.total(values)):
         low, high = axes.get_ylim()
         assert low == 0
         assert high >= axes.dataLim.ymax == pytest.approx(axes.dataLim.ymin + 1)
@@ -69,19 +68,19 @@ def test_varied_keys_make_the_axis_and_the_panels() -> None:
     def at(users: int, T: int, rate: float = 0.1, model: str = "cnn") -> dict[str, Any]:
         return {"learning.model": model, "dropout.rate": rate, "population.users": users, "privacy": {"T": T}}
 
-    across, found = total_figure.series(totals(at(50, 5), at(25, 2), at(25, 2, 0.3), at(25, 2, 0.1, "lr")))
+    across, found = figures.series(totals(at(50, 5), at(25, 2), at(25, 2, 0.3), at(25, 2, 0.1, "lr")))
     assert across == "population.users"
     assert found == {
-        "learning.model = cnn, 10% lost": {"p": [(25, 1.0, 0.0), (50, 0.0, 0.0)]},
-        "learning.model = cnn, 30% lost": {"p": [(25, 2.0, 0.0)]},
-        "learning.model = lr, 10% lost": {"p": [(25, 3.0, 0.0)]},
+        "cnn, 10 % lost": {"p": [(25, 1.0, 0.0), (50, 0.0, 0.0)]},
+        "cnn, 30 % lost": {"p": [(25, 2.0, 0.0)]},
+        "lr, 10 % lost": {"p": [(25, 3.0, 0.0)]},
     }
-    across, found = total_figure.series(totals(at(25, 2), at(25, 5), at(50, 2)))
+    across, found = figures.series(totals(at(25, 2), at(25, 5), at(50, 2)))
     assert {len(lines["p"]) for lines in found.values()} == {1, 2}
     assert all("privacy" in name for name in found)
-    assert total_figure.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 2}))[0] == "b"
+    assert figures.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 2}))[0] == "b"
     with pytest.raises(BadInput, match="no number varies"):
-        total_figure.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 1}))
+        figures.series(totals({"a": "x", "b": 1}, {"a": "y", "b": 1}))
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ MUTANTS = [
         "set(expected)",
         "secagg",
         "",
-        "it costs a deadline, and haste is a law of the recovery alone",
+        "it costs a deadline, and haste is an invariant of the recovery alone",
     ),
     Mutant(
         "server.Server.gone",
@@ -201,7 +201,7 @@ MUTANTS = [
         "pass",
         "secagg",
         "",
-        "it costs a deadline, and haste is a law of the recovery alone",
+        "it costs a deadline, and haste is an invariant of the recovery alone",
     ),
     Mutant("server.Server.gone", "user in self.got or ", "", "secagg", "explore"),
     Mutant("client.Client._upload_if_ready", 'self.state = "uploaded"', "pass", "secagg", "explore"),

@@ -32,7 +32,7 @@ MOST_LOST = 2  # in a round; over a buffer one less
 @dataclass(frozen=True)
 class Mutant:
     """A change of one place: where, what it was and becomes, under which protocol it is tried, and what finds
-    it: the laws of sums (`explore`), those of what is learned (`leak`), or a lying server (`lie`). Where
+    it: the invariants of sums (`explore`), those of privacy (`leak`), or a malicious server (`lie`). Where
     nothing does, why."""
 
     at: str
@@ -99,16 +99,16 @@ def _compiled(function: str, name: str) -> CodeType:
 
 # --- what is tried --------------------------------------------------------------------------------
 def by_sums(case: str, most: int = MOST_LOST) -> bool:
-    """Return True if a law of sums, life, haste or honesty is broken: what is learned is not looked at."""
+    """Return True if an invariant of sums, ends, haste or honesty is violated; privacy is not tested."""
     cohort = _small(case).cohort
     cohort.__dict__["withstands"] = None
-    return explore(cohort, unlucky=most - (case == "async")).violation is not None
+    return explore(cohort, affected_users=most - (case == "async")).violation is not None
 
 
 def by_leak(case: str, most: int = 1) -> bool:
     """Return True if a coalition that the protocol withstands learns more than it may."""
     small = _small(case)
-    report, coalitions = Report(), coalitions_of(4, range((small.cohort.withstands or 0) + 1))
+    report, coalitions = Report(), coalitions_of(4, range((small.cohort.max_colluders or 0) + 1))
     for one, seen in small.every_case(most):
         report.look(one, seen, coalitions)
         if report.first:

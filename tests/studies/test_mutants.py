@@ -39,16 +39,16 @@ def test_a_mutant_is_found_at_once(mutant, monkeypatch) -> None:
     with monkeypatch.context() as planted:
         plant(mutant, planted)
         assert TRY["explore"](mutant.case)
-    assert not TRY["explore"](mutant.case, 0)  # the honest one keeps the laws where nobody is lost
+    assert not TRY["explore"](mutant.case, 0)  # the honest one keeps the invariants without losses
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: m.name)
-def test_a_mutant_is_found_as_the_table_says(mutant, monkeypatch) -> None:
+def test_each_mutant_is_found_as_in_the_table(mutant, monkeypatch) -> None:
     assert killed(mutant, monkeypatch) == mutant.killer
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_what_finds_mutants_finds_nothing_in_ours(case) -> None:
+def test_searches_for_mutants_find_no_fault_in_our_protocols(case) -> None:
     assert not any(find(case) for find in TRY.values())

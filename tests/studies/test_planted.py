@@ -42,5 +42,5 @@ def test_the_page_has_the_table() -> None:
     assert table() in page, "python -m tests.studies.planted"
 
 
-def test_each_check_on_what_is_learned_finds_a_fault() -> None:
+def test_each_privacy_check_finds_a_fault() -> None:
     assert {name for fault in PLANTED for name in fault.found_by} == {check.__name__ for check in PRIVACY}

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 import simfl
-from simfl.studies.explore.buffered import of_updates
+from simfl.studies.explore.buffered import update_violations
 from simfl.world.dropout import POINTS
 from tests.sizes import examples
 
@@ -159,7 +159,7 @@ def buffer_holds(scenario: dict[str, Any]) -> None:
     result = simfl.run(scenario)
     ((name, protocol),) = result.summary["protocols"].items()
     buffer = scenario["buffer"]
-    assert list(of_updates(result.traces[name], buffer["K"], buffer["staleness_bound"])) == []
+    assert list(update_violations(result.traces[name], buffer["K"], buffer["staleness_bound"])) == []
     *before, last = protocol["rounds"]
     for r in protocol["rounds"]:
         assert not r["refused"]

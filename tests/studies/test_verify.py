@@ -83,7 +83,7 @@ def test_the_example_passes() -> None:
     "protocol",
     [pytest.param(p, marks=pytest.mark.slow) if p in ("secagg_plus", "ccesa") else p for p in PROTOCOLS],
 )
-def test_ours_pass_what_is_short(protocol: str) -> None:
+def test_our_protocols_pass_the_short_checks(protocol: str) -> None:
     assert not found(Subject(protocol, {}), *SHORT)
 
 
@@ -112,7 +112,7 @@ PLAIN = {
     "channels": "its users seal nothing for each other",
     **dict.fromkeys(("fresh_masks", "secrets", "sessions", "statements", "numbers"), NOTHING),
 }
-ROUNDS = "only rounds are looked at so, and the protocol has a buffer"
+ROUNDS = "the check is for rounds, and the protocol has a buffer"
 
 
 @pytest.mark.ci(but=["fedavg"])
@@ -145,7 +145,7 @@ def test_a_kernel_without_a_meaning_is_not_tried(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_the_command_says_what_it_held_it_to(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_the_command_prints_each_check(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     file = tmp_path / "pads.py"
     file.write_text(PADS.replace(*FAULTS["understates a message"][:2]))
     with pytest.raises(SystemExit) as left:

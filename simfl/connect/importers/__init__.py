@@ -1,26 +1,31 @@
-"""Recorded users, devices and links in files of others, as tables that a scenario can name.
+"""Importers: recorded users, devices and links of third parties, as tables that a scenario can name.
 
-All that is wrong with a file ends in one ScenarioError, which names the file and the place in it.
+Invariant: an import ends with tables, or with one ScenarioError that names the file and the place of each
+problem.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-MAX_PROBLEMS = 20  # of one file that are reported
+MAX_PROBLEMS = 20
+"""Problems of a file that are reported."""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows under the names of their columns; each column has values of one type."""
+    """A table; each column has values of one type."""
 
     columns: tuple[str, ...]
+    """Names of the columns."""
     rows: Sequence[tuple[Any, ...]]
 
 
 @dataclass(frozen=True)
 class Imported:
-    """The tables of an import by name, and in words what was found and what was dropped."""
+    """The result of an import."""
 
     tables: Mapping[str, Table]
+    """Tables by name."""
     found: str
+    """The numbers of entries that were found and dropped, in words."""

@@ -1,7 +1,7 @@
-"""FedScale's traces (Lai et al., ICML 2022): when phones were charging, and how fast devices and links were.
+"""FedScale's traces (Lai et al., ICML 2022): when phones were charging, and the speed of devices and links.
 
 Each of its two files is a pickled dict. Entries are numbered from 0 in the order of the file, as FedScale
-counts those of its availability: client c has entry c mod their number.
+numbers those of its availability: client c has entry c modulo their number.
 """
 
 import math
@@ -14,39 +14,53 @@ from simfl.connect.importers import MAX_PROBLEMS, Imported, Table
 from simfl.connect.importers.pickled import MAX_BYTES, plain
 from simfl.errors import Problem, ScenarioError, bytes_of, counted, refusal, show
 
-MOST = 10**9  # seconds, kbit/s, milliseconds a sample
+MAX_VALUE = 10**9
+"""Largest value of a file: seconds, kbit/s, or milliseconds a sample."""
 
 Read = TypeVar("Read")
 
 
 class _Wrong(Exception):
-    """A value of an entry that cannot be taken."""
+    """A value of an entry that is not valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Behaviour:
-    """The windows of an entry, (from, to) in seconds of its own period."""
+    """The availability of an entry."""
 
     model: str
+    """Model of the phone."""
     period_s: int
+    """Seconds after which the windows repeat."""
     windows: list[tuple[int, int]]
+    """Begin and end of each window online, in seconds of the period."""
     online_s: int
-    empty: int  # windows without a length, which are not among these
+    """Seconds of all windows."""
+    empty: int
+    """Number of windows without a length, which are left out."""
 
 
 def fedscale(behave: Path, capacity: Path) -> Imported:
-    """Return the tables `online` and `devices` of a client_behave_trace, and `capacity` of a
-    client_device_capacity. ScenarioError unless both hold plain values and every entry of them is right."""
+    """Return the tables `online`, `devices` and `capacity`.
+
+    Args:
+        behave: A client_behave_trace, for `online` and `devices`.
+        capacity: A client_device_capacity, for `capacity`.
+
+    Raises:
+        ScenarioError: A file has other than plain values, or an entry is not valid.
+    """
     behaviours, capacities = _entries(behave, _behaviour), _entries(capacity, _capacity)
-    # An entry that is never online has a line without a length: users that take entries in turn meet it too.
+    # An entry that is never online keeps a window without a length: it stays among the entries that users
+    # take.
     online = [
-        (number, begin, end, of.period_s)
-        for number, _, of in behaviours
-        for begin, end in of.windows or [(0, 0)]
+        (number, begin, end, entry.period_s)
+        for number, _, entry in behaviours
+        for begin, end in entry.windows or [(0, 0)]
     ]
     devices = [
-        (number, str(key), of.model, of.period_s, len(of.windows), of.online_s)
-        for number, key, of in behaviours
+        (number, str(key), entry.model, entry.period_s, len(entry.windows), entry.online_s)
+        for number, key, entry in behaviours
     ]
     tables = {
         "online": Table(("user", "from_s", "to_s", "period_s"), online),
@@ -56,8 +70,8 @@ def fedscale(behave: Path, capacity: Path) -> Imported:
             [(number, str(key), mbps, mbps, ms) for number, key, (mbps, ms) in capacities],
         ),
     }
-    never = sum(not of.windows for *_, of in behaviours)
-    empty = sum(of.empty for *_, of in behaviours)
+    never = sum(not entry.windows for *_, entry in behaviours)
+    empty = sum(entry.empty for *_, entry in behaviours)
     found = (
         f"{counted(len(online) - never, 'window')} online; entries: {len(devices)} of availability "
         f"({never} of them never online), {len(capacities)} of capacity; "
@@ -67,7 +81,7 @@ def fedscale(behave: Path, capacity: Path) -> Imported:
 
 
 def _entries(path: Path, read: Callable[[Any], Read]) -> list[tuple[int, int | str, Read]]:
-    """Return the number, the key and what is read of each entry of a file."""
+    """Return number, key and content of each entry of a file; `read` converts an entry."""
     file = str(path)
     value = plain(bytes_of(path, file, max_bytes=MAX_BYTES), file)
     if not isinstance(value, dict) or not value:
@@ -124,7 +138,7 @@ def _listed(entry: dict[Any, Any], name: str) -> list[int]:
     value = _value(entry, name)
     if not isinstance(value, list):
         raise _Wrong(f"{name} must be a list, not {show(value)}")
-    return [_whole(name, each) for each in value]
+    return [_whole(name, item) for item in value]
 
 
 def _seconds(entry: dict[Any, Any], name: str) -> int:
@@ -132,13 +146,13 @@ def _seconds(entry: dict[Any, Any], name: str) -> int:
 
 
 def _whole(name: str, value: Any) -> int:
-    if type(value) is not int or not 0 <= value <= MOST:
-        raise _Wrong(f"{name} must be whole seconds, from 0 to {MOST}, not {show(value)}")
+    if type(value) is not int or not 0 <= value <= MAX_VALUE:
+        raise _Wrong(f"{name} must be whole seconds, from 0 to {MAX_VALUE}, not {show(value)}")
     return value
 
 
 def _positive(entry: dict[Any, Any], name: str) -> float:
     value = _value(entry, name)
-    if type(value) not in (int, float) or not (0 < value <= MOST and math.isfinite(value)):
-        raise _Wrong(f"{name} must be above 0, and at most {MOST}, not {show(value)}")
+    if type(value) not in (int, float) or not (0 < value <= MAX_VALUE and math.isfinite(value)):
+        raise _Wrong(f"{name} must be above 0, and at most {MAX_VALUE}, not {show(value)}")
     return float(value)

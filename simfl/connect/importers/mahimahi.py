@@ -9,14 +9,22 @@ from simfl.connect.importers import Imported, Table
 from simfl.errors import counted, refusal
 from simfl.world.mahimahi import PACKET_BITS, delivered, deliveries
 
-MAX_WINDOWS = 10_000_000  # of all users
+MAX_WINDOWS = 10_000_000
+"""Windows of all users."""
 
 
 def mahimahi(pairs: Sequence[tuple[Path, Path]], window_ms: int) -> Imported:
-    """Return the table `rates`, in which each (uplink, downlink) is a user.
+    """Return the table `rates`.
 
-    A user's period is the longer one of the two. The other trace begins again until it is over, as in
-    mahimahi itself. ScenarioError if a file is no such trace, or has too many windows.
+    A user's period is the longer one of its two traces. The other trace is repeated until then, as in
+    mahimahi.
+
+    Args:
+        pairs: Each user's uplink and downlink trace.
+        window_ms: Milliseconds of a window.
+
+    Raises:
+        ScenarioError: A file is not such a trace, or there are more than `MAX_WINDOWS`.
     """
     rows: list[tuple[int, float, float, float, float]] = []
     shorter = 0
@@ -29,6 +37,7 @@ def mahimahi(pairs: Sequence[tuple[Path, Path]], window_ms: int) -> Imported:
             longest = str((up, down)[periods.index(period)])
             message = f"{period} ms in windows of {window_ms} ms: more than {MAX_WINDOWS} windows in all"
             raise refusal(longest, links[periods.index(period)].size, message)
+        # The last window ends with the period, and may be shorter than the others.
         ends = np.append(np.arange(window_ms, period, window_ms), period)
         begins = np.append(0, ends[:-1])
         rates = [

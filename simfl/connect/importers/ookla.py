@@ -1,4 +1,4 @@
-"""Ookla's open data of speed tests (tables by country, or by tile): rates and latency, one place a row."""
+"""Ookla's open data of speed tests, by country or by tile: rates and latency of a location in each row."""
 
 import csv
 import io
@@ -9,14 +9,19 @@ from simfl.connect.importers import MAX_PROBLEMS, Imported, Table
 from simfl.errors import Problem, ScenarioError, counted, refusal, show, text_of
 
 MAX_BYTES = 2**28
-MOST = 1e9  # kbit/s, milliseconds
+MAX_VALUE = 1e9
+"""Largest number of a file: kbit/s or milliseconds."""
 NUMBERS = ("avg_u_kbps", "avg_d_kbps", "avg_lat_ms")
 COLUMNS = ("Avg. Avg U Kbps", "Avg. Avg D Kbps", "Avg Lat Ms")
 
 
 def ookla(path: Path) -> Imported:
-    """Return the table `capacity`. ScenarioError if the file is no CSV with the columns of `NUMBERS`, in this
-    spelling or as in `COLUMNS`, or has a value that is neither missing nor a number."""
+    """Return the table `capacity`; rows with a missing number are dropped.
+
+    Raises:
+        ScenarioError: The file is not CSV, lacks a column of `NUMBERS` (also spelt as in `COLUMNS`), or has a
+            value that is not a number.
+    """
     file = str(path)
     reader = csv.reader(io.StringIO(text_of(path, file, max_bytes=MAX_BYTES), newline=""), strict=True)
     rows: list[tuple[int, str, float, float, float]] = []
@@ -26,16 +31,16 @@ def ookla(path: Path) -> Imported:
         header = [_plain_name(name) for name in next(reader, [])]
         for name, shown in zip(NUMBERS, COLUMNS, strict=True):
             if header.count(name) != 1:
-                what = "doubled" if name in header else "missing"
-                raise refusal(file, 1, f"the column {shown} (or {name}) is {what}")
-        of = [header.index(name) for name in NUMBERS]
-        place = header.index("name") if "name" in header else 0
+                problem = "there twice" if name in header else "missing"
+                raise refusal(file, 1, f"the column {shown} (or {name}) is {problem}")
+        number_columns = [header.index(name) for name in NUMBERS]
+        name_column = header.index("name") if "name" in header else 0
         for row in filter(None, reader):
             numbers = [0.0]
             try:
                 if len(row) != len(header):
                     raise ValueError(f"{len(row)} values, but the header names {len(header)} columns")
-                numbers = [_number(COLUMNS[i], row[column]) for i, column in enumerate(of)]
+                numbers = [_number(COLUMNS[i], row[column]) for i, column in enumerate(number_columns)]
             except ValueError as error:
                 problems.append(Problem(file, reader.line_num, "", str(error)))
                 if len(problems) == MAX_PROBLEMS:
@@ -44,7 +49,8 @@ def ookla(path: Path) -> Imported:
                 dropped += 1
                 continue
             up, down, ms = numbers
-            rows.append((len(rows), row[place], up / 1000, down / 1000, ms / 2000))
+            # The latency is that of a round trip: half of it is one way.
+            rows.append((len(rows), row[name_column], up / 1000, down / 1000, ms / 2000))
     except csv.Error as error:
         raise refusal(file, reader.line_num, f"not CSV: {error}") from None
     if problems:
@@ -56,7 +62,7 @@ def ookla(path: Path) -> Imported:
 
 
 def _plain_name(name: str) -> str:
-    """Return the name of a column as the tables by tile spell it."""
+    """Return the name of a column in the spelling of the tables by tile."""
     return name.strip().lower().removeprefix("avg. ").replace(" ", "_")
 
 
@@ -66,6 +72,6 @@ def _number(column: str, text: str) -> float:
         number = float(text) if text.strip() else 0.0
     except ValueError:
         number = math.nan
-    if not 0 <= number <= MOST:
-        raise ValueError(f"{column}: must be a number from 0 to {MOST:g}, not {show(text)}")
+    if not 0 <= number <= MAX_VALUE:
+        raise ValueError(f"{column}: must be a number from 0 to {MAX_VALUE:g}, not {show(text)}")
     return number

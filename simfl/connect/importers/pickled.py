@@ -1,12 +1,14 @@
-"""Plain values of a pickle: numbers, text, lists, tuples and dicts. Nothing in it is imported or called.
+"""A reader of pickles that hold plain values: numbers, text, lists, tuples and dicts.
 
-Invariant: an opcode acts only if it is in the tables below, and no global is resolved. Four names of numpy's
-numbers, which FedScale's capacities are, stand for functions of ours that take a number from its bytes.
+Invariant: no opcode acts unless it is in the tables below, and no global is resolved, so nothing is imported
+or called. Four names of numpy's numbers, of which FedScale's capacities are made, stand for functions of ours
+that convert the number's bytes.
 
-Python's `Unpickler` in C would not do, even if its `find_class` refused everything: its memo is as long as an
-index in the file, and it takes hashes of tuples within tuples, which need not end. The one in Python keeps a
-dict for its memo, and its opcodes are methods in a table. Here it has those of plain values, keys are numbers
-or text, and what a file can hold is counted.
+Python's `Unpickler` in C is not used, even with a `find_class` that refuses all names. Its memo is as long as
+the largest index in the file, and it hashes nested tuples, which may not end. The reader in Python keeps a
+dict for its memo, and its opcodes are methods in a table. Here that table has the opcodes of plain values,
+keys are numbers or text, and the values of a file are counted (`tests/connect/importers/test_pickled.py` has
+a file for each attack).
 """
 
 import pickle
@@ -19,21 +21,21 @@ from typing import Any
 from simfl.errors import cut, refusal
 
 MAX_BYTES = 2**26
-"""Of a file; FedScale's have 26 and 39 million."""
+"""Size of a file; FedScale's have 26 and 39 million bytes."""
 MAX_HELD = 10_000_000
-"""Marks, values other than numbers, values remembered; a file like FedScale's larger one has 6.5 million."""
+"""Marks, values other than numbers, and values in the memo; FedScale's larger file has 6.5 million."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Name:
-    """A function's name in a pickle, and our function in its place."""
+    """A function's name in a pickle, with our function in its place."""
 
     make: Callable[..., Any]
 
 
 @dataclass(slots=True)
 class _NumberType:
-    """The type of one of numpy's numbers, in the letters of `struct`."""
+    """The type of a numpy number, in the letters of `struct`."""
 
     letter: str
     byte_order: str = "<"
@@ -42,14 +44,14 @@ class _NumberType:
 def _number_type(name: object, *_: object) -> _NumberType:
     letters = {"f4": "f", "f8": "d", "i4": "i", "i8": "q"}
     if not isinstance(name, str) or name not in letters:
-        raise ValueError("a type of numpy's that is none of f4, f8, i4, i8")
+        raise ValueError("a type of numpy's other than f4, f8, i4, i8")
     return _NumberType(letters[name])
 
 
 def _number(of: object, raw: bytes | str) -> int | float:
     if not isinstance(of, _NumberType):
         raise TypeError("a number of numpy's without a type")
-    raw = raw.encode("latin-1") if isinstance(raw, str) else raw  # Python 2 knew no other bytes
+    raw = raw.encode("latin-1") if isinstance(raw, str) else raw  # Python 2 wrote bytes as text
     number: int | float = struct.unpack(of.byte_order + of.letter, raw)[0]
     return number
 
@@ -69,7 +71,14 @@ _NAMES = {
 
 
 def plain(content: bytes, file: str) -> Any:
-    """Return the value of a pickle; ScenarioError for all but plain values.
+    """Return the value of a pickle.
+
+    Args:
+        content: The pickle.
+        file: Its name, for messages.
+
+    Raises:
+        ScenarioError: It has other than plain values, or is damaged.
 
     >>> plain(b"}(U\\x06activeK\\x05u.", "trace")
     {'active': 5}
@@ -84,7 +93,7 @@ def plain(content: bytes, file: str) -> Any:
         if reader.stack or reader.metastack or stream.read(1):
             raise ValueError("it does not end with its value")
         return value
-    except Exception as error:  # whatever Python's reader raises is the file's fault
+    except Exception as error:  # each error of Python's reader is a fault of the file
         reason = "the file ends too early" if isinstance(error, EOFError) else cut(str(error))
     raise refusal(file, None, f"no plain pickle: {reason}")
 
@@ -97,7 +106,7 @@ class _Plain(pickle._Unpickler):
     metastack: list[list[Any]]
     append: Callable[[Any], None]
     held = 0
-    """Values so far that take memory."""
+    """Number of values so far that take memory."""
 
     def find_class(self, module: str, name: str) -> _Name:
         function = _NAMES.get(f"{module} {name}")
@@ -122,7 +131,7 @@ class _Plain(pickle._Unpickler):
         if type(into) is not dict or len(items) % 2:
             raise ValueError("sets items of something that is not a dict, or half an item")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            # The hash of a tuple, or of a very long number, may take for ever.
+            # The hash of a nested tuple, or of a very long number, may take for ever.
             if type(key) is not str and (type(key) is not int or key.bit_length() > 64):
                 raise ValueError("a key that is neither text nor a whole number of 64 bits")
             if key in into:
@@ -160,7 +169,8 @@ def _counted(act: Callable[[Any], None]) -> Callable[[Any], None]:
 def _text(act: Callable[[Any], None]) -> Callable[[Any], None]:
     def load(reader: _Plain) -> None:
         act(reader)
-        reader.stack[-1].encode()  # Python's reader lets half a surrogate pass
+        # Raises for half a surrogate, which Python's reader accepts.
+        reader.stack[-1].encode()
 
     return _counted(load)
 

@@ -1,7 +1,6 @@
-"""Trackers of experiments: adapters for three that people use, as callbacks of a run.
+"""Adapters for three experiment trackers, as callbacks of a run.
 
-All write files of this machine, and send
-nothing anywhere.
+Invariant: an adapter writes files on this machine, and sends nothing over a network.
 """
 
 from importlib import import_module
@@ -17,7 +16,7 @@ VALUES = (
     "total_s", "end_s", "span_s_offline", "span_s_training", "span_s_upload", "span_s_recovery", "survivors",
     "bytes_up", "bytes_down", "aggregate_exact", "accuracy", "loss", "energy_j",
 )  # fmt: skip
-"""The values of a round that adapters write, by their names in `to_pandas("rounds")`."""
+"""Values of a round that adapters write, by their names in `to_pandas("rounds")`."""
 
 Name = Literal["tensorboard", "wandb", "mlflow"]
 ADAPTERS: dict[Name, str] = {"tensorboard": "TensorBoard", "wandb": "WandB", "mlflow": "MLflow"}
@@ -27,27 +26,27 @@ def tracker(name: Name, folder: Path) -> Tracker:
     """Return an adapter by its name.
 
     Args:
-        name: The adapter's.
-        folder: The run's. MLflow's store is `mlflow.db` in the working directory, where `mlflow ui` looks.
+        name: Name of the adapter.
+        folder: The run's folder. MLflow's store is `mlflow.db` in the working directory, where `mlflow ui`
+            looks.
 
     Raises:
         BadInput: Its library is not installed; the message names the extra.
     """
     adapter = getattr(import_module(f"simfl.connect.trackers.{name}"), ADAPTERS[name])
-    made: Tracker = (
-        adapter() if name == "mlflow" else adapter(folder / name if name == "tensorboard" else folder)
-    )
-    return made
+    folders = {"tensorboard": [folder / name], "wandb": [folder], "mlflow": []}
+    instance: Tracker = adapter(*folders[name])
+    return instance
 
 
 def values(row: RoundSummary) -> dict[str, float]:
-    """Return the `VALUES` of a round that there are."""
-    found = flat(row)
-    return {key: float(found[key]) for key in VALUES if found.get(key) is not None}
+    """Return the `VALUES` that a round has."""
+    columns = flat(row)
+    return {key: float(columns[key]) for key in VALUES if columns.get(key) is not None}
 
 
 def facts(scenario: Scenario) -> dict[str, Any]:
-    """Return what tells runs apart in a tracker's table."""
+    """Return the settings that distinguish runs in a tracker's table."""
     return {
         "scenario": scenario.name,
         "seed": scenario.seed,

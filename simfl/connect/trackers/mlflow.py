@@ -1,5 +1,7 @@
-"""MLflow: a run for each protocol in an experiment of the scenario's name; step is the round, the timestamp
-the virtual time in milliseconds."""
+"""MLflow: a run for each protocol, in an experiment of the scenario's name.
+
+A metric's step is the round, and its timestamp the virtual time in milliseconds.
+"""
 
 import os
 from typing import Any
@@ -12,9 +14,12 @@ from simfl.scenario.schema import Scenario
 
 
 class MLflow:
-    """Writes to a local store, which `mlflow ui` shows. uri: another store, such as `sqlite:////data/all.db`.
+    """Writes to a local store, which `mlflow ui` shows.
 
-    Its telemetry is turned off for this process unless the environment says otherwise.
+    MLflow's telemetry is turned off for this process, unless the environment sets it.
+
+    Args:
+        uri: Another store, such as `sqlite:////data/all.db`.
 
     >>> import tempfile
     >>> from simfl import run
@@ -25,9 +30,10 @@ class MLflow:
     """
 
     def __init__(self, uri: str = "sqlite:///mlflow.db") -> None:
-        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read when it is imported
+        # Before the import, which reads it.
+        os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         need("MLflow", "mlflow.tracking", "mlflow")
-        if uri.startswith("sqlite"):  # which mlflow-skinny leaves to others
+        if uri.startswith("sqlite"):  # mlflow-skinny does not depend on these
             need("MLflow", "sqlalchemy", "mlflow")
             need("MLflow", "alembic", "mlflow")
         from mlflow.tracking import MlflowClient
@@ -38,16 +44,17 @@ class MLflow:
 
     def on_start(self, scenario: Scenario) -> None:
         self._facts = facts(scenario)
-        known = self._client.get_experiment_by_name(scenario.name)
-        self._experiment = known.experiment_id if known else self._client.create_experiment(scenario.name)
+        existing = self._client.get_experiment_by_name(scenario.name)
+        name = scenario.name
+        self._experiment = existing.experiment_id if existing else self._client.create_experiment(name)
 
     def on_round(self, protocol: str, row: RoundSummary) -> None:
         from mlflow.entities import Metric
 
         if protocol not in self._runs:
             tags = {key: str(value) for key, value in self._facts.items()} | {"protocol": protocol}
-            begun = self._client.create_run(self._experiment, run_name=protocol, tags=tags)
-            self._runs[protocol] = begun.info.run_id
+            run = self._client.create_run(self._experiment, run_name=protocol, tags=tags)
+            self._runs[protocol] = run.info.run_id
         at_ms = round(row.end_s * 1000)
         metrics = [Metric(key, value, at_ms, row.index) for key, value in values(row).items()]
         self._client.log_batch(self._runs[protocol], metrics=metrics)

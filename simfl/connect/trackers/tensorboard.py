@@ -28,7 +28,7 @@ class TensorBoard:
         self._writers: dict[str, Any] = {}
 
     def on_start(self, scenario: Scenario) -> None:
-        """Nothing to do: a writer is made with a protocol's first round."""
+        """Do nothing: a writer is made with a protocol's first round."""
 
     def on_round(self, protocol: str, row: RoundSummary) -> None:
         from tensorboard.compat.proto.event_pb2 import Event

@@ -1,4 +1,4 @@
-"""Weights & Biases, offline: a run for each protocol, in one group; `wandb sync` uploads it if you ask."""
+"""Weights & Biases, offline: a run for each protocol, in one group; `wandb sync` uploads them."""
 
 import os
 from pathlib import Path
@@ -14,14 +14,15 @@ from simfl.scenario.schema import Scenario
 class WandB:
     """Writes `folder/wandb/offline-run-...`; step is the round, and `end_s` the virtual time.
 
-    Its service, a process of its own, ends with this one.
+    Its service is a separate process, which ends with this one.
 
     >>> WandB("runs/curves").project  # for `callbacks` of a run
     'simfl'
     """
 
     def __init__(self, folder: str | Path, project: str = "simfl") -> None:
-        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")  # read when it is imported
+        # Before the import, which reads it.
+        os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
         need("WandB", "wandb", "wandb")
         self.folder, self.project = Path(folder), project
         self._runs: dict[str, Any] = {}
@@ -38,8 +39,9 @@ class WandB:
     def _begin(self, protocol: str) -> Any:
         import wandb
 
-        self.folder.mkdir(parents=True, exist_ok=True)  # wandb would take a temporary folder instead
-        # neither this machine's load nor its name, code or terminal is any part of a simulated run
+        # If it does not exist, wandb writes to a temporary folder instead.
+        self.folder.mkdir(parents=True, exist_ok=True)
+        # This machine's load, name, code and terminal are not part of a simulated run.
         settings = wandb.Settings(
             console="off", silent=True, disable_git=True, disable_code=True, save_code=False,
             x_disable_stats=True, x_disable_meta=True, x_disable_machine_info=True,

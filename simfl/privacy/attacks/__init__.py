@@ -1,1 +1,1 @@
-"""Attacks on recorded runs by a server that is honest but curious, a kind a file."""
+"""Attacks on recorded runs by an honest but curious server: a kind in each file."""

@@ -1,8 +1,8 @@
-"""An attack: a block whose fields are its settings and which is called with what a server has seen.
+"""The base class of attacks: a block whose fields are the settings, called with the server's view of a run.
 
-Invariant: an attack computes its guesses from `View` and from what it says that it assumes. It looks at
-`Truth` for that assumed knowledge, and to score its guesses. Its draws come from the generator that it is
-given, so a run, a seed and the settings give the same numbers.
+Invariant: an attack computes its guesses from `View` and from the knowledge that it declares. It reads
+`Truth` for that knowledge, and to score its guesses. Its draws come from the generator that it is given, so a
+run, a seed and the settings give the same numbers.
 """
 
 from abc import abstractmethod
@@ -64,7 +64,7 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Truth:
-    """All that is hidden from the server.
+    """The data and updates that are hidden from the server.
 
     Attributes:
         split: The samples.
@@ -80,56 +80,67 @@ class Truth:
 
 @dataclass(frozen=True)
 class Finding:
-    """A row of an attack's table: the entry, what the server attacked there, and numbers by their names."""
+    """A row of an attack's table."""
 
     entry: str
+    """Name of the entry."""
     attacked: str
+    """Target of the attack in that entry, such as `sums`."""
     numbers: Mapping[str, float]
+    """Results by name."""
 
 
 @dataclass(frozen=True, eq=False)
 class Strip:
-    """A row of images [n, h, w] or [n, h, w, 3] of 0 .. 1, with a title and a line below each."""
+    """A row of images in a figure."""
 
     title: str
     images: F32
+    """Pixels of 0 .. 1, [n, h, w] or [n, h, w, 3]."""
     captions: tuple[str, ...]
+    """A line below each image."""
 
 
 @dataclass(frozen=True)
 class Bars:
-    """A histogram: a title, the labels of its bins, and how many of each series are in them."""
+    """A histogram in a figure."""
 
     title: str
     labels: tuple[str, ...]
+    """Labels of the bins."""
     series: Mapping[str, tuple[int, ...]]
+    """Counts by bin, of each series."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The findings of an attack, and what its figure shows."""
+    """The findings of an attack, and the content of its figure."""
 
     findings: tuple[Finding, ...]
+    """Rows of its table."""
     strips: tuple[Strip, ...] = ()
     bars: tuple[Bars, ...] = ()
 
     def __add__(self, other: "Outcome") -> "Outcome":
         strips = list(self.strips)
-        titles = {strip.title for strip in strips}  # originals are shown once
+        # Each entry brings the strip of originals: it is shown once.
+        titles = {strip.title for strip in strips}
         strips += [strip for strip in other.strips if strip.title not in titles]
         return Outcome(self.findings + other.findings, tuple(strips), self.bars + other.bars)
 
 
 @dataclass(frozen=True)
 class Knowledge:
-    """An attack's assumptions beside the server's view, and the meaning of its numbers: the table's foot."""
+    """The sentences below an attack's table."""
 
     assumes: str
+    """Knowledge that it assumes beside the server's view."""
     measures: str
+    """Meaning of its numbers."""
 
 
 class Attack(KindBlock):
-    """An attack; a call with a view is all that one of your own needs.
+    """An attack. A user-defined one needs `__call__` alone.
 
     >>> class Loudest(Attack):
     ...     knowledge = Knowledge("nothing", "norm: of the largest sum")
@@ -143,17 +154,32 @@ class Attack(KindBlock):
     knowledge: ClassVar[Knowledge] = Knowledge("nothing", "")
 
     def problem(self, split: Split, parts: list[I64]) -> str | None:
-        """Return what of the data or of how it is dealt rules the attack out, None if nothing does. It is
-        asked for before a scenario is run."""
+        """Return the reason why the attack cannot be applied to data that is dealt so; None if it can be.
+
+        It is called before a scenario is run.
+
+        Args:
+            split: The samples.
+            parts: Indices of each user's samples.
+        """
         return None
 
     @abstractmethod
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
-        """Attack an entry of a run. BadInput where the view lacks what that takes."""
+        """Attack an entry of a run.
+
+        Args:
+            view: The server's view.
+            truth: All that is hidden from the server.
+            rng: Source of the attack's draws.
+
+        Raises:
+            BadInput: The view lacks what the attack needs.
+        """
 
 
 def pixels(x: NDArray[np.generic]) -> F32:
-    """Return samples as numbers: bytes 0 .. 255 become 0 .. 1."""
+    """Return samples as float32; bytes 0 .. 255 become 0 .. 1."""
     return x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
 
 
@@ -167,6 +193,6 @@ def as_images(x: F32) -> F32 | None:
 
 
 def strips_of(title: str, samples: list[F32], captions: tuple[str, ...]) -> tuple[Strip, ...]:
-    """Return samples as a row of images; nothing where they are none."""
+    """Return samples as a row of images; empty if they are not images."""
     images = as_images(np.stack(samples))
     return () if images is None else (Strip(title, images, captions),)

@@ -1,4 +1,8 @@
-"""Images from the updates that a server works out (Geiping et al. 2020; Multi-RoundSecAgg Figs 1 and 9)."""
+"""Images from users' updates, by gradient inversion (Geiping et al. 2020; Multi-RoundSecAgg Figs 1 and 9).
+
+The search is for images with a gradient in the update's direction. The order of a batch
+is lost in its gradient, so images are matched with the nearest originals before they are scored.
+"""
 
 from typing import Literal
 
@@ -17,18 +21,22 @@ from simfl.privacy.attacks.attack import (
     pixels,
     strips_of,
 )
-from simfl.privacy.attacks.least_squares import estimated, window
+from simfl.privacy.attacks.least_squares import window
 from simfl.privacy.attacks.similarity import mse, psnr, ssim
-from simfl.privacy.least_squares import errors
+from simfl.privacy.least_squares import errors, estimated
 
-MAX_SAMPLES = 8  # of a user: beyond, neither this search nor the paper's finds single images
+MAX_SAMPLES = 8
+"""Samples of a user: of more, neither this search nor the paper's finds single images."""
+
+Updates = dict[int, tuple[F32, int]]
+"""By user, an update, [d], and the index of the model that it was made on."""
 
 
 class Inversion(Attack):
     """Users' images from the updates that least squares finds, by descent on the cosine of gradients.
 
-    Updates that the server sees user by user are inverted as they are; from sums alone, the updates are first
-    worked out from those of many rounds.
+    Updates that the server sees user by user are inverted directly. Where it sees sums alone, the updates are
+    estimated from the sums of many rounds first.
     """
 
     kind: Literal["inversion"] = "inversion"
@@ -48,36 +56,36 @@ class Inversion(Attack):
     starts: Count = 2
     """Searches of a user, each from other noise; the one of the least cost counts."""
     rounds: Count | None = None
-    """The last so many rounds are attacked; 2 N unless given."""
+    """Number of rounds, the last ones, that are attacked; 2 N unless given."""
 
     def problem(self, split: Split, parts: list[I64]) -> str | None:
-        most = max(map(len, parts))
-        if most > MAX_SAMPLES:
+        max_samples = max(map(len, parts))
+        if max_samples > MAX_SAMPLES:
             return (
-                f"inversion needs users of at most {MAX_SAMPLES} samples, and one has {most}: "
+                f"inversion needs users of at most {MAX_SAMPLES} samples, and one has {max_samples}: "
                 "deal few, as by learning.partition: {few: 1}"
             )
         return None
 
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
         first = len(view.rounds) - 1 if view.plain else window(view, self.rounds)
-        sums, estimates = truth.first(first), estimated(view, first)
-        held = np.array([len(part) > 0 for part in truth.parts])
-        chosen = np.flatnonzero(held & np.isfinite(estimates).all(axis=1)).tolist()[: self.users]
+        true_updates, estimates = truth.first(first), estimated(view.weights[first:], view.totals[first:])
+        has_samples = np.array([len(part) > 0 for part in truth.parts])
+        chosen = np.flatnonzero(has_samples & np.isfinite(estimates).all(axis=1)).tolist()[: self.users]
         if not chosen:
             raise BadInput(f"{view.entry}: no user with samples took part in the rounds that are attacked")
-        known = {user: (estimates[user].astype(np.float32), first) for user in chosen}
-        true = {user: sums[user] for user in chosen}
+        updates = {user: (estimates[user].astype(np.float32), first) for user in chosen}
+        true = {user: true_updates[user] for user in chosen}
         if view.plain:
-            known = {user: up for user, up in view.uploads(first).items() if user in chosen}
-            true = {user: delta.astype(np.float64) for user, (delta, _) in known.items()}
-        error = [errors(true[user][None], known[user][0][None].astype(np.float64)) for user in chosen]
+            updates = {user: up for user, up in view.uploads(first).items() if user in chosen}
+            true = {user: delta.astype(np.float64) for user, (delta, _) in updates.items()}
+        error = [errors(true[user][None], updates[user][0][None].astype(np.float64)) for user in chosen]
         originals = {user: pixels(truth.split.x_train[truth.parts[user]]) for user in chosen}
         labels = {user: truth.split.y_train[truth.parts[user]] for user in chosen}
-        images = {
-            user: _matched(x, originals[user]) for user, x in self._searched(view, rng, known, labels).items()
-        }
+        searched = self._searched(view, rng, updates, labels)
+        images = {user: _matched(x, originals[user]) for user, x in searched.items()}
         scores = {user: _scores(images[user], originals[user]) for user in chosen}
+        # The score without any attack: an attack that is not better has found nothing.
         blind = [_scores(_typical(truth.split, labels[user]), originals[user])[0] for user in chosen]
         means = dict(
             zip(("psnr", "mse", "ssim"), np.mean(list(scores.values()), axis=0).tolist(), strict=True)
@@ -95,19 +103,20 @@ class Inversion(Attack):
         return Outcome((finding,), strips)
 
     def _searched(
-        self, view: View, rng: np.random.Generator, known: dict[int, tuple[F32, int]], labels: dict[int, I64]
+        self, view: View, rng: np.random.Generator, updates: Updates, labels: dict[int, I64]
     ) -> dict[int, F32]:
         """Return each user's images [n, *shape]: those of the start that ends with the least cost."""
-        found: dict[int, F32] = {}
-        shapes = {user: (place, len(labels[user])) for user, (_, place) in known.items()}
-        for place, n in sorted(set(shapes.values())):  # those of one shape are searched together
-            group = [user for user in known if shapes[user] == (place, n)]
+        best_of: dict[int, F32] = {}
+        batches = {user: (model, len(labels[user])) for user, (_, model) in updates.items()}
+        # Users with the same model and number of samples are searched as one batch.
+        for model, n in sorted(set(batches.values())):
+            group = [user for user in updates if batches[user] == (model, n)]
             starts = rng.random((len(group), self.starts, n, *view.shape), np.float32)
-            each = [user for user in group for _ in range(self.starts)]
+            users = [user for user in group for _ in range(self.starts)]
             x, cost = view.search.explaining(
-                view.models[place],
-                np.stack([known[user][0] for user in each]),
-                np.stack([labels[user] for user in each]),
+                view.models[model],
+                np.stack([updates[user][0] for user in users]),
+                np.stack([labels[user] for user in users]),
                 starts.reshape(-1, n, *view.shape),
                 self.steps,
                 self.lr,
@@ -115,12 +124,12 @@ class Inversion(Attack):
             )
             least = cost.reshape(len(group), -1).argmin(axis=1)
             best = x.reshape(starts.shape)[np.arange(len(group)), least]
-            found |= dict(zip(group, best, strict=True))
-        return {user: found[user] for user in known}
+            best_of |= dict(zip(group, best, strict=True))
+        return {user: best_of[user] for user in updates}
 
 
 def _scores(images: F32, originals: F32) -> tuple[float, float, float]:
-    """Return the mean PSNR, MSE and SSIM (NaN of what are no images) of a user's images."""
+    """Return the mean PSNR, MSE and SSIM of a user's images; SSIM is NaN for samples that are not images."""
     ssims = [ssim(*pair) for pair in zip(images, originals, strict=True)] if images.ndim > 2 else [np.nan]
     pairs = list(zip(images, originals, strict=True))
     dB, squares = (float(np.mean([measure(*pair) for pair in pairs])) for measure in (psnr, mse))
@@ -128,7 +137,7 @@ def _scores(images: F32, originals: F32) -> tuple[float, float, float]:
 
 
 def _matched(images: F32, originals: F32) -> F32:
-    """Return a user's images in the order of its originals that are nearest: gradients have no order."""
+    """Return a user's images in the order of the nearest originals: a gradient has no order of samples."""
     from scipy.optimize import linear_sum_assignment
 
     costs = np.square(images[:, None] - originals[None]).reshape(len(images), len(originals), -1).sum(axis=2)
@@ -137,7 +146,7 @@ def _matched(images: F32, originals: F32) -> F32:
 
 
 def _typical(split: Split, labels: I64) -> F32:
-    """Return the mean of the test images of each label, or of all where none has it."""
+    """Return the mean test image of each label; of all test images for a label without one."""
     of_label = [np.flatnonzero(split.y_test == label) for label in labels]
-    everything = np.arange(len(split.y_test))
-    return np.stack([pixels(split.x_test[r if len(r) else everything]).mean(axis=0) for r in of_label])
+    all_rows = np.arange(len(split.y_test))
+    return np.stack([pixels(split.x_test[r if len(r) else all_rows]).mean(axis=0) for r in of_label])

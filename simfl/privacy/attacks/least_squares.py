@@ -1,4 +1,4 @@
-"""Least squares on the sums of many rounds (Multi-RoundSecAgg, appendix G.2, eqs. 33-35, Fig. 8)."""
+"""The attack of `simfl.privacy.least_squares` as a kind (Multi-RoundSecAgg, appendix G.2, Fig. 8)."""
 
 from itertools import pairwise
 from typing import Literal
@@ -6,22 +6,14 @@ from typing import Literal
 import numpy as np
 
 from simfl.config.blocks import Count
-from simfl.privacy.attacks.attack import F64, Attack, Bars, Finding, Knowledge, Outcome, Truth, View
-from simfl.privacy.least_squares import BINS, errors, isolated, reconstruct
+from simfl.privacy.attacks.attack import Attack, Bars, Finding, Knowledge, Outcome, Truth, View
+from simfl.privacy.least_squares import BINS, errors, estimated, isolated
 from simfl.privacy.weighted import ratios
 
 
 def window(view: View, rounds: int | None) -> int:
-    """Return the place of the first of the last so many rounds, of 2 N unless given."""
+    """Return the index of the first of the last `rounds` rounds, of 2 N unless given."""
     return max(0, len(view.rounds) - (rounds or 2 * view.users))
-
-
-def estimated(view: View, first: int) -> F64:
-    """Return the estimates of w_i delta_i [users, d] from the sums of the rounds from a place on, w_i being
-    the weight of the first that a user is in."""
-    P = ratios(view.weights[first:])
-    begin = P[(P != 0).argmax(axis=0), np.arange(view.users)]
-    return np.asarray(reconstruct(P, view.totals[first:]) * begin[:, None], np.float64)
 
 
 class LeastSquares(Attack):
@@ -38,12 +30,14 @@ class LeastSquares(Attack):
         "participation alone gives away",
     )
     rounds: Count | None = None
-    """The last so many rounds are attacked; 2 N unless given."""
+    """Number of rounds, the last ones, that are attacked; 2 N unless given."""
 
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
         first = window(view, self.rounds)
-        e = errors(truth.first(first), estimated(view, first))
-        rank, alone, _ = isolated(ratios(view.weights[first:]))
+        weights = view.weights[first:]
+        e = errors(truth.first(first), estimated(weights, view.totals[first:]))
+        rank, alone, _ = isolated(ratios(weights))
+        # Users that took no part in the window have no error.
         e = e[np.isfinite(e)]
         numbers = {
             "rounds": len(view.rounds) - first,

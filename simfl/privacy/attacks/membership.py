@@ -1,8 +1,8 @@
 """Membership in a user's training data, by shadow models (Shokri et al. 2017; CCESA Tables 3 and B.1).
 
-The server trains models of its own, from the same global model and as it asked users to, on data of its own
-of the same kind. Of these it knows who is a member; a logistic regression learns from their outputs what a
-member's look like, and is then asked about users' models.
+The server trains shadow models on its own samples of the same kind, from the same global model and with the
+users' settings. It knows the members of these, so a logistic regression learns to distinguish the outputs of
+members from other outputs. It is then applied to users' models.
 """
 
 from typing import Literal
@@ -16,8 +16,10 @@ from simfl.learning.data.dataset import F32, I64, Split
 from simfl.learning.trainer import Trainer
 from simfl.privacy.attacks.attack import F64, Attack, Bars, Finding, Knowledge, Outcome, Truth, View, pixels
 
-RIDGE = 1e-3  # of the regression, so that separable classes have a finite optimum
-FARTHEST = 5.0  # standard deviations of the shadows' features, beyond which an output says no more
+RIDGE = 1e-3
+"""Weight of the regression's ridge, so that separable classes have a finite optimum."""
+MAX_DEVIATIONS = 5.0
+"""Standard deviations of the shadow models' features at which a feature is clipped."""
 BINS = np.linspace(0, 1, 11)
 
 
@@ -39,72 +41,76 @@ class Membership(Attack):
     """Members that are asked about, of each user at most."""
 
     def problem(self, split: Split, parts: list[I64]) -> str | None:
-        held = min(max(map(len, parts)), self.samples)
+        queried = min(max(map(len, parts)), self.samples)
         free = len(_outsiders(split, parts))
-        if free < 3 * held:
+        # A third for the queries about others, two thirds for shadow models.
+        if free < 3 * queried:
             few = max(1, len(split.y_train) // (4 * len(parts)))
             return (
                 "membership needs samples that no user holds, three times the "
-                f"{held} asked about of a user, and there are {free}: deal fewer, "
+                f"{queried} asked about of a user, and there are {free}: deal fewer, "
                 f"as by learning.partition: {{few: {few}}}"
             )
         return None
 
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
-        place, split = len(view.rounds) - 1, truth.split
-        uploads = {user: up for user, up in view.uploads(place).items() if len(truth.parts[user])}
+        last, split = len(view.rounds) - 1, truth.split
+        uploads = {user: up for user, up in view.uploads(last).items() if len(truth.parts[user])}
         if not uploads:
-            raise BadInput(f"{view.entry}: no user with samples took part in round {view.rounds[place]}")
+            raise BadInput(f"{view.entry}: no user with samples took part in round {view.rounds[last]}")
         size = max(len(truth.parts[user]) for user in uploads)
         free = rng.permutation(_outsiders(split, truth.parts))
-        asked = min(size, self.samples)
-        strangers, own = np.split(free, [max(asked, len(free) // 3)])
-        regression = self._learnt(view, split, rng, view.models[place], own, size)
+        queried = min(size, self.samples)
+        others, own = np.split(free, [max(queried, len(free) // 3)])
+        regression = self._regression(view, split, rng, view.models[last], own, size)
         search = view.search
 
         def guesses(weights: F32, rows: I64) -> F64:
             z = search.logits(weights, _x(split, rows))
             return regression.probability(features(z, _y(split, rows)))
 
-        sides = [
-            (user, rng.permutation(truth.parts[user])[:asked], rng.permutation(strangers)) for user in uploads
+        queries = [
+            (user, rng.permutation(truth.parts[user])[:queried], rng.permutation(others)) for user in uploads
         ]
-        own_models = {user: view.models[at] - delta for user, (delta, at) in uploads.items()}
+        user_models = {user: view.models[model] - delta for user, (delta, model) in uploads.items()}
         read = "uploads" if view.plain else "masked uploads"
+        targets = {read: user_models, "global model": dict.fromkeys(uploads, view.models[-1])}
         outcome = Outcome(())
-        for what, models in (
-            (read, own_models),
-            ("global model", dict.fromkeys(uploads, view.models[-1])),
-        ):
-            members = np.concatenate([guesses(models[user], inside) for user, inside, _ in sides])
-            others = np.concatenate([guesses(models[u], rest[: len(inside)]) for u, inside, rest in sides])
-            numbers = {"round": float(view.rounds[place]), "asked": 2.0 * len(members)}
-            finding = Finding(view.entry, what, numbers | scored(members, others))
-            outcome += Outcome((finding,), bars=(_bars(f"{view.entry}: {what}", members, others),))
+        for target, models in targets.items():
+            inside = np.concatenate([guesses(models[user], members) for user, members, _ in queries])
+            outside = np.concatenate(
+                [guesses(models[user], rows[: len(members)]) for user, members, rows in queries]
+            )
+            numbers = {"round": float(view.rounds[last]), "asked": 2.0 * len(inside)}
+            finding = Finding(view.entry, target, numbers | scored(inside, outside))
+            outcome += Outcome((finding,), bars=(_bars(f"{view.entry}: {target}", inside, outside),))
         return outcome
 
-    def _learnt(
+    def _regression(
         self, view: View, split: Split, rng: np.random.Generator, start: F32, own: I64, size: int
     ) -> "Regression":
-        """Return the regression of membership on the outputs of shadow models, each trained on `size` of the
-        server's own samples and asked about those and as many others."""
+        """Return the regression of membership on the outputs of shadow models.
+
+        Each shadow model is trained on `size` of the server's own samples, and queried about those and as
+        many others.
+        """
         size = min(size, len(own) // 2)
         x, y = _x(split, own), _y(split, own)
-        hands = [rng.permutation(len(own))[: 2 * size] for _ in range(self.shadows)]
-        parts = [np.sort(hand[:size]) for hand in hands]
+        draws = [rng.permutation(len(own))[: 2 * size] for _ in range(self.shadows)]
+        parts = [np.sort(draw[:size]) for draw in draws]
         trainer = Trainer(Split(x, y, x[:1], y[:1], split.classes), parts, view.model, view.sgd, "cpu")
-        seeds = [rng.bytes(32) for _ in hands]
+        seeds = [rng.bytes(32) for _ in draws]
         starts, rounds = [start[None]] * self.shadows, [int(view.rounds[-1])] * self.shadows
         deltas = trainer.train(starts, range(self.shadows), seeds, rounds)
         search, outputs, member = view.search, [], []
-        for hand, delta in zip(hands, deltas, strict=True):
-            outputs.append(features(search.logits((start - delta).astype(np.float32), x[hand]), y[hand]))
+        for draw, delta in zip(draws, deltas, strict=True):
+            outputs.append(features(search.logits((start - delta).astype(np.float32), x[draw]), y[draw]))
             member.append(np.arange(2 * size) < size)
         return Regression(np.concatenate(outputs), np.concatenate(member))
 
 
 def _outsiders(split: Split, parts: list[I64]) -> I64:
-    """Return the samples that nobody holds: training samples by number, then test samples, from n on."""
+    """Return the numbers of samples that no user holds: training samples, then test samples, from n on."""
     n = len(split.y_train)
     dealt = np.zeros(n, bool)
     for part in parts:
@@ -113,7 +119,7 @@ def _outsiders(split: Split, parts: list[I64]) -> I64:
 
 
 def _x(split: Split, rows: I64) -> F32:
-    """Return samples by number: of the training set, and from its end on of the test set."""
+    """Return samples by number: first the training set, then the test set."""
     n = len(split.y_train)
     x = np.empty((len(rows), *split.shape), np.float32)
     x[rows < n] = pixels(split.x_train[rows[rows < n]])
@@ -135,22 +141,35 @@ def _bars(title: str, members: F64, others: F64) -> Bars:
 
 
 def features(logits: F32, labels: I64) -> F64:
-    """Return a model's outputs as the regression has them, [n, 4]: the loss, the margin of the label over the
-    best other class, the entropy, and 1 if the label is the best."""
+    """Return the regression's features of a model's outputs, [n, 4].
+
+    They are the loss, the margin of the label over the best other class, the entropy, and 1 if the label is
+    best.
+
+    Args:
+        logits: Outputs, [n, classes].
+        labels: Labels, [n].
+    """
     z = logits.astype(np.float64)
     z -= z.max(axis=1, keepdims=True)
     log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
     rows = np.arange(len(z))
-    own, others = log_p[rows, labels], log_p.copy()
+    of_label, others = log_p[rows, labels], log_p.copy()
     others[rows, labels] = -np.inf
-    margin = own - others.max(axis=1)
+    margin = of_label - others.max(axis=1)
     entropy = -(np.exp(log_p) * log_p).sum(axis=1)
-    return np.stack([-own, margin, entropy, margin > 0], axis=1)
+    return np.stack([-of_label, margin, entropy, margin > 0], axis=1)
 
 
 def scored(members: F64, others: F64) -> dict[str, float]:
-    """Return accuracy, precision and recall of `member` where its probability is above a half (precision is
-    NaN if nobody is taken for a member), and the area under the curve of all thresholds.
+    """Return the scores of guesses, where a probability above a half is a guess of `member`.
+
+    They are accuracy, precision (NaN without such a guess), recall, and the area under the curve of all
+    thresholds.
+
+    Args:
+        members: Probabilities of members.
+        others: Probabilities of other samples.
 
     >>> scored(np.array([0.9, 0.6]), np.array([0.6, 0.1]))
     {'accuracy': 0.75, 'precision': 0.6666666666666666, 'recall': 1.0, 'auc': 0.875}
@@ -179,11 +198,12 @@ class Regression:
             slope = A.T @ (p - y) + ridge @ self.w
             step = np.linalg.solve((A * (p * (1 - p))[:, None]).T @ A + ridge, slope)
             self.w -= step
+            # Newton's steps shrink quadratically, so this is the optimum to the last digits.
             if np.abs(step).max() < 1e-10:
                 break
 
     def _standard(self, x: F64) -> F64:
-        scaled = np.clip((x - self.mean) / self.spread, -FARTHEST, FARTHEST)
+        scaled = np.clip((x - self.mean) / self.spread, -MAX_DEVIATIONS, MAX_DEVIATIONS)
         return np.concatenate([scaled, np.ones((len(x), 1))], axis=1)
 
     def probability(self, x: F64) -> F64:

@@ -46,50 +46,54 @@ class ModelInversion(Attack):
         return None
 
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
-        place = len(view.rounds) - 1
-        uploads = {user: up for user, up in view.uploads(place).items() if len(truth.parts[user])}
+        last = len(view.rounds) - 1
+        uploads = {user: up for user, up in view.uploads(last).items() if len(truth.parts[user])}
         chosen = sorted(uploads)[: self.users]
         if not chosen:
-            raise BadInput(f"{view.entry}: no user with samples took part in round {view.rounds[place]}")
+            raise BadInput(f"{view.entry}: no user with samples took part in round {view.rounds[last]}")
         search, labels, originals = view.search, {}, {}
         for user in chosen:
             y = truth.split.y_train[truth.parts[user]]
             labels[user] = int(np.bincount(y).argmax())
             originals[user] = pixels(truth.split.x_train[truth.parts[user][y == labels[user]]])
-        own = {user: view.models[uploads[user][1]] - uploads[user][0] for user in chosen}
+        user_models = {user: view.models[uploads[user][1]] - uploads[user][0] for user in chosen}
         if not view.plain:
-            own = {user: _plausible(model, view.models[place]) for user, model in own.items()}
+            user_models = {user: _plausible(model, view.models[last]) for user, model in user_models.items()}
         read = "uploads" if view.plain else "masked uploads"
-        targets = {read: own, "global model": dict.fromkeys(chosen, view.models[-1])}
+        targets = {read: user_models, "global model": dict.fromkeys(chosen, view.models[-1])}
         names = tuple(f"user {user}: class {labels[user]}" for user in chosen)
         strips = strips_of("an original of each", [originals[user][0] for user in chosen], names)
         findings = []
-        for what, models in targets.items():
-            found = [_stretched(search.of_class(models[u], labels[u], self.steps, self.lr)) for u in chosen]
-            scores = [_likeness(x, originals[user]) for x, user in zip(found, chosen, strict=True)]
+        for target, models in targets.items():
+            images = [_stretched(search.of_class(models[u], labels[u], self.steps, self.lr)) for u in chosen]
+            scores = [_likeness(x, originals[user]) for x, user in zip(images, chosen, strict=True)]
             means = dict(zip(("psnr", "ssim", "corr"), np.mean(scores, axis=0).tolist(), strict=True))
-            numbers = {"round": float(view.rounds[place]), "users": float(len(chosen)), **means}
-            findings.append(Finding(view.entry, what, numbers))
+            numbers = {"round": float(view.rounds[last]), "users": float(len(chosen)), **means}
+            findings.append(Finding(view.entry, target, numbers))
             captions = tuple(f"{dB:.1f} dB, {corr:.2f}" for dB, _, corr in scores)
-            strips += strips_of(f"{view.entry}: {what}; PSNR and correlation", found, captions)
+            strips += strips_of(f"{view.entry}: {target}; PSNR and correlation", images, captions)
         return Outcome(tuple(findings), strips)
 
 
 def _plausible(masked: F32, model: F32) -> F32:
-    """Return a masked model at the size of a known one: as it comes, its classes are so sure of themselves
-    that a search ends where it begins."""
+    """Return a masked model, scaled to the norm of the global model.
+
+    Unscaled, its logits are so large that the gradient vanishes: a search would end where it begins.
+    """
     return masked * np.float32(np.linalg.norm(model) / np.linalg.norm(masked))
 
 
 def _stretched(image: F32) -> F32:
-    """Return an image over the whole range of brightness: a model that is sure early leaves it dark."""
+    """Return an image stretched to the full range of brightness: a search that ends early leaves it dark."""
     low, high = np.quantile(image, (0.01, 0.99))
     stretched: F32 = np.clip((image - low) / max(high - low, 1e-6), 0, 1).astype(np.float32)
     return stretched
 
 
 def _likeness(image: F32, originals: F32) -> tuple[float, ...]:
-    """Return the mean PSNR, SSIM and correlation to the originals. The largest would flatter: of a hundred
-    images one is somewhat like any noise."""
+    """Return the mean PSNR, SSIM and correlation to the originals.
+
+    The maximum would be too high: among a hundred images, one resembles any noise.
+    """
     measures = (psnr, ssim, correlation)
     return tuple(float(np.mean([measure(image, x) for x in originals])) for measure in measures)

@@ -1,4 +1,4 @@
-"""Our attacks, and the door for anybody's: a package's entry point in `simfl.attacks`, or path.py:Name."""
+"""The registry of attacks: ours, entry points in `simfl.attacks`, and path.py:Name."""
 
 from simfl.config.kinds import KindRegistry
 from simfl.privacy.attacks.attack import Attack

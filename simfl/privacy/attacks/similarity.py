@@ -5,7 +5,8 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from simfl.learning.data.dataset import F32
 
-WINDOW = 7  # pixels of a side: as scikit-image has it unless told otherwise
+WINDOW = 7
+"""Pixels of a window's side: scikit-image's default."""
 
 
 def mse(image: F32, original: F32) -> float:
@@ -14,7 +15,7 @@ def mse(image: F32, original: F32) -> float:
 
 
 def psnr(image: F32, original: F32) -> float:
-    """Return 10 log10(1 / MSE) in dB; infinite where the two are the same.
+    """Return 10 log10(1 / MSE) in dB; infinite if the images are equal.
 
     >>> psnr(np.full((2, 2), 0.5), np.full((2, 2), 0.6))
     20.0
@@ -24,30 +25,34 @@ def psnr(image: F32, original: F32) -> float:
 
 
 def correlation(image: F32, original: F32) -> float:
-    """Return Pearson's correlation of pixels, which heeds neither brightness nor contrast; 0 of a flat one.
+    """Return Pearson's correlation of pixels, which ignores brightness and contrast; 0 for a uniform image.
 
     >>> correlation(np.array([[0.0, 0.5]]), np.array([[0.2, 0.4]]))
     1.0
     """
-    one, other = (x.astype(np.float64).ravel() - x.mean(dtype=np.float64) for x in (image, original))
-    size = float(np.linalg.norm(one) * np.linalg.norm(other))
-    return round(float(one @ other) / size, 12) if size else 0.0
+    x, y = (pixels.astype(np.float64).ravel() - pixels.mean(dtype=np.float64) for pixels in (image, original))
+    norms = float(np.linalg.norm(x) * np.linalg.norm(y))
+    return round(float(x @ y) / norms, 12) if norms else 0.0
 
 
 def ssim(image: F32, original: F32) -> float:
-    """Return the structural similarity (Wang et al. 2004, eq. 13), the mean over windows of the index of
-    luminance, contrast and structure: 1 where the two are the same, about 0 where nothing is common.
+    """Return the structural similarity (Wang et al. 2004, eq. 13).
 
-    image, original: [..., h, w], with h, w >= 2; channels count alike. Windows are square and uniform, of
-    `WINDOW` pixels or of the smaller side, with unbiased variances.
+    It is the mean over windows of the index of luminance, contrast and structure: 1 for equal images, about 0
+    for unrelated ones. Windows are square and uniform, of `WINDOW` pixels or of the smaller side, with
+    unbiased variances; channels have equal weights.
+
+    Args:
+        image: Pixels, [..., h, w] with h, w >= 2.
+        original: Pixels of the same shape.
     """
     side = min(WINDOW, *image.shape[-2:])
-    one, other = (
+    windows, true_windows = (
         sliding_window_view(x.astype(np.float64), (side, side), (-2, -1)).reshape(-1, side**2)
         for x in (image, original)
     )
-    mean, true_mean = one.mean(axis=1), other.mean(axis=1)
-    about, true_about = one - mean[:, None], other - true_mean[:, None]
+    mean, true_mean = windows.mean(axis=1), true_windows.mean(axis=1)
+    about, true_about = windows - mean[:, None], true_windows - true_mean[:, None]
     n = side**2 - 1
     spread, true_spread = (about**2).sum(axis=1) / n, (true_about**2).sum(axis=1) / n
     common = (about * true_about).sum(axis=1) / n

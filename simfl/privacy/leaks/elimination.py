@@ -1,8 +1,8 @@
-"""Linear algebra over a prime field on sparse lines: unknown -> coefficient.
+"""Linear algebra over a prime field, on sparse lines: unknown -> coefficient.
 
-A line may also hold the numbers of facts that it is made of, as further keys: elimination carries them along,
-and what they say at its end is the proof. FLINT's dense form takes 2 to 5 times as long on views of 12 to 24
-users, whose lines have few symbols.
+A line may have the numbers of the facts that it is made of as further keys. Elimination carries them along,
+so the numbers of a result are its proof. A view's lines have few symbols each, so they stay sparse: FLINT's
+dense form takes 2 to 5 times as long on views of 12 to 24 users.
 """
 
 from __future__ import annotations
@@ -18,25 +18,31 @@ Basis = dict[Symbol, Line]
 
 
 def visible(lines: Iterable[Line], q: int, hidden: Callable[[Symbol], bool]) -> Basis:
-    """Return a reduced basis of the combinations of lines in which no hidden symbol is left."""
+    """Return a reduced basis of the combinations of lines without a hidden symbol.
+
+    Args:
+        lines: Combinations that are known.
+        q: The prime modulus.
+        hidden: True for a symbol that must not be in a result.
+    """
     pivots: dict[Symbol, Line] = {}
     clear: list[Line] = []
-    kept, often = _peeled(lines, hidden)
-    for given in kept:
+    peeled, occurrences = _peeled(lines, hidden)
+    for given in peeled:
         line = dict(given)
-        waiting, free = [symbol for symbol in line if symbol in often], list[Symbol]()
-        while waiting:
-            symbol = waiting.pop()
+        pending, free = [symbol for symbol in line if symbol in occurrences], list[Symbol]()
+        while pending:
+            symbol = pending.pop()
             if symbol not in line:
                 continue
-            if (row := pivots.get(symbol)) is None:
+            if (pivot_line := pivots.get(symbol)) is None:
                 free.append(symbol)
                 continue
-            waiting += [new for new in _take_off(line, row, line[symbol], q) if new in often]
-        left = [symbol for symbol in free if symbol in line]
-        if left:
-            # The rarest one: it turns up in the fewest of the lines that follow.
-            pivot = min(left, key=often.__getitem__)
+            pending += [new for new in _subtract(line, pivot_line, line[symbol], q) if new in occurrences]
+        candidates = [symbol for symbol in free if symbol in line]
+        if candidates:
+            # The rarest symbol occurs in the fewest lines that follow, so it adds the fewest terms to them.
+            pivot = min(candidates, key=occurrences.__getitem__)
             pivots[pivot] = scaled(line, pow(line[pivot], -1, q), q)
         else:
             clear.append(line)
@@ -44,28 +50,33 @@ def visible(lines: Iterable[Line], q: int, hidden: Callable[[Symbol], bool]) -> 
 
 
 def _peeled(lines: Iterable[Line], hidden: Callable[[Symbol], bool]) -> tuple[list[Line], dict[Symbol, int]]:
-    """Return the lines without those that have a hidden symbol which no other line has, as no combination
-    can do without it; and how many lines have each hidden symbol."""
-    kept = dict(enumerate(lines))
-    holders: dict[Symbol, set[int]] = {}
-    for k, line in kept.items():
+    """Remove each line with a hidden symbol that no other line has: no combination can cancel that symbol.
+
+    Returns:
+        The other lines, and by hidden symbol the number of them that have it.
+    """
+    remaining = dict(enumerate(lines))
+    numbers_of: dict[Symbol, set[int]] = {}
+    for number, line in remaining.items():
         for symbol in filter(hidden, line):
-            holders.setdefault(symbol, set()).add(k)
-    alone = [symbol for symbol, held in holders.items() if len(held) == 1]
-    while alone:
-        for k in list(holders[alone.pop()]):
-            for symbol in kept.pop(k):
-                if (held := holders.get(symbol)) is not None:
-                    held.discard(k)
-                    if len(held) == 1:
-                        alone.append(symbol)
-    return list(kept.values()), {symbol: len(held) for symbol, held in holders.items() if held}
+            numbers_of.setdefault(symbol, set()).add(number)
+    unique = [symbol for symbol, numbers in numbers_of.items() if len(numbers) == 1]
+    while unique:
+        for number in list(numbers_of[unique.pop()]):
+            for symbol in remaining.pop(number):
+                if (numbers := numbers_of.get(symbol)) is not None:
+                    numbers.discard(number)
+                    if len(numbers) == 1:
+                        unique.append(symbol)
+    return list(remaining.values()), {
+        symbol: len(numbers) for symbol, numbers in numbers_of.items() if numbers
+    }
 
 
-def _take_off(line: Line, row: Line, factor: int, q: int) -> list[Symbol]:
-    """Subtract factor times a row in place; return the symbols that are new."""
+def _subtract(line: Line, other: Line, factor: int, q: int) -> list[Symbol]:
+    """Subtract `factor` times another line in place; return the symbols that are new."""
     new = []
-    for symbol, c in row.items():
+    for symbol, c in other.items():
         before = line.get(symbol)
         after = ((before or 0) - factor * c) % q
         if after:
@@ -78,7 +89,7 @@ def _take_off(line: Line, row: Line, factor: int, q: int) -> list[Symbol]:
 
 
 def scaled(line: Line, factor: int, q: int) -> Line:
-    """Return factor times a line; a factor that is not zero."""
+    """Return a line times a factor, which is not zero."""
     return {symbol: c * factor % q for symbol, c in line.items()}
 
 
@@ -91,19 +102,19 @@ def reduced(lines: Iterable[Line], q: int) -> Basis:
         if pivot is None:
             continue
         line = scaled(line, pow(line[pivot], -1, q), q)
-        for row in basis.values():
-            if pivot in row:
-                _take_off(row, line, row[pivot], q)
+        for other in basis.values():
+            if pivot in other:
+                _subtract(other, line, other[pivot], q)
         basis[pivot] = line
     return basis
 
 
 def outside(line: Line, basis: Basis, q: int) -> Line:
-    """Return what is left of a line modulo a basis: without a term if it is in its span."""
-    left = dict(line)
+    """Return a line's remainder modulo a basis; it has no term if the line is in the basis' span."""
+    remainder = dict(line)
     for pivot in [symbol for symbol in line if symbol in basis]:
-        _take_off(left, basis[pivot], left[pivot], q)
-    return left
+        _subtract(remainder, basis[pivot], remainder[pivot], q)
+    return remainder
 
 
 def within(line: Line, basis: Basis, q: int) -> bool:

@@ -33,10 +33,19 @@ def on_engine(
     name: bytes | None = None,
     call: Call | None = None,
 ) -> Transcript:
-    """Run an entry of a scenario, and return what was sent, drawn and summed.
+    """Run an entry of a scenario on symbols.
 
-    published: called as a round ends. name: of another session than the scenario's. draw: makes a party's
-    source of entropy. call: takes each call of the server.
+    Args:
+        experiment: The scenario, built.
+        protocol: Name of the entry.
+        published: Called as a round ends.
+        ops: Operations on symbols; new ones unless given.
+        draw: Makes a party's source of entropy.
+        name: Name of another session than the scenario's.
+        call: Wraps each call of the server; see `simfl.runs.watch`.
+
+    Returns:
+        All that was sent, drawn and summed.
     """
     clocks, q = make_clocks(experiment), experiment.scenario.params(protocol, 1).q
     ops = ops or SymbolicOps(q)
@@ -45,14 +54,15 @@ def on_engine(
     if name is not None:
         machines = replace(machines, params=replace(machines.params, session=name))
     setup = Setup(machines.protocol, shortened(machines.protocol, machines.params), users)
+    # Vectors get this many terms; their sizes, and so the times of messages, stay those of the whole model.
     ops.longest = setup.coordinates
     watcher = _Watcher(setup, Transcript(q, users))
 
     def entropy(*scope: Any) -> NamedEntropy:
-        made = draw(setup.root, *scope)
-        watcher.seen.drawn.setdefault(int(scope[0]), [])
-        made.drawn = watcher.seen.drawn[int(scope[0])]  # of all rounds, as an adversary forgets nothing
-        return made
+        source = draw(setup.root, *scope)
+        # One list a party for all rounds: an adversary remembers each of them.
+        source.drawn = watcher.seen.drawn.setdefault(int(scope[0]), [])
+        return source
 
     session.setup = replace(
         machines,
@@ -62,7 +72,7 @@ def on_engine(
     )
 
     async def publish(closed: ClosedRound) -> None:
-        """Keep nothing of a round: the laws judge the symbolic result."""
+        """Drop the round: invariants are checked on the symbolic result."""
         published()
 
     asyncio.run(drive(session, publish, lambda: None))
@@ -77,14 +87,18 @@ def _called(server: Any, call: Call | None) -> Any:
 
 
 class _Watcher:
-    """Notes what machines receive, submit and come to."""
+    """Notes what machines receive, submit and return as results."""
 
     def __init__(self, setup: Setup, seen: Transcript) -> None:
         self.setup, self.seen = setup, seen
-        self.names: dict[Hashable, tuple[int, Hashable]] = {}  # (round, user), or an update's id
+        self.names: dict[Hashable, tuple[int, Hashable]] = {}
+        """(user, name) of each update, by (round, user) or by its id."""
         self.updates: dict[int, Update] = {}
+        """Each user's latest update."""
         self.servers: dict[int, Any] = {}
-        self.summed: set[int] = set()  # rounds with a result
+        """The server's machine of each round."""
+        self.summed: set[int] = set()
+        """Rounds with a result."""
 
     def client(self, user: int, index: int, machine: Any) -> Any:
         return watched(machine, user, partial(self._call, index))
@@ -93,18 +107,18 @@ class _Watcher:
         self.servers[index] = machine
         return watched(machine, SERVER, partial(self._call, index))
 
-    def _call(self, index: int, party: int, name: str, own: Any, *arguments: Any) -> Effects:
+    def _call(self, index: int, party: int, name: str, method: Any, *arguments: Any) -> Effects:
         if name == "receive":
             label = f"round {index}: " if index else ""
             self.seen.sent.append(Sent(arguments[0], party, arguments[1], label))
         elif name == "submit":
             self._submitted(index, party, arguments[0])
-        effects: Effects = own(*arguments)
+        effects: Effects = method(*arguments)
         for effect in effects:
             if isinstance(effect, Result):
                 self._result(index, effect)
             elif isinstance(effect, Send) and isinstance(effect.message, Recover):
-                self._asked(effect.message)
+                self._recovery_requested(effect.message)
         return effects
 
     def _submitted(self, index: int, user: int, update: Update) -> None:
@@ -120,20 +134,20 @@ class _Watcher:
         self._allow(lines)
         self.seen.exact &= is_exact(result, lines, self.seen.q)
 
-    def _asked(self, request: Recover) -> None:
-        """Allow the sum that a recovery asks for, whether or not it comes to an aggregate."""
+    def _recovery_requested(self, request: Recover) -> None:
+        """Allow the sum that a recovery requests, whether or not it ends with an aggregate."""
         weights = zip(request.masks, request.weights, strict=True)
         self._allow(self.setup.sum_over({self.names[mask]: weight for mask, weight in weights}))
 
     def _allow(self, lines: list[Line]) -> None:
-        """Allow a sum none of whose updates is in another one already: an update is summed once."""
+        """Allow a sum, unless one of its updates is in an allowed sum already: an update is summed once."""
         summed = [set(line) for line in self.seen.sums]
-        if not any(set(line) & one for line in lines for one in summed):
+        if not any(set(line) & symbols for line in lines for symbols in summed):
             self.seen.sums += lines
 
     def close(self) -> None:
-        """Allow the sum that a round without a result had announced: answers may have come late."""
+        """Allow the sum that a round without a result had announced: answers may have arrived late."""
         for index, server in self.servers.items():
-            told = getattr(server, "survivors", None)
-            if told and index not in self.summed:
-                self._allow(self.setup.sum_over({self.names[index, user]: 1 for user in told}))
+            survivors = getattr(server, "survivors", None)
+            if survivors and index not in self.summed:
+                self._allow(self.setup.sum_over({self.names[index, user]: 1 for user in survivors}))

@@ -1,6 +1,7 @@
-"""Terms evaluated with the real entropy: what a symbolic run says that the real one's bytes are.
+"""Terms evaluated with a run's real entropy: the bytes that a symbolic run predicts for the real one.
 
-A proof reckons with what symbols mean. That they mean what the kernels do is compared here, row by row.
+A proof relies on the meaning of symbols. Here that meaning is compared with what the kernels compute, row by
+row: `simfl verify` does so for a user's protocol, and `tests/dataplane/test_symbolic_faithful.py` for ours.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class Evaluated:
     """The bytes of terms.
 
     Args:
-        secrets: a `Secret` -> its 32 bytes.
-        updates: (user, update) -> its vector, quantised where its protocol does that.
+        secrets: Function of a `Secret` that returns its 32 bytes.
+        updates: Vector by (user, update), quantised where its protocol quantises.
     """
 
     def __init__(self, secrets: Callable[[Secret], bytes], updates: Mapping[tuple[int, Any], Any]) -> None:
@@ -51,7 +52,7 @@ class Evaluated:
         self.bytes, self.number, self.stream = cache(self._bytes), cache(self._number), cache(self._stream)
 
     def row(self, items: Sequence[Any], dtype: DType) -> bytes:
-        """Return a row of a handle, as bytes."""
+        """Return the bytes of a handle's row."""
         if dtype.kind == "f":
             return np.array([self.real(item) for item in items], dtype).tobytes()
         if dtype == U32:
@@ -59,13 +60,15 @@ class Evaluated:
         return b"".join(self.share(item) if isinstance(item, Form) else self.bytes(item) for item in items)
 
     def share(self, form: Form) -> bytes:
+        """Return the bytes of a Shamir share: its limbs, little-endian."""
         return np.array([self.form(form, limb) for limb in range(LIMBS)], "<u4").tobytes()
 
     def form(self, form: Form, limb: int | None) -> int:
+        """Return the value of a linear form; of a share, that of one of its limbs."""
         return int(sum(c * self.number(symbol, limb) for symbol, c in form.of.items()) % form.q)
 
     def real(self, item: Any) -> Any:
-        """Return a sum in float64, added in its own order; or a coordinate as it is."""
+        """Return a coordinate; or a sum in float64, added up in the order of its terms."""
         if isinstance(item, Form):
             return sum(float(c) * float(self.real(symbol)) for symbol, c in item.of.items())
         return self.updates[item.user, item.update][item.k]
@@ -77,8 +80,8 @@ class Evaluated:
             assert limb is not None
             return shamir.limbs(self.bytes(symbol.secret))[limb]
         assert isinstance(symbol, Element)
-        at = symbol.k if limb is None else symbol.k * LIMBS + limb
-        return int(self.stream(symbol.seed, symbol.q)[at])
+        index = symbol.k if limb is None else symbol.k * LIMBS + limb
+        return int(self.stream(symbol.seed, symbol.q)[index])
 
     def _stream(self, seed: Term, q: int) -> Any:
         return prg.expand(seed_array(self.bytes(seed)), 256, q)[0]
@@ -109,8 +112,18 @@ class Evaluated:
 def round_of(
     setup: Setup, ops: Ops, entropy: type[Entropy], delta: Callable[[int], Any], fate: Fate
 ) -> tuple[LoopbackRound, dict[int, Any]]:
-    """Return a round whose updates are `delta(user)`, with operations and entropy of either kind, and its
-    sources of entropy."""
+    """Run a round over the loopback.
+
+    Args:
+        setup: The protocol and its users.
+        ops: Operations, real or symbolic.
+        entropy: Class of the parties' entropy, to match.
+        delta: Function of a user that returns its update.
+        fate: Function of a user and a message that returns the fate of the message.
+
+    Returns:
+        The round, and each party's entropy.
+    """
     server, clients, entropies = setup.machines(ops, entropy, 0)
     updates = {u: Update(Handle(1, setup.params.d, F32, delta(u)), u + 1) for u in setup.users}
     return run_round(server, clients, updates, fate, setup.kind.offline), entropies
@@ -121,10 +134,12 @@ def differences(
     fate: Fate = lambda user, message: "deliver",
     compared: Callable[[], None] = lambda: None,
 ) -> Iterator[str]:
-    """Play a round with content and on symbols; yield where a message or the total is not what symbols say.
+    """Yield the differences between a round with content and the same round on symbols, as sentences.
 
-    setups: one for each, as a directory of long-term keys keeps what it was asked for. compared: called for
-    each row that is the same.
+    Args:
+        setups: One for each round: a directory of long-term keys remembers the keys that it has returned.
+        fate: The fate of each message.
+        compared: Called for each row that is equal.
     """
     with_content, with_terms = setups
     p, users = with_terms.params, with_terms.users
@@ -133,16 +148,16 @@ def differences(
     unknown = {u: [tuple(Coordinate(u, 0, k) for k in range(p.d))] for u in users}
     vectors: dict[tuple[int, Any], Any] = {(u, 0): deltas[u][0] for u in users}
 
-    def quantised(kernel: Any, args: Any, result: Any) -> None:
+    def on_kernel(kernel: Any, args: Any, result: Any) -> None:
         if kernel is quantize.quantise:
             vectors.update({(u, 0): result[0] for u in users if args[0] is deltas[u]})
 
-    ops = EagerOps(p.q, oracle=quantised)
+    ops = EagerOps(p.q, oracle=on_kernel)
     real, entropies = round_of(with_content, ops, Entropy, deltas.__getitem__, fate)
     symbolic, _ = round_of(with_terms, SymbolicOps(p.q), NamedEntropy, unknown.__getitem__, fate)
     evaluated = Evaluated(lambda secret: entropies[secret.party].peek(secret.name), vectors)
     if len(real.sent) != len(symbolic.sent) or real.aborts != symbolic.aborts:
-        yield f"a round with content ends otherwise than on symbols: {real.aborts} and {symbolic.aborts}"
+        yield f"the round with content ends with aborts {real.aborts}, on symbols with {symbolic.aborts}"
         return
     for (_, _, message), (_, _, terms) in zip(real.sent, symbolic.sent, strict=True):
         for name, handle in values(message):
@@ -155,8 +170,8 @@ def differences(
                 if np.asarray(row).tobytes() == evaluated.row(items, handle.dtype):
                     compared()
                 else:
-                    yield f"row {k} of {name} in {message.kind} is not what its symbols say"
+                    yield f"row {k} of {name} in {message.kind} differs from its symbols"
     if real.result is not None and symbolic.result is not None:
         total = symbolic.result.total.content[0]
         if real.result.total.content[0].tobytes() != evaluated.row(total, real.result.total.dtype):
-            yield "the total is not what its symbols say"
+            yield "the total differs from its symbols"

@@ -1,12 +1,13 @@
-"""Everything that follows from what an adversary saw, and which combinations of the updates are in it.
+"""An adversary's knowledge: the closure of its view, and the combinations of updates in it.
 
-Given ideal primitives (a PRG's stream is uniform, encryption opens under its key only, an agreed key is known
-to who holds one of the two secrets), a view is a linear map of the updates x and of uniform unknowns u. It
-tells of x exactly what its combinations without any u tell, no more and no less. So `Knowledge.updates` is
-not a bound: it is all that there is to know.
+Primitives are ideal: a PRG's stream is uniform, encryption opens under its key only, and an agreed key is
+known to each party that holds one of the two secrets. A view is then a linear map of the updates x and of
+uniform unknowns u. It determines exactly those combinations of x that it holds without any u. So
+`Knowledge.updates` is not a bound: nothing else can be known.
 
-Closing: keys open what is sealed under them, seeds give their streams, enough shares give a secret, until
-nothing new comes. Then the unknowns are eliminated.
+The closure opens each sealed row whose key is known, expands each seed that is known, and reconstructs each
+secret of which enough shares are known, until nothing new follows. Then the unknowns are eliminated. The
+theorems of the papers are checked in this way in `tests/privacy/leaks/test_theorems.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from simfl.dataplane.terms import (
 from simfl.privacy.leaks.elimination import Basis, Line, Symbol, visible
 
 MAX_DENOMINATOR, MAX_NUMERATOR = 64, 4096
-"""Of fractions as which residues are shown."""
+"""Bounds of the fractions as which residues are printed."""
 
 
 class Knowledge:
@@ -42,28 +43,34 @@ class Knowledge:
 
     Args:
         q: Modulus of the updates' field.
-        own: Users whose updates are known.
+        colluders: Users whose updates are known.
     """
 
-    def __init__(self, q: int, own: Collection[int] = ()) -> None:
-        self.q, self.own = q, frozenset(own)
-        self.labels: list[str] = []  # of facts, by number
+    def __init__(self, q: int, colluders: Collection[int] = ()) -> None:
+        self.q, self.colluders = q, frozenset(colluders)
+        self.labels: list[str] = []
+        """A label for each fact, by its number."""
         self.facts: dict[int, list[tuple[int, Form]]] = {q: [], P: []}
-        self.known: dict[Term, str | tuple[int, ...]] = {}  # from where: words, or the facts that gave it
+        """Linear forms that are known, with their numbers, by modulus: of updates, and of Shamir's shares."""
+        self.known: dict[Term, str | tuple[int, ...]] = {}
+        """Terms that are known, each with its source: in words, or as the numbers of the facts behind it."""
         self.sealed: list[tuple[str, Sealed]] = []
-        self.relations: list[Line] = []  # between secrets that stay unknown
-        self.basis: Basis = {}  # of what is known of the updates, once it is closed
+        """Labelled rows whose key is not known."""
+        self.relations: list[Line] = []
+        """Relations between secrets that stay unknown."""
+        self.basis: Basis = {}
+        """Basis of the known combinations of updates, after `close`."""
 
     def joined_by(self, users: Collection[int]) -> Self:
-        """Return a copy that more users' own updates are known to."""
-        other = type(self)(self.q, self.own | set(users))
+        """Return a copy whose adversary also has these users' updates."""
+        other = type(self)(self.q, self.colluders | set(users))
         other.labels = list(self.labels)
         other.facts = {q: list(facts) for q, facts in self.facts.items()}
         other.known, other.sealed = dict(self.known), list(self.sealed)
         return other
 
     def see(self, label: str, item: Item) -> None:
-        """Take one item more; `close` before asking."""
+        """Add an item to the view; call `close` before queries."""
         if isinstance(item, Coordinate):  # an update in the clear
             item = Form(self.q, {item: 1})
         if isinstance(item, Form):
@@ -79,7 +86,8 @@ class Knowledge:
         """Return True if the adversary can make a term."""
         if term in self.known:
             return True
-        if isinstance(term, Secret):  # asked most often, a hundred times a view
+        # Secrets are the most frequent query, a hundred times a view.
+        if isinstance(term, Secret):
             return False
         if isinstance(term, Agreed):
             mine = next((secret for secret in term.between if self.knows(secret)), None)
@@ -92,21 +100,23 @@ class Knowledge:
         return isinstance(term, Constant)
 
     def close(self) -> Self:
-        """Open and reconstruct until nothing new comes."""
+        """Open and reconstruct until nothing new follows; return itself."""
+        # All rows that can be opened are, before an elimination: that is the costlier step.
         while self._open() or self._reconstruct():
             pass
         self.basis = self.updates()
         return self
 
     def _open(self) -> bool:
-        mine, sealed = list[tuple[str, Sealed]](), self.sealed
+        # A new list: `see` appends to it the rows that are sealed within opened ones.
+        opened, sealed = list[tuple[str, Sealed]](), self.sealed
         self.sealed = []
         for label, item in sealed:
-            (mine if self.knows(item.key) else self.sealed).append((label, item))
-        for label, item in mine:
+            (opened if self.knows(item.key) else self.sealed).append((label, item))
+        for label, item in opened:
             for k, part in enumerate(item.row):
                 self.see(f"{label}, opened" + f" [{k}]" * (len(item.row) > 1), part)
-        return bool(mine)
+        return bool(opened)
 
     def _reconstruct(self) -> bool:
         if not self.facts[P]:
@@ -114,16 +124,17 @@ class Knowledge:
         before = len(self.known)
         lines = [{**self.unknown(form), number: 1} for number, form in self.facts[P]]
         self.relations = []
+        # A combination of shares with a single value is that secret; with several it relates them.
         for line in visible(lines, P, _no_value).values():
             values = [symbol for symbol in line if isinstance(symbol, Value)]
             if len(values) == 1:
-                self.known[values[0].secret] = tuple(made for made in line if isinstance(made, int))
+                self.known[values[0].secret] = tuple(number for number in line if isinstance(number, int))
             else:
                 self.relations.append(line)
         return len(self.known) > before
 
     def unknown(self, form: Form) -> Line:
-        """Return a form without the unknowns that are known."""
+        """Return a form without its symbols that are known."""
         return {symbol: c for symbol, c in form.of.items() if not self._is_known(symbol)}
 
     def _is_known(self, symbol: Term) -> bool:
@@ -131,12 +142,14 @@ class Knowledge:
             return self.knows(symbol.seed)
         if isinstance(symbol, Value):
             return self.knows(symbol.secret)
-        return isinstance(symbol, Coordinate) and symbol.user in self.own
+        return isinstance(symbol, Coordinate) and symbol.user in self.colluders
 
     def updates(self, of: Callable[[Coordinate], bool] = lambda symbol: True, traced: bool = False) -> Basis:
-        """Return a basis of the combinations of (those) updates that are known.
+        """Return a basis of the known combinations of updates.
 
-        traced: each with the numbers of the facts that it is made of, which takes longer.
+        Args:
+            of: True for a coordinate that a combination may have; all unless given.
+            traced: Each combination has the numbers of its facts, which takes longer.
         """
 
         def hidden(symbol: Symbol) -> bool:
@@ -149,25 +162,30 @@ class Knowledge:
         )
         return visible(lines, self.q, hidden)
 
-    # -- in words
     def proof(self, line: Line) -> list[str]:
-        """Return how a traced combination comes about: its facts, and how the seeds taken off were known."""
-        forms, left = dict(self.facts[self.q]), dict[Term, int]()
-        said = []
+        """Return the derivation of a traced combination, in words.
+
+        Its lines are the facts that are added up, and the sources of the seeds and updates that are
+        subtracted.
+        """
+        forms, total = dict(self.facts[self.q]), dict[Term, int]()
+        steps = []
         for number, weight in line.items():
             if isinstance(number, int):
-                said.append(f"{signed(weight, self.q)}{self.labels[number]}")
+                steps.append(f"{signed(weight, self.q)}{self.labels[number]}")
                 for symbol, c in forms[number].of.items():
-                    left[symbol] = (left.get(symbol, 0) + weight * c) % self.q
-        seeds = dict.fromkeys(s.seed for s, c in left.items() if c and isinstance(s, Element))
-        said += [f"less PRG({seed}): {self._source(seed)}" for seed in seeds]
-        behind = dict.fromkeys(secret for seed in seeds for secret in self._behind(seed))
-        known = [s for s, c in left.items() if c and isinstance(s, Coordinate) and s.user in self.own]
-        said += [f"less {symbol}: user {symbol.user} colludes" for symbol in known]
-        return said + [f"  {secret}: {self._source(secret)}" for secret in behind]
+                    total[symbol] = (total.get(symbol, 0) + weight * c) % self.q
+        seeds = dict.fromkeys(s.seed for s, c in total.items() if c and isinstance(s, Element))
+        steps += [f"less PRG({seed}): {self._source(seed)}" for seed in seeds]
+        secrets = dict.fromkeys(secret for seed in seeds for secret in self._secrets_of(seed))
+        colluding = [
+            s for s, c in total.items() if c and isinstance(s, Coordinate) and s.user in self.colluders
+        ]
+        steps += [f"less {symbol}: user {symbol.user} colludes" for symbol in colluding]
+        return steps + [f"  {secret}: {self._source(secret)}" for secret in secrets]
 
-    def _behind(self, seed: Term) -> Iterator[Term]:
-        """Yield the secrets that a seed was agreed with."""
+    def _secrets_of(self, seed: Term) -> Iterator[Term]:
+        """Yield the known secrets that a seed was agreed with."""
         if isinstance(seed, Agreed):
             yield from sorted((secret for secret in seed.between if secret in self.known), key=str)
 
@@ -183,20 +201,24 @@ def _no_value(symbol: Symbol) -> bool:
 
 
 def signed(c: int, q: int) -> str:
-    """Return a residue as the plainest fraction that it stands for, before what it multiplies.
+    """Return a residue as a sign and the simplest fraction that it stands for, to be put before a factor.
 
     >>> signed(1, 2**31 - 1), signed(2**31 - 4, 2**31 - 1), signed(2**30, 2**31 - 1)
     ('+ ', '- 3 ', '+ 1/2 ')
     """
-    for bottom in range(1, MAX_DENOMINATOR + 1):
-        top = c * bottom % q
-        top = top if top <= q // 2 else top - q
-        if abs(top) <= MAX_NUMERATOR or bottom == MAX_DENOMINATOR:
+    for denominator in range(1, MAX_DENOMINATOR + 1):
+        numerator = _centred(c * denominator % q, q)
+        if abs(numerator) <= MAX_NUMERATOR:
             break
-    if abs(top) > MAX_NUMERATOR:
-        top, bottom = (c if c <= q // 2 else c - q), 1
-    size = "" if (abs(top), bottom) == (1, 1) else f"{abs(top)}{f'/{bottom}' * (bottom > 1)} "
-    return f"{'+' if top > 0 else '-'} {size}"
+    else:
+        numerator, denominator = _centred(c, q), 1
+    value = f"{abs(numerator)}" + f"/{denominator}" * (denominator > 1)
+    return f"{'+' if numerator > 0 else '-'} {f'{value} ' if value != '1' else ''}"
+
+
+def _centred(c: int, q: int) -> int:
+    """Return a residue of 0 .. q - 1 as the integer of least absolute value that it stands for."""
+    return c if c <= q // 2 else c - q
 
 
 def in_words(line: Line, q: int) -> str:

@@ -1,12 +1,14 @@
-"""A malicious server: what it learns by sending users inconsistent messages that they accept.
+"""A malicious server: its gain from inconsistent messages that users accept.
 
 A round runs honestly until the server announces the survivors. Each client is forked there, and its answer to
-every survivor set is computed once. An attack sends each user one of the sets that it accepts. A lie about
-who shared, or about keys, comes earlier in the round. Where survivors are signed, a user gets all signatures
-of its set (by honest users with the same set, and by colluders), and if it refuses these, all others too.
+every survivor set is computed once. An attack sends each user one of the sets that it accepts, and a lie
+about who shared, or about keys, comes earlier in the round. Where survivors are signed, a user gets all
+signatures of its set (by honest users with the same set, and by colluders), and if it refuses these, all
+others too.
 
 Invariant: a server learns at most one sum, over at least U users (t in SecAgg), whichever they are. The lies
-are a menu: if none of them leaks, another one may.
+are a menu: if none of them leaks, another one may. The rules under which each lie leaks are in
+`docs/lying_server.md`; `tests/privacy/leaks/test_lies.py` compares them with the search.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import copy
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, combinations, product
 from typing import Any
 
@@ -22,29 +25,29 @@ from simfl.dataplane.handles import Handle
 from simfl.dataplane.terms import Item, Public, Secret
 from simfl.errors import BadInput
 from simfl.privacy.leaks.coalitions import check_colluders
+from simfl.privacy.leaks.invariants import Leak, find_leak
 from simfl.privacy.leaks.knowledge import Knowledge
-from simfl.privacy.leaks.laws import Leak, beyond
-from simfl.privacy.leaks.views import Alter, Sent, Setup, Transcript, items, play
+from simfl.privacy.leaks.views import Alter, Sent, Setup, Transcript, items, symbolic_round
 from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import Inbox, Roster, Signature, Signatures, Survivors
 from simfl.protocols.machine import SERVER, Message, Send
 
-ALL_LIES, TWO_STORIES = 4, 6
-"""The most users to whom every set is told, and the most to whom one of two is."""
+EVERY_LIE_USERS, TWO_STORIES_USERS = 4, 6
+"""The most users for which every assignment of sets is tried, and every assignment of one of two sets."""
 
-Told = Mapping[int, tuple[int, ...]]
-"""Honest user -> the survivors that it is told; who is not there is told nothing."""
+Assignment = Mapping[int, tuple[int, ...]]
+"""The survivors that each honest user is sent; a user that is not in it is sent nothing."""
 LIES = ("survivors", "shared", "keys")
 
 
-class _Noting:
-    """A protocol whose users' machines are noted down as they are made."""
+class _ClientRecorder:
+    """A protocol that keeps the machines of users as it makes them."""
 
     def __init__(self, kind: Any) -> None:
         self.kind, self.clients = kind, dict[int, Any]()
 
-    def client(self, user: int, *how: Any) -> Any:
-        self.clients[user] = self.kind.client(user, *how)
+    def client(self, user: int, *args: Any) -> Any:
+        self.clients[user] = self.kind.client(user, *args)
         return self.clients[user]
 
     def __getattr__(self, name: str) -> Any:
@@ -53,124 +56,139 @@ class _Noting:
 
 @dataclass
 class ForkedRound:
-    """A round up to the announcement of survivors, from which each client is forked for each set.
-
-    Attributes:
-        seen: What was sent before.
-        waiting: By user, its client before the announcement.
-    """
+    """A round up to the announcement of survivors, from which each client is forked for each set."""
 
     setup: Setup
     seen: Transcript
+    """All that was sent before the announcement."""
     waiting: dict[int, Any]
-    _heard: dict[tuple[int, tuple[int, ...]], tuple[Any, Message | None]] = field(default_factory=dict)
+    """By user, its client before the announcement."""
+    _replies: dict[tuple[int, tuple[int, ...]], tuple[Any, Message | None]] = field(default_factory=dict)
+    """Replies by user and survivors, so that each is computed once for all lies."""
 
-    def hear(self, user: int, told: tuple[int, ...]) -> tuple[Any, Message | None]:
-        """Return a copy of a user's machine that was told of survivors, and what it says, None if nothing."""
-        if (user, told) not in self._heard:
-            self._heard[user, told] = said(self.waiting[user], Survivors(Users(told)))
-        return self._heard[user, told]
+    def reply(self, user: int, survivors: tuple[int, ...]) -> tuple[Any, Message | None]:
+        """Return a fork of a user's client that received survivors, and its message; None if it sent none."""
+        if (user, survivors) not in self._replies:
+            self._replies[user, survivors] = reply_of(self.waiting[user], Survivors(Users(survivors)))
+        return self._replies[user, survivors]
 
-    def sets(self, user: int) -> list[tuple[int, ...]]:
+    def accepted_sets(self, user: int) -> list[tuple[int, ...]]:
         """Return the sets of survivors that a user does not refuse."""
         users = self.setup.users
-        some = chain.from_iterable(combinations(users, n) for n in range(2, len(users) + 1))
-        return [told for told in some if self.hear(user, told)[1] is not None]
+        sets = chain.from_iterable(combinations(users, n) for n in range(2, len(users) + 1))
+        return [survivors for survivors in sets if self.reply(user, survivors)[1] is not None]
 
-    def answers(self, told: Told, coalition: Sequence[int]) -> Iterator[Sent]:
-        """Yield the messages of honest users that were told these sets: signatures, then answers."""
-        for user, users in told.items():
-            machine, message = self.hear(user, users)
+    def answers(self, assignment: Assignment, coalition: Sequence[int]) -> Iterator[Sent]:
+        """Yield the honest users' messages under an assignment of sets: signatures, then answers."""
+        for user, survivors in assignment.items():
+            machine, message = self.reply(user, survivors)
             if isinstance(message, Signature):
                 yield Sent(user, SERVER, message)
-                shown = (self.signatures(users, told, coalition, others) for others in (False, True))
-                answers = (said(machine, signatures)[1] for signatures in shown)
+                signatures = partial(self.signatures, survivors, assignment, coalition)
+                answers = (reply_of(machine, signatures(foreign))[1] for foreign in (False, True))
                 message = next((answer for answer in answers if answer is not None), None)
             if message is not None:
                 yield Sent(user, SERVER, message)
 
     def signatures(
-        self, users: tuple[int, ...], told: Told, coalition: Sequence[int], others: bool
+        self, survivors: tuple[int, ...], assignment: Assignment, coalition: Sequence[int], foreign: bool
     ) -> Signatures:
-        """Return the signatures of a set that the server has or can make; others: and, of those who were told
-        another set, their signatures of that one, which no user should take."""
-        heard = {user: users if user in coalition else told.get(user, ()) for user in users}
-        of = {
+        """Return the signatures of a set that the server has or that colluders can make.
+
+        Args:
+            survivors: The set.
+            assignment: The sets of the honest users.
+            coalition: The colluders, who sign any set.
+            foreign: Add the signatures of other sets by users that have those; no user should accept them.
+        """
+        sets = {user: survivors if user in coalition else assignment.get(user, ()) for user in survivors}
+        signatures = {
             user: message
-            for user, what in heard.items()
-            if (what == users or (others and what))
-            and isinstance(message := self.hear(user, what)[1], Signature)
+            for user, signed in sets.items()
+            if (signed == survivors or (foreign and signed))
+            and isinstance(message := self.reply(user, signed)[1], Signature)
         }
-        rows = [row for message in of.values() for row in message.signed.content]
-        return Signatures(Users(of), Handle(len(rows), 64, next(iter(of.values())).signed.dtype, rows))
+        rows = [row for message in signatures.values() for row in message.signed.content]
+        dtype = next(iter(signatures.values())).signed.dtype
+        return Signatures(Users(signatures), Handle(len(rows), 64, dtype, rows))
 
 
-def said(machine: Any, message: Message) -> tuple[Any, Message | None]:
-    """Return a copy of a machine that took a message, and what it sends; None if it sends nothing."""
+def reply_of(machine: Any, message: Message) -> tuple[Any, Message | None]:
+    """Return a copy of a machine that received a message, and its reply; None if it sends none."""
     machine = copy.copy(machine)
     sends = [e.message for e in machine.receive(SERVER, message) if isinstance(e, Send)]
     return machine, sends[0] if sends else None
 
 
-def ask(setup: Setup, lie: Alter = lambda to, message: message) -> ForkedRound:
-    """Play a round in which nobody is lost, up to the question who survived. lie: what is told before."""
-    kind, waiting = _Noting(setup.kind), dict[int, Any]()
+def fork_round(setup: Setup, lie: Alter = lambda to, message: message) -> ForkedRound:
+    """Run a round without losses up to the announcement of survivors.
+
+    Args:
+        setup: The protocol and its users.
+        lie: Alters the server's messages before that.
+    """
+    kind, waiting = _ClientRecorder(setup.kind), dict[int, Any]()
 
     def alter(to: int, message: Message) -> Message | Sequence[Message]:
         if isinstance(message, Survivors):
             waiting[to] = copy.copy(kind.clients[to])
         return lie(to, message)
 
-    anything: Any = kind
-    seen = play(replace(setup, kind=anything), alter=alter)
+    untyped: Any = kind
+    seen = symbolic_round(replace(setup, kind=untyped), alter=alter)
+    # The honest answers are not part of a malicious server's view: each lie adds the answers to it.
     seen.sent = [sent for sent in seen.sent if sent.message.phase != "recovery"]
-    return ForkedRound(setup, seen.of_liar(setup.least), waiting)
+    return ForkedRound(setup, seen.under_malicious_server(setup.min_members), waiting)
 
 
 # --- lies about who survived -------------------------------------------------------------------------
-def every_lie(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
-    """Yield every way to tell each honest user any set that it does not refuse."""
-    honest = [user for user in asked.waiting if user not in coalition]
-    for told in product(*map(asked.sets, honest)):
-        yield dict(zip(honest, told, strict=True))
+def every_lie(forked: ForkedRound, coalition: Sequence[int]) -> Iterator[Assignment]:
+    """Yield each assignment of sets that honest users accept."""
+    honest = [user for user in forked.waiting if user not in coalition]
+    for sets in product(*map(forked.accepted_sets, honest)):
+        yield dict(zip(honest, sets, strict=True))
 
 
-def two_stories(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
-    """Yield every way to tell each honest user one of two sets, or nothing if it would refuse it."""
-    honest = [user for user in asked.waiting if user not in coalition]
-    may = {user: set(asked.sets(user)) for user in honest}
-    for stories in combinations(sorted(set[tuple[int, ...]]().union(*may.values())), 2):
-        for told in product(stories, repeat=len(honest)):
-            yield {user: one for user, one in zip(honest, told, strict=True) if one in may[user]}
+def two_stories(forked: ForkedRound, coalition: Sequence[int]) -> Iterator[Assignment]:
+    """Yield each assignment of two sets to honest users; a user that would refuse its set gets nothing."""
+    honest = [user for user in forked.waiting if user not in coalition]
+    accepted = {user: set(forked.accepted_sets(user)) for user in honest}
+    for stories in combinations(sorted(set[tuple[int, ...]]().union(*accepted.values())), 2):
+        for sets in product(stories, repeat=len(honest)):
+            pairs = zip(honest, sets, strict=True)
+            yield {user: survivors for user, survivors in pairs if survivors in accepted[user]}
 
 
-def one_missing(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
-    """Yield, for each size of a group: it is told that all survived, the others that user 0 did not."""
-    users = asked.setup.users
+def one_missing(forked: ForkedRound, coalition: Sequence[int]) -> Iterator[Assignment]:
+    """Yield, for each size of a group: the group gets all users as survivors, the others all but user 0."""
+    users = forked.setup.users
     honest = [user for user in users if user not in coalition]
     for size in range(1, len(honest)):
         yield {user: users if k < size else users[1:] for k, user in enumerate(honest)}
 
 
-def few_alive(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
-    """Yield, for each number of users: each honest user is told of them, of itself, and of as few others as
-    may be. So these few are alive to all, and every other one is dead to as many as can be."""
-    users = asked.setup.users
+def few_alive(forked: ForkedRound, coalition: Sequence[int]) -> Iterator[Assignment]:
+    """Yield, for each number of users, an assignment in which they alone survive for all honest users.
+
+    Each honest user's set has them, itself, the colluders and as few others as the threshold allows. The
+    others are the users in the fewest sets so far, to spread the losses evenly.
+    """
+    users, min_members = forked.setup.users, forked.setup.min_members
     honest = [user for user in users if user not in coalition]
-    for size in range(1, asked.setup.least):
-        claims, told = Counter[int](), dict[int, tuple[int, ...]]()
+    for size in range(1, min_members):
+        claims, assignment = Counter[int](), dict[int, tuple[int, ...]]()
         for user in reversed(honest):
-            named = {*honest[:size], *coalition, user}
-            rest = sorted(set(honest) - named, key=lambda other: (claims[other], -other))
-            named |= set(rest[: max(0, asked.setup.least - len(named))])
-            claims.update(named)
-            told[user] = tuple(sorted(named))
-        yield told
+            survivors = {*honest[:size], *coalition, user}
+            others = sorted(set(honest) - survivors, key=lambda other: (claims[other], -other))
+            survivors |= set(others[: max(0, min_members - len(survivors))])
+            claims.update(survivors)
+            assignment[user] = tuple(sorted(survivors))
+        yield assignment
 
 
 # --- lies about who shared, and about keys -------------------------------------------------------------
 def narrow(target: int, partners: Sequence[int]) -> Alter:
-    """Tell one user that only these others shared."""
+    """Return a lie to one user: that only `partners` shared."""
 
     def lie(to: int, message: Message) -> Message:
         if to != target or not isinstance(message, Inbox):
@@ -183,92 +201,110 @@ def narrow(target: int, partners: Sequence[int]) -> Alter:
     return lie
 
 
-def spread(asked: ForkedRound, partners: Sequence[int], coalition: Sequence[int]) -> Told:
-    """Tell each honest user but user 0 a set with user 0 that lacks as many of its partners as may be: to
-    enough users each partner is lost."""
-    users, least = asked.setup.users, asked.setup.least
-    short = {user: least - len(coalition) for user in partners if user not in coalition}
-    told = {}
+def without_partners(forked: ForkedRound, partners: Sequence[int], coalition: Sequence[int]) -> Assignment:
+    """Return an assignment in which enough users lose each partner of user 0, but not user 0.
+
+    Each honest user but user 0 gets a set that lacks as many partners as the threshold allows, first those
+    that the fewest users have lost so far.
+    """
+    users, min_members = forked.setup.users, forked.setup.min_members
+    short = {user: min_members - len(coalition) for user in partners if user not in coalition}
+    assignment = {}
     for user in sorted(set(users[1:]) - set(coalition), key=lambda user: (user in partners, user)):
-        lost = sorted((p for p in short if p != user), key=lambda p: -short[p])[: len(users) - least]
+        others = sorted((p for p in short if p != user), key=lambda p: -short[p])
+        lost = others[: len(users) - min_members]
         for partner in lost:
             short[partner] -= 1
-        told[user] = tuple(one for one in users if one not in lost)
-    return told
+        assignment[user] = tuple(other for other in users if other not in lost)
+    return assignment
 
 
-def own_key(row: int) -> Secret:
-    """Return the server's secret key behind a row of a roster; users refuse one key for two of them."""
+def server_key(row: int) -> Secret:
+    """Return the server's secret key behind a row of a roster; users refuse one key for two rows."""
     return Secret(SERVER, f"own key {row}")
 
 
-def own_keys(to: int, message: Message) -> Message:
-    """Send each user keys of the server in place of every other user's."""
+def with_server_keys(to: int, message: Message) -> Message:
+    """Return a roster with keys of the server in place of every other user's."""
     if not isinstance(message, Roster):
         return message
     n = len(message.users)
     rows: list[tuple[Item, ...]] = [
-        row if message.users[k % n] == to else (Public(own_key(k)),)
+        row if message.users[k % n] == to else (Public(server_key(k)),)
         for k, row in enumerate(message.publics.content)
     ]
     return replace(message, publics=replace(message.publics, content=rows))
 
 
-# --- what they tell ------------------------------------------------------------------------------------
+# --- the search --------------------------------------------------------------------------------------
 @dataclass
 class Lied:
-    """The lies that were tried, and the first by which a server learns more than one sum over enough users.
-
-    Attributes:
-        tried: Number of lies, by the number of colluders.
-        coalition: Colluders of the lie that leaks.
-        told: That lie, in words.
-        leak: The combination of updates that it reveals; None if no lie leaks.
-    """
+    """The lies that were tried, and the first that reveals more than one sum over enough users."""
 
     tried: Counter[int] = field(default_factory=Counter)
+    """Number of lies, by the number of colluders."""
     coalition: tuple[int, ...] = ()
-    told: str = ""
+    """Colluders of the lie that leaks."""
+    lie: str = ""
+    """That lie, in words."""
     leak: Leak | None = None
+    """The combination of updates that it reveals; None if no lie leaks."""
 
     def __str__(self) -> str:
-        who = f"users {', '.join(map(str, self.coalition))} collude" if self.coalition else "nobody colludes"
-        return f"{who}; {self.told}:\n{self.leak}"
+        users = ", ".join(map(str, self.coalition))
+        return f"{f'users {users} collude' if users else 'nobody colludes'}; {self.lie}:\n{self.leak}"
 
 
 def search(
-    asked: ForkedRound, coalition: tuple[int, ...], lies: Iterator[Told], report: Lied, before: str = ""
+    fork: ForkedRound, coalition: tuple[int, ...], lies: Iterator[Assignment], report: Lied, before: str = ""
 ) -> bool:
-    """Try lies about survivors until one leaks. before: what was told earlier, in words."""
-    base = asked.seen.view(coalition)
-    for told in lies:
+    """Try lies about survivors until one leaks; return True if one does.
+
+    Args:
+        fork: The round.
+        coalition: The colluders.
+        lies: The lies.
+        report: Takes the counts, and the leak.
+        before: An earlier lie, in words.
+    """
+    base = fork.seen.view(coalition)
+    for assignment in lies:
         report.tried[len(coalition)] += 1
         knowledge = base.joined_by(())
-        for sent in asked.answers(told, coalition):
+        for sent in fork.answers(assignment, coalition):
             for label, item in items(sent):
                 knowledge.see(label, item)
-        leak = beyond(asked.seen, knowledge.close())
+        leak = find_leak(fork.seen, knowledge.close())
         if leak is not None:
-            report.coalition, report.told, report.leak = coalition, before + in_words(told), leak
+            report.coalition, report.lie, report.leak = coalition, before + in_words(assignment), leak
             return True
     return False
 
 
-def in_words(told: Told) -> str:
-    stories: dict[tuple[int, ...], list[int]] = {}
-    for user, users in sorted(told.items()):
-        stories.setdefault(users, []).append(user)
-    parts = (f"{set(users)} to {', '.join(map(str, to))}" for users, to in stories.items())
+def in_words(assignment: Assignment) -> str:
+    """Return an assignment of survivors in words."""
+    users_of: dict[tuple[int, ...], list[int]] = {}
+    for user, survivors in sorted(assignment.items()):
+        users_of.setdefault(survivors, []).append(user)
+    parts = (f"{set(survivors)} to {', '.join(map(str, to))}" for survivors, to in users_of.items())
     return f"survivors are said to be {'; '.join(parts)}"
 
 
 def lies(setup: Setup, lie: str, colluders: int = 0, report: Lied | None = None) -> Lied:
-    """Try the lies of one kind with the last so many users as colluders, from none on, until one leaks.
-    report: takes the counts as they come. BadInput for another kind, for a coalition of all users, and for a
-    protocol that asks nobody who survived."""
+    """Try the lies of one kind until one leaks, with no colluders first, then one more at a time.
+
+    Args:
+        setup: The protocol and its users.
+        lie: One of `LIES`.
+        colluders: The most colluders; they are the last users.
+        report: Takes the counts as they grow.
+
+    Raises:
+        BadInput: There is no such kind, no user is honest, or the protocol's server announces no survivors.
+    """
     check_colluders(colluders, len(setup.users))
     if lie not in LIES:
-        raise BadInput(f"lie={lie} is none of {', '.join(LIES)}")
+        raise BadInput(f"lie: must be one of {', '.join(LIES)}, not {lie}")
     report, users = report or Lied(), setup.users
     for size in range(colluders + 1):
         coalition = users[len(users) - size :]
@@ -278,24 +314,29 @@ def lies(setup: Setup, lie: str, colluders: int = 0, report: Lied | None = None)
 
 
 def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bool:
-    """Try the lies of one kind with one coalition."""
+    """Try the lies of one kind with one coalition; return True if one leaks."""
     if lie == "keys":
-        return _with_own_keys(setup, coalition, report)
-    asked, users = ask(setup), setup.users
-    if not asked.waiting:
-        raise BadInput(f"{setup.kind.__class__.__name__}: no server asks its users who survived")
+        return _with_server_keys(setup, coalition, report)
+    forked, users = fork_round(setup), setup.users
+    if not forked.waiting:
+        raise BadInput(f"{type(setup.kind).__name__}: its server announces no survivors to lie about")
     if lie == "survivors":
         kinds = [few_alive, one_missing]
-        kinds += [every_lie] if len(users) <= ALL_LIES else [two_stories] if len(users) <= TWO_STORIES else []
-        return search(asked, coalition, chain(*(kind(asked, coalition) for kind in kinds)), report)
-    partners = (*coalition, *users[1 : max(1, asked.setup.least - len(coalition))])
-    asked = ask(setup, narrow(0, partners))
+        if len(users) <= EVERY_LIE_USERS:
+            kinds.append(every_lie)
+        elif len(users) <= TWO_STORIES_USERS:
+            kinds.append(two_stories)
+        return search(forked, coalition, chain(*(kind(forked, coalition) for kind in kinds)), report)
+    # User 0 has as few partners as it accepts, so that all of them can be lost to enough users.
+    partners = (*coalition, *users[1 : max(1, forked.setup.min_members - len(coalition))])
+    forked = fork_round(setup, narrow(0, partners))
     shared = {0, *partners}
-    told = f"user 0 is told that {shared} shared; "
-    return search(asked, coalition, iter([spread(asked, partners, coalition)]), report, told)
+    words = f"user 0 is told that {shared} shared; "
+    assignment = without_partners(forked, partners, coalition)
+    return search(forked, coalition, iter([assignment]), report, words)
 
 
-def _with_own_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) -> bool:
+def _with_server_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) -> bool:
     report.tried[len(coalition)] += 1
     rows = 0
 
@@ -303,11 +344,11 @@ def _with_own_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) -> bo
         nonlocal rows
         if isinstance(message, Roster):
             rows = max(rows, message.publics.rows)
-        return own_keys(to, message)
+        return with_server_keys(to, message)
 
-    seen = play(setup, alter=lie).of_liar(setup.least)
-    seen.drawn[SERVER] = [*seen.drawn[SERVER], *map(own_key, range(rows))]
+    seen = symbolic_round(setup, alter=lie).under_malicious_server(setup.min_members)
+    seen.drawn[SERVER] = [*seen.drawn[SERVER], *map(server_key, range(rows))]
     knowledge: Knowledge = seen.view(coalition)
-    report.coalition, report.leak = coalition, beyond(seen, knowledge)
-    report.told = "each user is sent keys of the server in place of all others'"
+    report.coalition, report.leak = coalition, find_leak(seen, knowledge)
+    report.lie = "each user is sent keys of the server in place of all others'"
     return report.leak is not None

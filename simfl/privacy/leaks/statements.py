@@ -1,8 +1,8 @@
-"""A server that states other numbers and names: a threshold, too few users, one twice, a second set.
+"""A malicious server's false statements: another threshold, too few users, a user twice, a second set.
 
-Whatever a protocol's messages state besides vectors is altered here, field by field, for all users alike. A
-user refuses it, or what it then sends tells no more than one sum over as many users as the protocol needs.
-Sets that differ from user to user are the lies of `lies.py`: against those a protocol promises less.
+Each field of the server's messages that is not a vector is altered, for all users alike. A user refuses the
+statement, or its answers reveal no more than one sum over as many users as the protocol needs. Sets that
+differ from user to user are in `lies.py`: protocols give weaker guarantees against those.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any
 
 from simfl.dataplane.handles import Handle
-from simfl.privacy.leaks.laws import learned
-from simfl.privacy.leaks.views import Setup, handles, play, values
+from simfl.privacy.leaks.invariants import privacy_findings
+from simfl.privacy.leaks.views import Setup, handles, symbolic_round, values
 from simfl.protocols.index_views import Users
 from simfl.protocols.machine import SERVER, Message, Update
 
-Say = Callable[[int, Any], Any]
-"""(user, what a field of a message to it holds) -> what it is told there instead."""
+Replacement = Callable[[int, Any], Any]
+"""Function of a user and the true value of a field that returns the false one."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,11 @@ class Statement:
     kind: str
     """Kind of message."""
     field: str
+    """Name of the field."""
     words: str
     """The statement, in words."""
-    say: Say
+    value: Replacement
+    """Returns the false value."""
     after: bool = False
     """It follows the true message, and does not replace it."""
 
@@ -40,9 +42,10 @@ class Statement:
         return f"{self.words} as {self.field} of {self.kind}"
 
     def alter(self, to: int, message: Message) -> Message | Sequence[Message]:
+        """Return the message that a user gets; both, if the statement follows the true one."""
         if message.kind != self.kind:
             return message
-        other = replace(message, **{self.field: self.say(to, getattr(message, self.field))})
+        other = replace(message, **{self.field: self.value(to, getattr(message, self.field))})
         return (message, other) if self.after else other
 
 
@@ -57,36 +60,40 @@ class Stated:
 
 
 def statements(setup: Setup, colluders: int) -> Stated:
-    """State something else in each field of each message of the server, and look at what so many colluders
-    learn."""
-    report, honest = Stated(), play(setup)
-    seen_fields = dict[tuple[str, str], Any]()
+    """Make a false statement in each field of each of the server's messages, one at a time.
+
+    Args:
+        setup: The protocol and its users.
+        colluders: Size of the coalitions whose knowledge is tested.
+    """
+    report, honest = Stated(), symbolic_round(setup)
+    first_of_field = dict[tuple[str, str], Message]()
     for sent in honest.sent:
         if sent.sender == SERVER:
             for name, _ in values(sent.message):
-                seen_fields.setdefault((sent.message.kind, name), (sent.message, name))
-    for at, (message, name) in seen_fields.items():
-        for statement in _statements(message, name, setup.users, setup.least):
-            report.tried[at] += 1
-            seen = play(setup, alter=statement.alter).of_liar(setup.least)
-            found = next(learned(seen, colluders), None)
-            if found is not None:
-                report.worked.append(f"told {statement}, {found}")
+                first_of_field.setdefault((sent.message.kind, name), sent.message)
+    for (kind, name), message in first_of_field.items():
+        for statement in _statements(message, name, setup.users, setup.min_members):
+            report.tried[kind, name] += 1
+            seen = symbolic_round(setup, alter=statement.alter).under_malicious_server(setup.min_members)
+            finding = next(privacy_findings(seen, colluders), None)
+            if finding is not None:
+                report.worked.append(f"after {statement}, {finding}")
     return report
 
 
-def _statements(message: Message, name: str, users: Sequence[int], least: int) -> Iterator[Statement]:
+def _statements(message: Message, name: str, users: Sequence[int], min_members: int) -> Iterator[Statement]:
     value = getattr(message, name)
     if isinstance(value, int) and not isinstance(value, bool):
         for other in range(len(users) + 1):
             if other != value:
                 yield Statement(message.kind, name, str(other), partial(_number, other))
     elif _names_users(message, value, users):
-        for size in range(1, least):
+        for size in range(1, min_members):
             yield Statement(message.kind, name, f"{size} of the users", _first(size))
         yield Statement(message.kind, name, "all but its reader", lambda to, true: _without(true, to))
         yield Statement(message.kind, name, "one user twice", _doubled)
-        for size in range(least, len(users)):
+        for size in range(min_members, len(users)):
             words = f"{size} of the users, a second time,"
             yield Statement(message.kind, name, words, _first(size), after=True)
 
@@ -96,25 +103,25 @@ def _number(number: int, to: int, value: int) -> int:
 
 
 def _names_users(message: Message, value: Any, users: Sequence[int]) -> bool:
-    """Return True for a list of users beside which there are no rows, one for each."""
+    """Return True for a list of users in a message without rows: rows are one for each user."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes) or not len(value):
         return False
     return not any(handles(message)) and all(isinstance(user, int) and user in users for user in value)
 
 
 def _without(value: Sequence[int], user: int) -> Any:
-    return _like(value, [one for one in value if one != user])
+    return _like(value, [other for other in value if other != user])
 
 
 def _doubled(to: int, value: Sequence[int]) -> Any:
-    """Name one other user twice, and so one fewer."""
-    others = [one for one in value if one != to]
+    """Return as many users, one of the others twice."""
+    others = [user for user in value if user != to]
     return _like(value, [to, *others[:-1], *others[:1]])
 
 
-def _first(size: int) -> Say:
-    """Name so many users, the reader among them."""
-    return lambda to, value: _like(value, sorted([to, *(one for one in value if one != to)][:size]))
+def _first(size: int) -> Replacement:
+    """Return a statement of `size` users, its reader among them."""
+    return lambda to, value: _like(value, sorted([to, *(user for user in value if user != to)][:size]))
 
 
 def _like(value: Sequence[int], users: Sequence[int]) -> Any:
@@ -129,10 +136,10 @@ class _Heavier(Setup):
 
 
 def stated_weights(setup: Setup) -> Iterator[str]:
-    """Yield the fields of users' messages, vectors aside, that are others where only users' weights are."""
-    one = play(setup)
-    other = play(_Heavier(setup.kind, setup.params, setup.users, setup.root))
-    for sent, again in zip(one.sent, other.sent, strict=False):
+    """Yield the fields of users' messages, vectors aside, that change where only users' weights change."""
+    light = symbolic_round(setup)
+    heavy = symbolic_round(_Heavier(setup.kind, setup.params, setup.users, setup.root))
+    for sent, other in zip(light.sent, heavy.sent, strict=False):
         for name, value in values(sent.message) if sent.sender != SERVER else ():
-            if not isinstance(value, Handle) and value != getattr(again.message, name, value):
-                yield f"{name} of {sent.message.kind} says in the clear what its user weighs"
+            if not isinstance(value, Handle) and value != getattr(other.message, name, value):
+                yield f"{name} of {sent.message.kind} states in the clear what its user weighs"

@@ -1,8 +1,8 @@
-"""Rounds on symbols, and what an adversary sees of them.
+"""Rounds on symbols, and an adversary's view of them.
 
-An adversary is the server and a coalition of users. It sees all that they receive, also what comes too late
-or is thrown away, and all that they drew; what they send follows from that. Each user is a machine by itself,
-so a server that lies is played by `alter`: what a user is told instead.
+An adversary is the server and a coalition of users. Its view is all that they receive, also messages that are
+late or discarded, and all that they draw. Their own messages follow from these. Each user is a machine of its
+own, so a malicious server needs no machine: `alter` replaces the messages that the honest one sends.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from simfl.runs.watch import Call, watched
 
 Fate = Callable[[int, Any], str]
 Alter = Callable[[int, Message], Message | Sequence[Message]]
-"""(user, message of the server) -> what the user is told instead, which may be several messages."""
+"""Function of a user and the server's message to it that returns the message, or messages, in its place."""
 
 
 class NamedEntropy(Entropy):
@@ -49,15 +49,18 @@ class Sent(NamedTuple):
     """A message that arrived."""
 
     sender: int
+    """`SERVER`, or a user."""
     to: int
+    """`SERVER`, or a user."""
     message: Message
+    """Its content, on symbols."""
     label: str = ""
     """Prefix that names its round, where there are several."""
 
 
 @dataclass
 class Transcript:
-    """All that was sent and drawn, and what may be known of it.
+    """All that was sent and drawn, and the sums that may be known.
 
     Attributes:
         q: Modulus of the updates' field.
@@ -66,7 +69,7 @@ class Transcript:
         drawn: Secrets that each party drew.
         results: Sums that machines computed, as linear forms in the updates.
         sums: Sums that may be known, the results among them.
-        least: Minimum number of users in one further sum that may be known, whichever it is; None for none.
+        min_members: Fewest users in one further sum that may be known, whichever it is; None if none may be.
         misuse: Seeds with two purposes, nonces with two rows, in words.
         exact: Each result is the sum over its members, for all updates.
         verdict: The server's own, of a round over a graph.
@@ -79,25 +82,31 @@ class Transcript:
     drawn: dict[int, list[Term]] = field(default_factory=dict)
     results: list[Line] = field(default_factory=list)
     sums: list[Line] = field(default_factory=list)
-    least: int | None = None
+    min_members: int | None = None
     misuse: list[str] = field(default_factory=list)
     exact: bool = True
     verdict: Verdict | None = None
     kernels: set[Any] = field(default_factory=set)
 
-    def of_liar(self, least: int) -> Transcript:
-        """Return it as of a server that lies: of sums, any single one over enough users may be known."""
-        return replace(self, results=[], sums=[], least=least)
+    def under_malicious_server(self, min_members: int) -> Transcript:
+        """Return it as of a malicious server: any single sum over enough users may be known."""
+        return replace(self, results=[], sums=[], min_members=min_members)
 
     def view(self, coalition: Collection[int] = (), base: Knowledge | None = None) -> Knowledge:
-        """Return what the server and these users know. base: what the server alone knows of this."""
+        """Return the knowledge of the server and these users.
+
+        Args:
+            coalition: Colluding users.
+            base: The server's own knowledge of this transcript, if it is computed already.
+        """
         knowledge = base.joined_by(coalition) if base is not None else Knowledge(self.q, coalition)
         adversary = {SERVER, *coalition}
         new = adversary if base is None else set(coalition)
         for party in new:
             for secret in self.drawn.get(party, ()):
                 knowledge.see(f"drawn by {who(party)}", secret)
-        for sent in self.sent:  # of what the adversary's own parties send nothing is news to it
+        # Messages between the adversary's own parties follow from what these have.
+        for sent in self.sent:
             if sent.to in new and sent.sender not in adversary:
                 for label, item in items(sent):
                     knowledge.see(label, item)
@@ -110,76 +119,80 @@ def _names(kind: Any) -> tuple[str, ...]:
 
 
 def values(message: Message) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a message: name and value."""
+    """Yield name and value of each field of a message."""
     kind: Any = type(message)
     return ((name, getattr(message, name)) for name in _names(kind))
 
 
 def handles(message: Message) -> Iterator[tuple[str, Handle]]:
-    """Yield the fields of a message that hold rows."""
+    """Yield name and value of each field of a message that holds rows."""
     return ((name, value) for name, value in values(message) if isinstance(value, Handle))
 
 
 def items(sent: Sent) -> Iterator[tuple[str, Item]]:
-    """Yield what a message holds, item by item, each with words for it."""
+    """Yield a label and the content of each item of a message."""
     message = sent.message
     to = "" if sent.to == SERVER else f" to {who(sent.to)}"
     subject = "" if message.subject is None else f" {message.subject}"
     head = f"{sent.label}{message.kind} of {who(sent.sender)}{to}{subject}"
     for _, handle in handles(message):
         for k, row in enumerate(handle.content):
-            place = f", row {k}" if len(handle.content) > 1 else ""
+            row_label = f", row {k}" if len(handle.content) > 1 else ""
             for j, item in enumerate(row):
-                yield f"{head}{place}{f' [{j}]' * (len(row) > 1)}", item
+                yield f"{head}{row_label}{f' [{j}]' * (len(row) > 1)}", item
 
 
 def shortened(kind: Protocol, p: Params) -> Params:
-    """Return parameters with updates as short as tells all: one column of a code has U - T coordinates."""
+    """Return parameters with the shortest updates that show each leak: a code's column of U - T coordinates.
+
+    Longer updates repeat a code's columns, so they leak the same combinations again.
+    """
     return replace(p, d=max(1, p.U - p.T - kind.weighted) if isinstance(kind, Coded) else 1)
 
 
 @dataclass(frozen=True)
 class Setup:
-    """A protocol with parameters of few users."""
+    """A protocol, its parameters and its few users."""
 
     kind: Protocol
     params: Params
     users: tuple[int, ...]
+    """Numbers of the users, ascending."""
     root: bytes = bytes(32)
     """Root of all entropy."""
 
     @property
     def coordinates(self) -> int:
-        """The length of what is summed."""
+        """Elements of the vector that is summed; a masked weight is one of them."""
         return self.params.d + (self.kind.offline and self.kind.weighted)
 
     @property
-    def least(self) -> int:
-        """The fewest users over whom an aggregate may be."""
+    def min_members(self) -> int:
+        """Fewest users in an aggregate."""
         return max(self.kind.needed(stage, self.params) for stage in self.kind.round_timers)
 
     def machines(
         self, ops: Ops, draw: Callable[..., Entropy], index: int
     ) -> tuple[Any, dict[int, Any], dict[int, Any]]:
-        """Return the server, its clients and the entropy of each party, of one round."""
+        """Return the server, the clients and each party's entropy, of the round of this index."""
         kind, p = self.kind, self.params
         entropies = {party: draw(self.root, party, index) for party in (SERVER, *self.users)}
         clients = {user: kind.client(user, p, ops, entropies[user]) for user in self.users}
         return kind.server(self.users, p, ops, entropies[SERVER]), clients, entropies
 
     def update(self, user: int, update: Hashable) -> Update:
-        """Return an update of unknown coordinates; users differ in weight."""
+        """Return an update of unknown coordinates; its weight is the user's number plus 1."""
         row = tuple(Coordinate(user, update, k) for k in range(self.params.d))
         return Update(Handle(1, self.params.d, F32, [row]), user + 1)
 
     def sum_over(self, factors: Mapping[tuple[int, Hashable], Any]) -> list[Line]:
-        """Return the weighted sum over updates, coordinate by coordinate."""
+        """Return the sum of updates times factors, a line a coordinate; updates are (user, name)."""
         ks, q = range(self.coordinates), self.params.q
         weighted = {update: residue(factor, q) for update, factor in factors.items()}
         return [{Coordinate(*update, k): c for update, c in weighted.items()} for k in ks]
 
 
-def play(
+def symbolic_round(
     setup: Setup,
     fate: Fate = lambda user, message: "deliver",
     index: int = 0,
@@ -189,14 +202,22 @@ def play(
     draw: Callable[..., NamedEntropy] = NamedEntropy,
     call: Call | None = None,
 ) -> Transcript:
-    """Play one synchronous round over the loopback.
+    """Run a synchronous round over the loopback, on symbols.
 
-    index: of the round, which tells its entropy, and unless `update` is given its updates, from others'.
-    draw: makes a party's source of entropy. call: takes each call of the server.
+    Args:
+        setup: The protocol and its users.
+        fate: The fate of each message.
+        index: Number of the round, which names its entropy.
+        alter: Replaces the server's messages.
+        ops: Operations on symbols, shared by rounds that must not use a nonce twice.
+        update: Name of the round's updates; its number unless given.
+        draw: Makes a party's source of entropy.
+        call: Wraps each call of the server; see `simfl.runs.watch`.
     """
     kind, p, users = setup.kind, setup.params, setup.users
     ops, update = ops or SymbolicOps(p.q), index if update is None else update
     server, clients, entropies = setup.machines(ops, draw, index)
+    # Altered first, so that `call` gets the messages that are sent.
     if alter is not None:
         server = watched(server, SERVER, altered(alter))
     if call is not None:
@@ -208,29 +229,31 @@ def play(
     seen.sent = [Sent(*message, label) for message in out.sent]
     seen.verdict = out.verdict
     seen.drawn = {party: entropy.drawn for party, entropy in entropies.items()}
-    told: Iterable[int] | None = getattr(server, "survivors", None)
+    survivors: Iterable[int] | None = getattr(server, "survivors", None)
     if out.result is not None:
         seen.results = sum_of(setup, out.result, {u: (u, update) for u in users}, updates)
         seen.sums = seen.results
         seen.exact = is_exact(out.result, seen.results, p.q)
-    elif told is None:
-        seen.least = setup.least
+    elif survivors is None:
+        # A server that announces none may still have got one sum, over whichever users.
+        seen.min_members = setup.min_members
     else:
-        seen.sums = setup.sum_over({(user, update): 1 for user in told}) if told else []
+        seen.sums = setup.sum_over({(user, update): 1 for user in survivors}) if survivors else []
     seen.misuse += ops.misuse
     seen.kernels |= ops.kernels
     return seen
 
 
 def altered(alter: Alter) -> Call:
-    """Return what has a server say something else."""
+    """Return a wrapper of a server's calls that replaces the messages which they send."""
 
-    def call(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
+    def call(party: int, name: str, method: Callable[..., Effects], *arguments: Any) -> Effects:
         effects: Effects = []
-        for effect in own(*arguments):
+        for effect in method(*arguments):
             if isinstance(effect, Send):
-                said = alter(effect.to, effect.message)
-                effects += [Send(effect.to, one) for one in ([said] if isinstance(said, Message) else said)]
+                sent = alter(effect.to, effect.message)
+                messages = [sent] if isinstance(sent, Message) else sent
+                effects += [Send(effect.to, message) for message in messages]
             else:
                 effects.append(effect)
         return effects
@@ -241,32 +264,40 @@ def altered(alter: Alter) -> Call:
 def sum_of(
     setup: Setup, result: Result, names: Mapping[Any, tuple[int, Hashable]], updates: Mapping[int, Update]
 ) -> list[Line]:
-    """Return the sum that a result stands for. names: user, or the update's id -> the update's name."""
+    """Return the sum that a result stands for, a line a coordinate.
+
+    Args:
+        setup: The protocol and its users.
+        result: The result of a round or an aggregation.
+        names: (user, name) of each update, by its id, or by its user where it has none.
+        updates: Each user's update, for its weight.
+    """
     factors = {}
     for member in result.members:
-        # Over the field an update was multiplied by its weight before it was masked.
+        # Over the field an update is multiplied by its weight before it is masked.
         weight = 1 if setup.kind.offline or not setup.kind.weighted else updates[member.user].weight
         factors[names[member.update or member.user]] = residue(member.factor, 0) * weight
     return setup.sum_over(factors)
 
 
 def is_exact(result: Result, lines: Sequence[Line], q: int) -> bool:
-    """Return True if a result's total is, for all updates and not for some, these sums."""
+    """Return True if a result's total is equal to these sums for all updates, not for certain ones alone."""
     total = [item.over(q).of if isinstance(item, Form) else {item: 1} for item in result.total.content[0]]
     return total == list(lines)
 
 
 def union(transcripts: Sequence[Transcript]) -> Transcript:
-    """Return several rounds as one: an adversary forgets nothing."""
-    whole = Transcript(transcripts[0].q, tuple(sorted({u for one in transcripts for u in one.users})))
-    for one in transcripts:
-        whole.sent += one.sent
-        whole.results += one.results
-        whole.sums += one.sums
-        whole.least = one.least if whole.least is None else whole.least
-        whole.exact &= one.exact
-        whole.kernels |= one.kernels
-        whole.misuse += [law for law in one.misuse if law not in whole.misuse]
-        for party, drawn in one.drawn.items():
-            whole.drawn.setdefault(party, []).extend(drawn)
-    return whole
+    """Return several rounds as one transcript: an adversary remembers all of them."""
+    users = tuple(sorted({user for rounds in transcripts for user in rounds.users}))
+    total = Transcript(transcripts[0].q, users)
+    for seen in transcripts:
+        total.sent += seen.sent
+        total.results += seen.results
+        total.sums += seen.sums
+        total.min_members = seen.min_members if total.min_members is None else total.min_members
+        total.exact &= seen.exact
+        total.kernels |= seen.kernels
+        total.misuse += [finding for finding in seen.misuse if finding not in total.misuse]
+        for party, drawn in seen.drawn.items():
+            total.drawn.setdefault(party, []).extend(drawn)
+    return total

@@ -1,10 +1,11 @@
-"""The least seconds of each kind of work: of kernels and trainings by themselves, again and again.
+"""The minimum seconds of each kind of work, of kernels and trainings that are called repeatedly.
 
-Every kernel is called at sizes where the work in question dominates. Where it costs something a call, an item
-or a step besides what it costs a byte or a multiply-add, it is called at two sizes and both are solved for.
-All of it on one thread, in CPU seconds, and training on a GPU in those of its kernels. A measurement is one
-call, the fastest of a few, whose code and data are in the caches; `passes` repeats it, in any order. What the
-same work takes in a step, where they often are not, is `rounds`' to find.
+Each kernel is called at sizes where the kind of work in question dominates. Where a call, an item or a step
+costs time besides that of its bytes or multiply-adds, the kernel is called at two sizes, and both costs are
+solved for. All runs on one thread, in CPU seconds; training on a GPU is in seconds of the GPU's kernels.
+
+A measurement is the fastest of a few calls, so code and data are in the processor's caches. `passes` repeats
+it in random order. In a round they are often not in the caches: `rounds` measures the same work there.
 """
 
 import math
@@ -38,11 +39,12 @@ from simfl.random_streams import Streams
 
 Q = field.Q
 D = 2**16
-"""Elements of long vectors, which fit into a core's caches."""
+"""Elements of long vectors; they fit into a core's caches."""
 STREAMS = Streams(1)
 REPEATS = 3
-"""Times that a measurement is made in a pass; the fastest counts."""
-CACHE_FILLER = np.zeros(4_000_000)  # 32 MB
+"""Calls of a measurement in a pass; the fastest counts."""
+CACHE_FILLER = np.zeros(4_000_000)
+"""32 MB, which replace the content of a core's caches when they are read."""
 Rates = dict[str, float]
 
 
@@ -52,8 +54,14 @@ def seconds(
     cold: bool = False,
     now_ns: Callable[[], int] = time.thread_time_ns,
 ) -> float:
-    """Return the least seconds of a call, by the CPU time unless `now_ns` is another clock; cold: with other
-    data in the processor's caches each time."""
+    """Return the minimum seconds of a call.
+
+    Args:
+        call: The call.
+        repeats: Number of calls.
+        cold: Replace the content of the processor's caches before each call.
+        now_ns: Clock in nanoseconds; the thread's CPU time unless given.
+    """
     times = []
     for _ in range(repeats):
         if cold:
@@ -69,13 +77,13 @@ def seed(*names: str | int) -> np.ndarray:
 
 
 def solve(*rows: tuple[float, float, float]) -> tuple[float, float]:
-    """Return (a, b) of T = a x + b y over rows (x, y, T), neither negative, by least relative squares."""
+    """Return (a, b) of T = a x + b y by relative least squares over rows (x, y, T); neither is negative."""
     x, y, t = np.array(rows).T
     (a, b), _ = nnls(np.stack([x / t, y / t], axis=1), np.ones(len(t)))
     return max(float(a), 1e-12), max(float(b), 1e-15)
 
 
-def of_keys() -> Rates:
+def measure_keys() -> Rates:
     """Measure key pairs, agreements, authenticated encryption, and signatures."""
     secret, n = seed("secret"), 50
     publics = np.concatenate([keys.public(seed("peer", i)) for i in range(n)])
@@ -88,19 +96,20 @@ def of_keys() -> Rates:
         sealed_s[length] = seconds(seal, 7) / n
     agree_s = seconds(lambda: keys.agree(secret, publics, b"x")) / n
     public_s = seconds(lambda: keys.public(secret), 15)
-    # Both of long rows, each of which takes time of its own.
+    # Two long rows: each takes a fixed time besides that of its bytes, which the difference cancels.
     byte_s = (sealed_s[3 * LONG_BYTES] - sealed_s[LONG_BYTES]) / (2 * LONG_BYTES)
-    signed, said = signatures.sign(secret, bytes(400)), [bytes(400)] * n  # a set of a hundred users
-    made = (np.repeat(signatures.public(secret), n, 0), np.repeat(signed, n, 0), said)
-    sign_s = seconds(lambda: signatures.sign(secret, bytes(400)), 15)
-    verify_s = seconds(lambda: signatures.verify(*made)) / n
+    message = bytes(400)  # as long as a set of a hundred users
+    signed = signatures.sign(secret, message)
+    signed_rows = (np.repeat(signatures.public(secret), n, 0), np.repeat(signed, n, 0), [message] * n)
+    sign_s = seconds(lambda: signatures.sign(secret, message), 15)
+    verify_s = seconds(lambda: signatures.verify(*signed_rows)) / n
     return {
         "x25519": public_s, "agree": agree_s, "sign": sign_s, "verify": verify_s,
         "aead_item": sealed_s[100], "aead_byte": max(byte_s, 1e-15),
     }  # fmt: skip
 
 
-def of_vectors() -> Rates:
+def measure_vectors() -> Rates:
     """Measure masks, sums and quantisation of long vectors."""
     a, b = prg.expand(seed("a"), D, Q), prg.expand(seed("b"), D, Q)
     rows, weights = [a, b] * 5, [64, 32] * 5
@@ -110,7 +119,8 @@ def of_vectors() -> Rates:
     back_s = seconds(lambda: quantize.dequantise(quantised, 2**16, 3, Q))
     g = delta.astype(np.float64)
     seeds, masked = np.concatenate([seed("mask", i) for i in range(10)]), []
-    for length in (2 * SHORT, D):  # compiled, both of them
+    # Both lengths are above `SHORT`, so both take the compiled loop.
+    for length in (2 * SHORT, D):
         x = np.zeros((1, length), np.uint32)
         masked.append((10.0, 10.0 * length, seconds(partial(prg.mask, x, seeds, [1] * 10, Q))))
     return {
@@ -124,8 +134,8 @@ def of_vectors() -> Rates:
     }
 
 
-def of_wire() -> Rates:
-    """Measure a message's encoding and decoding, half of both a byte, in fresh memory as in a live run."""
+def measure_wire() -> Rates:
+    """Measure half of a message's encoding and decoding per byte, in fresh memory as in a live run."""
     kind, params = PROTOCOLS["lightsecagg"](), Params(d=D, q=Q, T=1, U=2, t=2, k=2, clip=1.0)
     codec = Codec(messages(kind, params)[0], 2, kind.offline, params.q)
     upload = MaskedUpload(Handle(1, D, U32, prg.expand(seed("upload"), D, Q)[None]))
@@ -135,31 +145,33 @@ def of_wire() -> Rates:
     return {CODEC: (forth_s + back_s) / (2 * upload.size_bytes)}
 
 
-def of_codes() -> Rates:
-    """Measure MDS codes and Shamir shares, all by compiled loops."""
+def measure_codes() -> Rates:
+    """Measure MDS codes and Shamir shares, at sizes that take the compiled loops."""
     coded, entries, decoded, shared, reconstructed = [], [], [], [], []
     for n, U, T, m in ((12, 8, 4, 20_000), (100, 70, 50, 10_000)):
         points, z = list(range(1, n + 1)), prg.expand(seed("z"), (U - T) * m, Q)
         noise_s = seconds(partial(prg.expand, seed("n"), T * m, Q))
         encode = partial(mds.encode, z, seed("n"), points, U, T, Q)
         coded.append((float(n * m), float(n * U * m), max(seconds(encode) - noise_s, 1e-9)))
-        one = partial(mds.encode, z[:, : U - T], seed("n"), points, U, T, Q)  # rows of one element
-        entries.append((1.0, float(n * U), seconds(one, 7)))
+        short_rows = partial(mds.encode, z[:, : U - T], seed("n"), points, U, T, Q)  # of one element
+        entries.append((1.0, float(n * U), seconds(short_rows, 7)))
     for u in (70, 100, 140):
         decode = partial(mds.decode, np.ones((u, 1), np.uint32), range(1, u + 1), u, 1, u - 1, Q)
-        decoded.append((1.0, float(u**2), seconds(decode, 7, cold=True)))  # it comes once a round
+        # Cold: a decoding occurs once a round, after other work.
+        decoded.append((1.0, float(u**2), seconds(decode, 7, cold=True)))
     secrets = np.concatenate([seed("s"), seed("b")])
     for n, t in ((4, 2), (100, 51)):
-        at = list(range(1, n + 1))
-        taken = seconds(partial(shamir.share, secrets, seed("c"), at, t))
-        shared.append((1.0, 9.0 * len(secrets) * n * t, taken))
+        points = list(range(1, n + 1))
+        share_s = seconds(partial(shamir.share, secrets, seed("c"), points, t))
+        shared.append((1.0, 9.0 * len(secrets) * n * t, share_s))
     for t, count in ((11, 60), (51, 20)):
-        at = list(range(1, t + 2))
-        rows = list(shamir.share(secrets[:1], seed("c"), at, t)[:, None])
-        others = [np.delete(np.arange(t + 1), k % t) for k in range(count)]  # never the same as just before
-        held = [(users, np.zeros(t, np.int64)) for users in others]
-        taken = seconds(partial(shamir.reconstruct_many, rows, held, at))
-        reconstructed.append((1.0, float(t**2), taken / len(held)))
+        points = list(range(1, t + 2))
+        rows = list(shamir.share(secrets[:1], seed("c"), points, t)[:, None])
+        # Neighbours differ: the coefficients of a set are reused for the next one if it is the same.
+        sets = [np.delete(np.arange(t + 1), k % t) for k in range(count)]
+        held_shares = [(users, np.zeros(t, np.int64)) for users in sets]
+        reconstruct_s = seconds(partial(shamir.reconstruct_many, rows, held_shares, points))
+        reconstructed.append((1.0, float(t**2), reconstruct_s / count))
     element_s, mac_s = solve(*coded)
     secret_s, pair_s = solve(*reconstructed)
     return {
@@ -171,21 +183,26 @@ def of_codes() -> Rates:
 
 @dataclass(frozen=True)
 class Training:
-    """A model on samples of a shape, in batches; device: "cpu" or "cuda"; tokens: their number, 0 of none."""
+    """A training whose time is measured."""
 
     model: Model
     shape: tuple[int, ...]
+    """Shape of a sample."""
     classes: int
     batch_size: int
     device: str = "cpu"
+    """`cpu` or `cuda`."""
     tokens: int = 0
+    """Size of the vocabulary; 0 if samples are not text."""
 
     @property
     def law_name(self) -> str:
+        """Name of the model in a profile's training times."""
         return law_name(self.model, facts(self.model, self.shape, self.classes, self.tokens > 0))
 
 
-# Models on 8 x 8 digits have no law: minibatches outweigh their samples there, and are charged by themselves.
+# Models on 8 x 8 digits are not among them: a minibatch outweighs its samples there, and has a charge of its
+# own.
 PAPERS_TRAININGS = (
     Training(MODELS["logistic"](), (1, 28, 28), 10, 10),
     Training(MODELS["mcmahan_cnn"](), (1, 28, 28), 10, 10),
@@ -195,9 +212,12 @@ PAPERS_TRAININGS = (
 )
 
 
-def of_training(training: Training) -> Callable[[Sequence[int]], TrainingTime]:
-    """Return a measurement of the law T = a + s S + b E n, a fit to clients of `SIZES`. Its argument is their
-    order, in which they are timed `REPEATS` times; of each the fastest counts."""
+def measure_training(training: Training) -> Callable[[Sequence[int]], TrainingTime]:
+    """Return a measurement of the training time T = a + s S + b E n, fitted to clients of `SIZES`.
+
+    S is the number of steps, E n that of samples. The measurement's argument is the order of the clients;
+    each is timed `REPEATS` times in this order, and the fastest counts.
+    """
     rng = STREAMS.rng("samples", training.model.name)
     sizes = [math.ceil(k * training.batch_size) for k in SIZES]
     size = max(sizes), *training.shape
@@ -206,7 +226,8 @@ def of_training(training: Training) -> Callable[[Sequence[int]], TrainingTime]:
     split = Split(x, y, x[:1], y[:1], training.classes)
     sgd = LocalSgd(1, training.batch_size, 0.1)
     softmax = facts(training.model, training.shape, training.classes, training.tokens > 0).softmax
-    way: WayName = "closed_form" if softmax else "loop"  # alone, as on a device of its own
+    # A client alone, as on a separate device: no batches of several clients.
+    way: WayName = "closed_form" if softmax else "loop"
     parts = [np.arange(size) for size in sizes]
     trainer = Trainer(split, parts, training.model, sgd, training.device, way)
     weights = trainer.initial(bytes(32))
@@ -216,8 +237,8 @@ def of_training(training: Training) -> Callable[[Sequence[int]], TrainingTime]:
         for _ in range(REPEATS):
             for user in order:
                 call = partial(trainer.training, weights, user, bytes(32), 0)
-                taken = seconds(call, repeats=1, now_ns=trainer.timer.now_ns)
-                fastest[user] = min(fastest[user], taken)
-        return fit([(trainer.steps(user), sizes[user], taken) for user, taken in fastest.items()])
+                call_s = seconds(call, repeats=1, now_ns=trainer.timer.now_ns)
+                fastest[user] = min(fastest[user], call_s)
+        return fit([(trainer.steps(user), sizes[user], call_s) for user, call_s in fastest.items()])
 
     return measure

@@ -1,10 +1,9 @@
 """A device profile of this machine, with intervals.
 
-Everything is measured once a pass, in any order, so that changes over minutes (other work on the machine, its
-clock rate) are in the spread. A rate is that of median steps and kernels over the passes. Its interval is of
-each pass's own rate: from one order statistic to another, it holds the median of all passes that there could
-be with at least 95 % probability, whatever their distribution (Conover, "Practical nonparametric statistics",
-3.2).
+All measurements run once a pass, in random order, so that changes over minutes (other work on the machine,
+its clock rate) are in the spread. A rate is that of median steps and kernels over the passes. Its interval is
+from one order statistic of the passes' own rates to another: it holds the median of all possible passes with
+at least 95 % probability, for any distribution (Conover, "Practical nonparametric statistics", 3.2).
 """
 
 import platform
@@ -31,14 +30,18 @@ from simfl.studies.calibrate import kernels, rounds
 
 CONFIDENCE = 0.95
 MIN_PASSES = 6
-"""The fewest passes of which two order statistics hold the median with this confidence."""
+"""Fewest passes of which two order statistics hold the median with this confidence."""
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the narrowest pair of order statistics, as many from each end, that holds the median.
-    ValueError for fewer than six values, which cannot hold it with 95 % probability."""
+    """Return the narrowest pair of order statistics, at equal ranks from both ends, that holds the median.
+
+    Raises:
+        ValueError: There are fewer than six values, which cannot hold it with 95 % probability.
+    """
     n = len(values)
-    outside = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))  # so many lie beyond each end, or fewer
+    # Values beyond each end of the interval.
+    outside = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))
     if outside < 1:
         raise ValueError(f"{n} values hold their median with less than 95 % probability: 6 are needed")
     ordered = sorted(values)
@@ -53,16 +56,17 @@ def calibrate(
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
 
     Args:
-        scenario: its model's training is measured too.
-        passes: how often everything is measured; intervals need 6.
-        watch: called after each pass with the number of passes that are done.
+        scenario: A scenario whose model's training is measured too.
+        passes: Number of passes; intervals need 6.
+        watch: Called after each pass with the number of passes that are done.
 
     Returns:
-        The profile, as its file has it: `description`, `seconds` and `intervals` by kind of work, `training`.
+        The profile in the form of its file: `description`, `seconds` and `intervals` by kind of work,
+        `training`.
 
     Raises:
-        RuntimeError: an event loop runs, as in a notebook.
-        BadInput: the scenario is bad, or there are too few passes.
+        RuntimeError: An event loop runs, as in a notebook.
+        BadInput: The scenario is bad, or there are too few passes.
 
     >>> import simfl
     >>> simfl.calibrate(passes=5)
@@ -73,43 +77,45 @@ def calibrate(
     refuse_in_a_loop("calibrate")
     if passes < MIN_PASSES:
         raise BadInput(f"passes: must be at least {MIN_PASSES}, not {passes}: intervals need as many")
-    more = [] if scenario is None else [_training_of(scenario)]
+    trainings = [] if scenario is None else [_training_of(scenario)]
     with one_thread():
         rng, runs = Streams(1).rng("order"), rounds.small_runs()
-        measures = [kernels.of_keys, kernels.of_vectors, kernels.of_codes, kernels.of_wire]
-        # A profile holds one law for each key.
-        trainings: dict[tuple[Any, ...], Callable[[Sequence[int]], TrainingTime]] = {}
-        for kind in (*kernels.PAPERS_TRAININGS, *more):
-            trainings[kind.law_name, kind.shape, kind.batch_size] = kernels.of_training(kind)
+        measures = [
+            kernels.measure_keys, kernels.measure_vectors, kernels.measure_codes, kernels.measure_wire,
+        ]  # fmt: skip
+        # A profile has one training time for each key, so a scenario's own replaces an equal one.
+        timings: dict[tuple[Any, ...], Callable[[Sequence[int]], TrainingTime]] = {}
+        for kind in (*kernels.PAPERS_TRAININGS, *trainings):
+            timings[kind.law_name, kind.shape, kind.batch_size] = kernels.measure_training(kind)
         warm: defaultdict[str, list[float]] = defaultdict(list)
         turns: list[rounds.Steps] = []
-        laws: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in trainings]
+        fits: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in timings]
         for index in range(passes + 1):
             warm_s: dict[str, float] = {}
             for k in rng.permutation(len(measures)):
                 warm_s |= measures[k]()
             steps = rounds.turn(runs, rng)
-            fitted = [measure(rng.permutation(len(SIZES)).tolist()) for measure in trainings.values()]
-            if index == 0:  # it warms up
+            fitted = [measure(rng.permutation(len(SIZES)).tolist()) for measure in timings.values()]
+            # The first pass warms up: its compilations and first calls are not counted.
+            if index == 0:
                 continue
             for name, rate in warm_s.items():
                 warm[name].append(rate)
             turns.append(steps)
-            for law, fit in zip(laws, fitted, strict=True):
-                law["start"].append(max(fit.start, 1e-9))
-                law["step"].append(max(fit.step, 1e-12))
-                law["sample"].append(max(fit.sample, 1e-12))
+            for of_passes, fit in zip(fits, fitted, strict=True):
+                of_passes["start"].append(max(fit.start, 1e-9))
+                of_passes["step"].append(max(fit.step, 1e-12))
+                of_passes["sample"].append(max(fit.sample, 1e-12))
             if watch is not None:
                 watch(index)
     seconds, intervals = rates_of(warm, turns)
     training = []
-    for (model, shape, batch_size), law in zip(trainings, laws, strict=True):
-        medians, within = _spread(law)
-        names = {"model": model, "shape": list(shape), "batch_size": batch_size}
-        training.append({**names, **medians, "intervals": within})
-    return {
-        "description": described(more), "seconds": seconds, "intervals": intervals, "training": training,
-    }  # fmt: skip
+    for (model, shape, batch_size), of_passes in zip(timings, fits, strict=True):
+        medians, spreads = _spread(of_passes)
+        key = {"model": model, "shape": list(shape), "batch_size": batch_size}
+        training.append({**key, **medians, "intervals": spreads})
+    description = described(trainings)
+    return {"description": description, "seconds": seconds, "intervals": intervals, "training": training}
 
 
 def _training_of(scenario: str | Path | Mapping[str, Any]) -> kernels.Training:
@@ -123,11 +129,15 @@ def _training_of(scenario: str | Path | Mapping[str, Any]) -> kernels.Training:
 def rates_of(
     warm: Mapping[str, Sequence[float]], turns: Sequence[rounds.Steps]
 ) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Return the rates, of median steps and medians of warm kernels, and the intervals, of each pass by
-    itself.
+    """Return the rates, and their intervals.
 
-    A rate of median steps is not the median of rates: in one pass the seconds of a step go to one kind of its
-    work and in another to another, but their sum stays.
+    Rates are solved from median steps and median warm kernels, not as the medians of the passes' rates: from
+    pass to pass, a step's seconds are attributed to one kind of its work or to another, but their sum stays.
+    Intervals are of the rates of each pass by itself.
+
+    Args:
+        warm: Seconds of kernels, by kind of work, a value a pass.
+        turns: The steps of each pass.
     """
     turns = rounds.undisturbed(turns)
     medians = {kind: statistics.median(values) for kind, values in warm.items()}
@@ -145,17 +155,18 @@ def rates_of(
 
 
 def _spread(values: Mapping[str, Sequence[float]]) -> tuple[dict[str, float], dict[str, list[float]]]:
-    """Return the median and the interval of each."""
+    """Return the median and the interval of each name's passes."""
     medians = {name: _rounded(statistics.median(passes)) for name, passes in values.items()}
     return medians, {name: [_rounded(end) for end in interval(passes)] for name, passes in values.items()}
 
 
 def _rounded(value: float) -> float:
-    return float(f"{value:.3g}")  # no measurement here has more digits
+    # No measurement here has more digits.
+    return float(f"{value:.3g}")
 
 
 def described(trainings: Sequence[kernels.Training] = ()) -> str:
-    """Return the machine's name, and those of devices on which trainings ran."""
+    """Return the names of the machine, of libraries, and of devices on which trainings ran."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

@@ -1,14 +1,14 @@
-"""The seconds of each kind of work where it occurs: in steps of small runs under the measured clock.
+"""The seconds of each kind of work in a round: in steps of small runs under the measured clock.
 
-A kernel that is called again and again finds its code and data in the caches. In a round it is called once,
-after other work, and takes up to three times as long. So `kernels` gives each kind's least seconds, warm, and
-small runs on the engine give what it takes beyond: in rounds and with a buffer, of short and long updates, in
-any order. Each kind of step is one equation: its CPU time is the sum of its counted work times the seconds of
-each kind of work. They are solved by least relative squares; no kind takes less than its kernel does warm.
+A kernel that is called repeatedly finds its code and data in the caches. In a round it is called once, after
+other work, and takes up to three times the time. So `kernels` measures each kind's minimum, warm, and small
+runs on the engine measure the time beyond it: in rounds and with a buffer, with short and long updates, in
+random order. Each kind of step is an equation: its CPU time is the sum of its counted work times the seconds
+of each kind of work. They are solved by relative least squares, and no kind takes less than its warm kernel.
 
 Other work on the machine makes all steps longer. So a fixed kernel is timed before and after each run of a
-protocol, and the steps' times are divided by how much longer than its least it took. A kind of step is timed
-`TURNS` times a pass, of which the fastest counts; over passes, its median counts.
+protocol, and the steps' times are divided by its slowdown over its minimum. A kind of step is timed `TURNS`
+times a pass, of which the fastest counts; over passes, its median counts.
 """
 
 import asyncio
@@ -48,8 +48,14 @@ BUFFER: dict[str, Any] = {
 
 
 def _world(users: int, side: int, epochs: int, samples: int) -> dict[str, Any]:
-    """Return the part of a small run that is its size: of so many users, with updates of 10 side^2 + 10
-    elements."""
+    """Return the blocks of a small run that set its size.
+
+    Args:
+        users: Number of users.
+        side: Pixels of an image's side; an update has 10 side^2 + 10 elements.
+        epochs: Epochs of a user's training.
+        samples: Samples of a user.
+    """
     third = users // 3
     shape = {
         "kind": "synthetic",
@@ -72,17 +78,17 @@ SHARED: tuple[tuple[int, int, int, int], ...] = (
     (8, 6, 6, 23), (12, 15, 1, 34), (30, 9, 2, 15), (48, 7, 1, 8), (10, 40, 3, 47), (14, 90, 2, 26),
     (5, 110, 1, 21),
 )  # fmt: skip
-"""Users, side, epochs and samples a user of runs in rounds."""
+"""Users, side, epochs and samples a user of runs in rounds; `_world` explains them."""
 BUFFERED: tuple[tuple[int, int, int, int], ...] = (
     (20, 8, 12, 16), (90, 7, 3, 22), (24, 60, 2, 31), (30, 70, 1, 19),
 )  # fmt: skip
-"""The same of runs with a buffer."""
+"""The same for runs with a buffer."""
 
 TURNS = 2
-"""Times that each protocol of a small run is played in a pass."""
+"""Runs of each protocol of a small run in a pass."""
 
-LEAST_S = 1e-15
-"""A rate that no kind of work is below: a profile has none of zero."""
+MIN_RATE_S = 1e-15
+"""Minimum of a rate: a profile has no rate of zero."""
 
 DIGITS = {"dataset": "digits", "partition": {"dirichlet": 1.0}, "model": "cnn", "epochs": 2, "lr": 0.1}
 BY_AUTOGRAD = ((30, 10), (15, 40))
@@ -92,18 +98,18 @@ NO_WORK = ("cpu_ns", "probe_ns", "segments")
 """Keys of `Steps` beside kinds of work."""
 
 BY_KERNELS = ("mds_mac", "mds_coefficient", "mds_inverse", "lagrange_pair")
-"""Kinds that take next to nothing in runs as small as these: their kernels alone give their seconds."""
+"""Kinds that take almost no time in runs as small as these: their kernels alone give their seconds."""
 
-LEAST_SHARE = 0.01
-"""Kinds of steps that take less of their run are left out: they are few or next to nothing."""
+MIN_SHARE = 0.01
+"""Share of their run below which kinds of steps are left out: they are rare or take almost no time."""
 
 Steps = dict[tuple[Any, ...], Counter[str]]
-"""(run, protocol, server or not, call, message, phase) -> the work of all such segments, with their
-number, `cpu_ns`, and the `probe_ns` that the fixed kernel took beside them."""
+"""By (run, protocol, server or not, call, message, phase), the work of all such segments, with their
+number, `cpu_ns`, and the `probe_ns` of the fixed kernel beside them."""
 
 
 class NotedClock(clocks.MeasuredClock):
-    """The measured clock, which keeps each segment's work beside its time."""
+    """The measured clock, which also notes each segment's work and time."""
 
     def __init__(self, noted: Steps, *run: Any) -> None:
         super().__init__("")
@@ -146,11 +152,21 @@ def small_runs() -> list[Experiment]:
 
 
 async def _drop(closed: ClosedRound) -> None:
-    """Take no notice of a round's outcome."""
+    """Drop a round: only its steps count."""
 
 
-def play(experiment: Experiment, protocol: str, steps: Steps, run: int) -> Trace:
-    """Run a protocol under the measured clock, and add its steps to `steps`; return its trace."""
+def run_protocol(experiment: Experiment, protocol: str, steps: Steps, run: int) -> Trace:
+    """Run a protocol under the measured clock, and add its steps to `steps`.
+
+    Args:
+        experiment: A small run.
+        protocol: Name of the entry.
+        steps: Takes the steps.
+        run: Number of the small run.
+
+    Returns:
+        The trace.
+    """
     timed: Steps = defaultdict(Counter)
     session = experiment.session(protocol, NotedClock(timed, run, protocol))
     setup, trainer = session.setup, experiment.trainers[protocol]
@@ -171,15 +187,15 @@ def _probe_ns() -> int:
     return min(kernel_ns() for _ in range(REPEATS))
 
 
-def undisturbed(every: Sequence[Steps]) -> list[Steps]:
-    """Return the steps with the times that they would have where the fixed kernel always took its least."""
-    least_ns = min(work["probe_ns"] / work["segments"] for steps in every for work in steps.values())
+def undisturbed(passes: Sequence[Steps]) -> list[Steps]:
+    """Return the steps with the times that they would have if the fixed kernel always took its minimum."""
+    min_ns = min(work["probe_ns"] / work["segments"] for steps in passes for work in steps.values())
     return [
         {
-            name: Counter({**work, "cpu_ns": round(_per_probe(work) * work["segments"] * least_ns)})
+            name: Counter({**work, "cpu_ns": round(_per_probe(work) * work["segments"] * min_ns)})
             for name, work in steps.items()
         }
-        for steps in every
+        for steps in passes
     ]
 
 
@@ -189,21 +205,23 @@ def _per_probe(work: Counter[str]) -> float:
 
 
 def turn(runs: Sequence[Experiment], rng: np.random.Generator) -> Steps:
-    """Return the steps of all runs, each protocol of them `TURNS` times in any order: of a kind the fastest
-    turn."""
+    """Return the steps of all runs; of each kind of step the fastest turn.
+
+    Each protocol of each run takes `TURNS` turns, in random order.
+    """
     parts = [(run, name) for run, experiment in enumerate(runs) for name in experiment.scenario.protocols]
     fastest: Steps = {}
     for _ in range(TURNS):
         steps: Steps = defaultdict(Counter)
         for index in rng.permutation(len(parts)):
             run, name = parts[index]
-            play(runs[run], name, steps, run)
+            run_protocol(runs[run], name, steps, run)
         keep_fastest(fastest, steps)
     return fastest
 
 
 def keep_fastest(fastest: Steps, steps: Steps) -> None:
-    """Put those kinds of steps into `fastest` that are not there, or took longer, beside the fixed kernel."""
+    """Put kinds of steps into `fastest` that it lacks, or that took less relative to the fixed kernel."""
     for name, work in steps.items():
         if name not in fastest or _per_probe(work) < _per_probe(fastest[name]):
             fastest[name] = work
@@ -212,8 +230,8 @@ def keep_fastest(fastest: Steps, steps: Steps) -> None:
 def pooled(passes: Sequence[Steps]) -> Steps:
     """Return each kind of step as in the pass in which its mean duration is the median of all passes."""
     names = {name for steps in passes for name in steps}
-    every = {name: [steps[name] for steps in passes if name in steps] for name in sorted(names)}
-    return {name: sorted(works, key=_mean_ns)[len(works) // 2] for name, works in every.items()}
+    of_passes = {name: [steps[name] for steps in passes if name in steps] for name in sorted(names)}
+    return {name: sorted(works, key=_mean_ns)[len(works) // 2] for name, works in of_passes.items()}
 
 
 def _mean_ns(work: Counter[str]) -> float:
@@ -221,30 +239,30 @@ def _mean_ns(work: Counter[str]) -> float:
 
 
 def solved(steps: Steps, warm_s: Mapping[str, float]) -> dict[str, float]:
-    """Return the seconds of each kind of work, with the least relative squares over kinds of steps, weighted.
+    """Return the seconds of each kind of work, by weighted relative least squares over kinds of steps.
 
     Args:
         steps: Work and CPU time of each kind of step.
-        warm_s: Seconds of kinds of work that their kernels take warm: their least.
+        warm_s: Seconds of each kind of work in a warm kernel: its minimum.
     """
     totals: Counter[tuple[Any, ...]] = Counter()
     for name, work in steps.items():
         totals[name[:2]] += work["cpu_ns"]
     shares = {name: work["cpu_ns"] / totals[name[:2]] for name, work in steps.items()}
-    names = [name for name, share in shares.items() if share >= LEAST_SHARE]
+    names = [name for name, share in shares.items() if share >= MIN_SHARE]
     given = {kind: warm_s[kind] for kind in BY_KERNELS}
     kinds = sorted({kind for name in names for kind in steps[name]} - {*NO_WORK, *given})
-    # Relative errors: each equation is divided by the seconds that the step took.
-    taken_s = np.array([steps[name]["cpu_ns"] / 1e9 for name in names])
-    matrix = np.array([[steps[name][kind] for kind in kinds] for name in names]) / taken_s[:, None]
-    least = np.array([warm_s.get(kind, 0.0) for kind in kinds])
-    remaining = 1 - matrix @ least
-    remaining -= (
-        np.array([sum(steps[name][kind] * s for kind, s in given.items()) for name in names]) / taken_s
-    )
-    # What takes most of a run counts most, but 2 % of it is to be right too.
+    # Relative errors: each equation is divided by the step's seconds.
+    step_s = np.array([steps[name]["cpu_ns"] / 1e9 for name in names])
+    matrix = np.array([[steps[name][kind] for kind in kinds] for name in names]) / step_s[:, None]
+    minimum = np.array([warm_s.get(kind, 0.0) for kind in kinds])
+    by_kernels_s = np.array([sum(steps[name][kind] * s for kind, s in given.items()) for name in names])
+    remaining = 1 - matrix @ minimum - by_kernels_s / step_s
+    # Steps that take most of a run have the largest weights, but a fourth root, as a step of 2 % must fit
+    # too.
     weights = np.array([shares[name] for name in names]) ** 0.25
-    scale = matrix.max(axis=0)  # so that the kinds' numbers are of one size
+    # Scaled columns: kinds of work differ by many powers of ten.
+    scale = matrix.max(axis=0)
     beyond, _ = nnls(weights[:, None] * matrix / scale, weights * np.maximum(0.0, remaining))
-    seconds = np.maximum(least + beyond / scale, LEAST_S)
+    seconds = np.maximum(minimum + beyond / scale, MIN_RATE_S)
     return {**warm_s, **dict(zip(kinds, seconds.tolist(), strict=True))}

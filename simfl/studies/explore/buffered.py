@@ -1,17 +1,21 @@
 """The explorer of buffered asynchronous runs: every pattern is a short run on the engine.
 
-Staleness needs time, so there is no loopback here: users are lost or late in their first cycle, are away
-while their masks are recovered, come back, and bring updates as stale as the bound allows, or staler. Beside
-the families of `cohort.py`:
+Staleness needs time, so patterns do not run over the loopback. Users are lost or late in their first cycle,
+are offline while their masks are recovered, return, and bring updates as stale as the bound allows, or
+staler. Beside the families of `cohort.py` there are two more:
 
     busy       a message costs the server more than the gap to the next: uploads wait, and deadlines pass
-    flapping   all users come and go all the time, also while a slow server begins a cycle with them
+    flapping   all users go offline and return all the time, also while a slow server begins their cycles
 
-The laws: each aggregate is the exact weighted sum of K updates of different users, none staler than the
-bound, as counted anew from the trace; each update that begins has a deadline, and is given up, or taken once
-and then aggregated or thrown away once; a recovery is aborted only if fewer than U users were there to answer
-before its deadline; the server and T users learn nothing beyond the sums that it asks for, an update in one
-at most; nobody refuses; and the run comes to its end.
+The invariants:
+
+- Each aggregate is the exact weighted sum of K updates of different users, none staler than the bound.
+  Staleness is counted anew from the trace.
+- Each update that begins has a deadline. It is given up, or taken once and then aggregated or discarded once.
+- A recovery is aborted only if fewer than U users could answer before its deadline.
+- The server and T users learn nothing beyond the sums that it requests, and an update is in one of them at
+  most.
+- No party refuses a message, and the run ends.
 """
 
 from collections import defaultdict
@@ -32,8 +36,9 @@ from simfl.trace import rows
 DEADLINE_S = 0.12
 LONG_S = 10 * DEADLINE_S
 AGGREGATIONS = 6
+"""Aggregations of a run: after these each update that was lost or late has been discarded or aggregated."""
 ANSWER_NS = 30_000_000
-"""The time in which every user that a request reaches answers: two latencies and its work."""
+"""Time in which a user that receives a request answers: two latencies and its work."""
 FATES = (
     Fate("shares", "before_send"),
     Fate("training", "mid_send"),
@@ -42,8 +47,8 @@ FATES = (
     Fate("upload", "not_counted"),
     *(Fate("upload", "delay", delay_s) for delay_s in (0.025, 0.05, 0.07, 0.095)),
 )
-"""The delays are for about one to four versions: where losses are told, for less and for more than the bound
-allows; else the last ones are beyond the deadline."""
+"""Fates of a user. Delays last about one to four versions: with notified losses for less and for more than
+the bound allows; without them the last ones end after the deadline."""
 
 FAMILY_SETTINGS: dict[Detect, dict[str, Any]] = {
     "timeout": {"buffer.return_s": 2 * DEADLINE_S, "deadlines.upload": DEADLINE_S / 2},
@@ -63,13 +68,13 @@ FAMILY_SETTINGS: dict[Detect, dict[str, Any]] = {
 
 
 class BufferCohort(Cohort):
-    """A few aggregations over a buffer of two, where all but one user must answer to recover."""
+    """A few aggregations over a buffer of two, in which all but one user must answer to recover."""
 
     latency_s = 0.01
     detects = (*DETECTS, "busy", "flapping")
-    held = (
+    invariant_names = (
         "each sum is exact",
-        "each update is given up, thrown away or aggregated, once",
+        "each update is given up, discarded or aggregated, once",
         "a recovery ends as the thresholds say",
         "honest messages are not refused",
     )
@@ -95,29 +100,30 @@ class BufferCohort(Cohort):
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
         """Return the scenario in which `simfl run` meets this pattern."""
-        # Where the server is told of losses, users return before a recovery's deadline and may be as late as
-        # they like; where it is not, they return after it, and are given up while their updates could count.
-        usual = {"dropout": script(pattern), "detect": "timeout", "buffer.return_s": DEADLINE_S / 2}
-        return load(self.scenario, {**usual, **FAMILY_SETTINGS[detect]})
+        # Where the server is notified of losses, users return before a recovery's deadline and may be late by
+        # any time. Where it is not, they return after it, and are given up while their updates could count.
+        shared = {"dropout": script(pattern), "detect": "timeout", "buffer.return_s": DEADLINE_S / 2}
+        return load(self.scenario, {**shared, **FAMILY_SETTINGS[detect]})
 
     def experiment(self, pattern: Pattern, detect: Detect) -> Experiment:
         """Return the short run of a pattern, ready for a session."""
         return replace(self._built[detect], scenario=self.replayable(pattern, detect))
 
     def run(self, pattern: Pattern, detect: Detect) -> WatchedRun:
-        return run_watched(self.experiment(pattern, detect), self.protocol, self.reached)
+        """Return the watched run of a pattern."""
+        return run_watched(self.experiment(pattern, detect), self.protocol, self.coverage)
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-        """Return whether every aggregation of a pattern is completed, and the laws that it breaks."""
+        """Return whether every aggregation of a pattern is completed, and the invariants that it violates."""
         seen = self.run(pattern, detect)
-        known = self.learned(lambda: on_engine(self.experiment(pattern, detect), self.protocol))
-        return None not in seen.exact, (*broken(seen), *known)
+        learned = self.learned(lambda: on_engine(self.experiment(pattern, detect), self.protocol))
+        return None not in seen.exact, (*violations(seen), *learned)
 
     replayed = judge
 
 
-def broken(seen: WatchedRun) -> Iterator[str]:
-    """Yield each law that does not hold, as a sentence."""
+def violations(seen: WatchedRun) -> Iterator[str]:
+    """Yield each invariant that a run violates, as a sentence."""
     if len(seen.exact) != seen.scenario.rounds:
         yield f"the run ended after {len(seen.exact)} of {seen.scenario.rounds} aggregations"
     for index, exact in enumerate(seen.exact):
@@ -127,39 +133,47 @@ def broken(seen: WatchedRun) -> Iterator[str]:
     assert buffer is not None
     assert privacy is not None
     assert privacy.U is not None
-    yield from of_updates(seen.trace, buffer.K, buffer.staleness_bound)
+    yield from update_violations(seen.trace, buffer.K, buffer.staleness_bound)
     yield from _aborts(seen.trace, privacy.U)
     for row in seen.trace:
         if isinstance(row, rows.Refused):
             yield f"party {row.party} refused {row.message} of {row.sender}: {row.why}"
 
 
-def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
-    """Yield the laws of an update's life that do not hold in a trace."""
-    version, began, due = 0, dict[str, int](), set[str]()
+def update_violations(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
+    """Yield the violations of an update's states in a trace.
+
+    Args:
+        trace: Of a buffered run.
+        K: Updates in an aggregate.
+        bound: Maximum staleness, in versions.
+    """
+    version, began, with_deadline = 0, dict[str, int](), set[str]()
     states: defaultdict[str, str] = defaultdict(lambda: "not begun")
-    over = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
-    not_taken = [row for row in trace if isinstance(row, rows.Ignored | rows.Refused)]
-    unread = {row.cause for row in not_taken if (row.party, row.message) == (SERVER, "upload")}
+    end = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
+    rejected = [row for row in trace if isinstance(row, rows.Ignored | rows.Refused)]
+    # Rows of the uploads that the server has received without an effect, named as causes.
+    unread = {row.cause for row in rejected if (row.party, row.message) == (SERVER, "upload")}
 
     def become(name: str, before: str, state: str) -> Iterator[str]:
         if states[name] != before:
             yield f"update {name} is {state}, and was {states[name]} before instead of {before}"
         states[name] = state
 
-    for number, row in enumerate(trace[:over]):  # behind it are steps that the end of the run broke off
+    # Rows after the last `End` are steps that the end of the run interrupted.
+    for number, row in enumerate(trace[:end]):
         match row:
             case rows.Step(call="begin", about=name):
                 began[name] = version
                 yield from become(name, "not begun", "in flight")
             case rows.TimerSet(name="upload", about=name):
-                due.add(name)
+                with_deadline.add(name)
             case rows.Step(party=-1, call="receive", what="upload", about=name) if number not in unread:
                 yield from become(name, "in flight", "taken")
             case rows.GaveUp(about=name):
                 yield from become(name, "in flight", "given up")
             case rows.Ignored(about=name) if row.discarded:
-                yield from become(name, "taken", "thrown away")
+                yield from become(name, "taken", "discarded")
             case rows.Aggregated(members=members):
                 if len({user for user, _, _ in members}) != K:
                     yield f"aggregate {version} has members {members}, not K={K} different users"
@@ -171,13 +185,14 @@ def of_updates(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
                     if age > bound:
                         yield f"update {name} is staler than the bound of {bound}"
                 version += 1
-    for name in [name for name in began if name not in due]:
-        yield f"update {name} has begun, and the server has no deadline for it"
+    for name in began:
+        if name not in with_deadline:
+            yield f"update {name} has begun, and the server has no deadline for it"
 
 
 def _aborts(trace: rows.Trace, U: int) -> Iterator[str]:
-    """Yield aborted recoveries without their whole deadline, or for which U users answered, or U stayed whom
-    the request reached in time to answer."""
+    """Yield the recoveries that were aborted before their deadline, or although U users answered, or although
+    U users received the request in time to answer and stayed online."""
     recovery, due, answers, reached = "", 0, set[int](), set[int]()
     for row in trace:
         match row:
@@ -192,4 +207,4 @@ def _aborts(trace: rows.Trace, U: int) -> Iterator[str]:
                 reached.discard(user)
             case rows.Aborted(reason=reason, at=at):
                 if at < due or max(len(answers), len(reached)) >= U:
-                    yield f"{len(reached)} users were there, {len(answers)} answered, and yet: {reason}"
+                    yield f"{len(reached)} users could answer, {len(answers)} did, and yet: {reason}"

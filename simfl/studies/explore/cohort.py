@@ -1,15 +1,16 @@
-"""Loss patterns, and a small cohort to lose users of: a scenario, and its machines over the loopback.
+"""Loss patterns, and a small cohort whose users are lost: a scenario, and its machines over the loopback.
 
-A pattern is a fate, or none, of each user at every boundary between two steps. By the way that
-the server learns of a loss there are two families; asynchronous runs have two more (`buffered.py`):
+A pattern is a fate, or none, of each user at the boundaries between two steps. There is a family of patterns
+for each way in which the server learns of a loss; asynchronous runs have two more (`buffered.py`):
 
-    timeout   lost before it sends at a point, or late there: sent once the server has given it up
+    timeout   lost before it sends at a point, or late there: it sends after the server has given it up
     told      lost before or after it sends at a point; the transport reports it at once
 
-Lost after sending at one point and lost before sending at the next are the same thing to a server that
-only has its deadlines. Lost amid sending, or not counted, is to every machine lost before it.
+A server that has only its deadlines cannot distinguish a loss after one message from a loss before the next.
+A user lost in the middle of a message, or whose message is not counted, is to every machine lost before it.
 
-Both drivers take parameters, keys and graph from the scenario; `simfl run` replays a pattern as its script.
+Loopback and engine take parameters, keys and graph from one scenario, so `simfl run` replays a pattern as the
+scenario's `dropout`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,7 +27,7 @@ from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.privacy.leaks import views as leaks
 from simfl.privacy.leaks.engine import on_engine
-from simfl.privacy.leaks.laws import learned
+from simfl.privacy.leaks.invariants import privacy_findings
 from simfl.protocols.graphs import Evolution, Graph
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
@@ -37,8 +38,8 @@ from simfl.runs.watch import run_watched, watched
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.studies.explore import invariants
+from simfl.studies.explore.coverage import Coverage, Row, Tried, tables
 from simfl.studies.explore.invariants import Members, Observation
-from simfl.studies.explore.reached import Reached, Row, Tried, tables
 
 Detect = Literal["timeout", "told", "busy", "flapping"]
 DETECTS: tuple[Detect, ...] = ("timeout", "told")
@@ -49,23 +50,26 @@ class Fate:
     """The fate of a user at a point of the round, or of its first cycle in an asynchronous run."""
 
     point: str
+    """Point of the round, as in `Protocol.round_points`."""
     when: Literal["before_send", "mid_send", "after_send", "not_counted", "delay"]
     delay_s: float | None = None
+    """Seconds of a delay; None of a loss."""
 
 
 Pattern = tuple[Fate | None, ...]
+"""By user, its fate; None without one."""
 
 
-def every(users: int, choices: Sequence[Fate], unlucky: int) -> Iterator[Pattern]:
-    """Yield all patterns in which so many users meet a fate."""
-    for who in combinations(range(users), unlucky):
-        for what in product(choices, repeat=unlucky):
-            met = dict(zip(who, what, strict=True))
-            yield tuple(met.get(user) for user in range(users))
+def every_pattern(users: int, fates: Sequence[Fate], affected_users: int) -> Iterator[Pattern]:
+    """Yield all patterns in which this number of users meets a fate."""
+    for affected in combinations(range(users), affected_users):
+        for chosen in product(fates, repeat=affected_users):
+            fate_of_user = dict(zip(affected, chosen, strict=True))
+            yield tuple(fate_of_user.get(user) for user in range(users))
 
 
 def script(pattern: Pattern, index: int = 0) -> dict[str, Any]:
-    """Return a pattern, of the round of this number, as a scenario's `dropout`."""
+    """Return a pattern in the round of this number as a scenario's `dropout`."""
     losses = [
         {"user": user, "round": index, "at": fate.point, "when": fate.when, "delay_s": fate.delay_s}
         for user, fate in enumerate(pattern)
@@ -81,26 +85,32 @@ WORDS = {
 
 
 def describe(pattern: Pattern) -> str:
+    """Return a pattern in words; `pinned.described` reads them back."""
     parts = [f"user {user} {WORDS[f.when]} {f.point}" for user, f in enumerate(pattern) if f is not None]
     return ", ".join(parts) or "nobody lost"
 
 
-D = 4  # length of the updates of the loopback's rounds: no loss depends on it
+UPDATE_LENGTH = 4
+"""Elements of an update over the loopback: no loss depends on it."""
 DEADLINE_S, LATENCY_S = 2.0, 0.05
 LATE_S = DEADLINE_S - LATENCY_S
-"""Delay of what is late: an answer to the server, two latencies later, comes amid the next step."""
+"""Delay of a late user: its answer, two latencies later, arrives in the middle of the server's next step."""
 
 
 @dataclass(frozen=True)
 class Cohort:
-    """A few users under one protocol of a scenario, ready for pattern after pattern of some families."""
+    """A few users under one protocol of a scenario, on which patterns are tried one after another."""
 
     scenario: Scenario
+    """The scenario, without losses."""
     protocol: str
+    """Name of the entry."""
     latency_s: ClassVar[float] = LATENCY_S
+    """Latency of users' links."""
     detects: ClassVar[tuple[Detect, ...]] = DETECTS
-    held: ClassVar[tuple[str, ...]] = ()
-    """The laws that every pattern is held to."""
+    """Families of patterns."""
+    invariant_names: ClassVar[tuple[str, ...]] = ()
+    """Invariants that every pattern must keep."""
 
     @property
     def kind(self) -> Protocol:
@@ -111,12 +121,13 @@ class Cohort:
         return self.scenario.population.users
 
     @cached_property
-    def withstands(self) -> int | None:
+    def max_colluders(self) -> int | None:
+        """Colluding users that the protocol tolerates; None if it guarantees nothing."""
         return self.kind.max_colluders(self.scenario.params(self.protocol, 1))
 
     @property
     def rows(self) -> list[Row]:
-        """All that its machines could reach of their tables."""
+        """All rows of its machines' tables."""
         p, kind = self.scenario.params(self.protocol, 1), self.kind
         ops, root = EagerOps(p.q), bytes(32)
         client = kind.client(0, p, ops, Entropy(root, 0, 0))
@@ -124,43 +135,53 @@ class Cohort:
         return list(tables(client, server, kind.round_timers, kind.mode is Mode.BUFFERED))
 
     @property
-    def laws(self) -> Iterator[Tried]:
-        """Yield the laws that patterns are held to, and those that there is nothing to hold to."""
-        yield from (Tried(law) for law in self.held)
-        promised = "" if self.withstands is not None else "the protocol promises nothing (`max_colluders`)"
+    def invariant_lines(self) -> Iterator[Tried]:
+        """Yield the invariants that patterns must keep, then each that does not apply, with the reason."""
+        yield from (Tried(invariant) for invariant in self.invariant_names)
+        promised = "" if self.max_colluders is not None else "the protocol promises nothing (`max_colluders`)"
         yield Tried("nothing beyond the sum is learned", because=promised)
 
     @cached_property
-    def reached(self) -> Reached:
+    def coverage(self) -> Coverage:
         """The rows that its machines have reached, in all patterns so far."""
-        return Reached()
+        return Coverage()
 
-    def learned(self, play: Callable[[], leaks.Transcript]) -> Iterator[str]:
-        """Yield what the server and the colluders whom the protocol withstands learn beyond sums of what is
-        played, which is not played where nothing is promised."""
-        if self.withstands is not None:
-            yield from learned(play(), self.withstands)
+    def learned(self, transcript: Callable[[], leaks.Transcript]) -> Iterator[str]:
+        """Yield what the server and the tolerated number of colluders learn beyond sums.
+
+        Args:
+            transcript: Returns the rounds on symbols; not called if the protocol guarantees nothing.
+        """
+        if self.max_colluders is not None:
+            yield from privacy_findings(transcript(), self.max_colluders)
 
 
 Fates = Callable[[int, Any], str]
+"""Function of a user and a message that returns the message's fate over the loopback."""
 Answers = tuple[str, ...]
+"""Fates in the order in which a round asks for them."""
 
 
 class Leaf(NamedTuple):
-    """The end of a round: its members or the reason of its abort, and the laws that it broke by itself."""
+    """The end of a round."""
 
     members: Members | None
+    """Users in its sum; None of an aborted round."""
     reason: str | None
-    broken: tuple[str, ...]
+    """Reason of its abort; None of a completed round."""
+    violations: tuple[str, ...]
+    """Violations that do not depend on the pattern."""
     graph: Graph | None
+    """Who shares with whom; None if all do."""
 
 
 class Tree:
-    """All rounds of a cohort that `run` was asked for, each of which is run once.
+    """The rounds of a cohort, each of which runs once for all patterns that lead to it.
 
-    A round asks for a user's fate only when that user sends, and what it asks next follows from the answers
-    so far: a node is a question (user, point), a branch an answer, a leaf the end of a round. Where users are
-    lost early, most patterns lead to the same leaf. The expected outcome is computed for each by itself.
+    A round asks for a user's fate only when that user sends, and its next question follows from the answers
+    so far. So a node is a question (user, message), a branch an answer, a leaf the end of a round. Where
+    users are lost early, most patterns lead to one leaf. The expected outcome is computed for each pattern by
+    itself.
     """
 
     def __init__(
@@ -178,26 +199,30 @@ class Tree:
         if answers not in self.leaves:
             given: list[str] = []
 
-            def asked(user: int, message: Any) -> str:
+            def recorded(user: int, message: Any) -> str:
                 self.questions[tuple(given)] = user, type(message)
                 given.append(fate(user, message))
                 return given[-1]
 
-            seen = self.run(asked)
+            seen = self.run(recorded)
             answers = tuple(given)
-            broken = (*invariants.of_itself(seen), *self.secrets(fate))
-            self.leaves[answers] = Leaf(seen.members, seen.out.reason, broken, seen.graph)
+            violations = (*invariants.of_itself(seen), *self.secrets(fate))
+            self.leaves[answers] = Leaf(seen.members, seen.out.reason, violations, seen.graph)
         return self.leaves[answers]
 
 
 class RoundCohort(Cohort):
-    """Users that differ in weight, of whom a majority or two must be left in a round over the loopback."""
+    """Users of different weights; a majority, or two, must survive a round over the loopback."""
 
-    held = ("each sum is exact", "a round ends as the thresholds say", "honest messages are not refused")
+    invariant_names = (
+        "each sum is exact",
+        "a round ends as the thresholds say",
+        "honest messages are not refused",
+    )
 
     @property
-    def laws(self) -> Iterator[Tried]:
-        yield from super().laws
+    def invariant_lines(self) -> Iterator[Tried]:
+        yield from super().invariant_lines
         if "recovery" not in self.kind.round_timers:
             because = "it has no recovery"
         else:
@@ -206,7 +231,7 @@ class RoundCohort(Cohort):
 
     @staticmethod
     def settings(users: int) -> dict[str, Any]:
-        """Return the blocks of the scenario that `make_cohort` leaves open."""
+        """Return the scenario's blocks that differ from a buffered cohort's."""
         return {
             "rounds": 1,
             "population": {"users": users, "devices": {"slowdown": 1.0}},
@@ -221,89 +246,94 @@ class RoundCohort(Cohort):
 
     @cached_property
     def params(self) -> Params:
-        return self.scenario.params(self.protocol, D)
+        return self.scenario.params(self.protocol, UPDATE_LENGTH)
 
     @cached_property
     def short(self) -> leaks.Setup:
-        """The machines as symbols meet them: with as few coordinates as tell all."""
+        """The machines for symbols, with the shortest updates that show each leak."""
         p = leaks.shortened(self.kind, self.scenario.params(self.protocol, 1))
         root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
         return leaks.Setup(self.kind, p, tuple(range(self.users)), root)
 
     @cached_property
     def updates(self) -> dict[int, Update]:
-        """Updates of all sizes up to beyond the clip, of weights 1 .. N."""
-        made = {}
+        """Updates of weights 1 .. N, some of whose elements exceed the clip."""
+        updates = {}
         for user in range(self.users):
             rng = Streams(self.scenario.seed).rng("explored update", user)
-            values = rng.uniform(-1.2, 1.2, (1, D)) * self.params.clip
-            made[user] = Update(Handle(1, D, F32, values.astype(np.float32)), user + 1)
-        return made
+            values = rng.uniform(-1.2, 1.2, (1, UPDATE_LENGTH)) * self.params.clip
+            updates[user] = Update(Handle(1, UPDATE_LENGTH, F32, values.astype(np.float32)), user + 1)
+        return updates
 
     @cached_property
     def tree(self) -> Tree:
-        return Tree(self.observe, lambda fate: self.learned(lambda: leaks.play(self.short, fate)))
+        """The rounds that have run so far."""
+        return Tree(self.observe, lambda fate: self.learned(lambda: leaks.symbolic_round(self.short, fate)))
 
     def fates(self, detect: Detect) -> tuple[Fate, ...]:
+        """Return the fates that a family's patterns are made of."""
         lost, late = [Fate(point, "before_send") for point in self.points], detect == "timeout"
         return (*lost, *(Fate(p, "delay", LATE_S) if late else Fate(p, "after_send") for p in self.points))
 
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-        """Return whether a round under a pattern is completed, and the laws that it breaks."""
+        """Return whether a round under a pattern is completed, and the invariants that it violates."""
         leaf = self.tree.find(fate_of(pattern, detect))
-        life = invariants.of_life(leaf.members, leaf.reason, self.expected(pattern, leaf.graph))
-        return leaf.members is not None, (*life, *leaf.broken)
+        end = invariants.of_end(leaf.members, leaf.reason, self.expected(pattern, leaf.graph))
+        return leaf.members is not None, (*end, *leaf.violations)
 
     def observe(self, fate: Fates) -> Observation:
-        """Return one round over the loopback; see `fate_of`."""
+        """Return a round over the loopback under fates, which `fate_of` makes of a pattern."""
         ops = EagerOps(self.params.q)
         root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
         users, kind, p = range(self.users), self.kind, self.params
         entropies = {party: Entropy(root, party, 0) for party in (SERVER, *users)}
-        made = {user: kind.client(user, p, ops, entropies[user]) for user in users}
-        clients = {user: watched(machine, user, self.reached) for user, machine in made.items()}
-        server = watched(kind.server(users, p, ops, entropies[SERVER]), SERVER, self.reached)
+        machines = {user: kind.client(user, p, ops, entropies[user]) for user in users}
+        clients = {user: watched(machine, user, self.coverage) for user, machine in machines.items()}
+        server = watched(kind.server(users, p, ops, entropies[SERVER]), SERVER, self.coverage)
         out = run_round(server, clients, self.updates, fate, kind.offline)
         exact = None if out.result is None else self._exact(out.result, entropies)
         return Observation(p, getattr(server, "graph", None), out, clients, exact)
 
     def replay(self, pattern: Pattern, detect: Detect) -> Observation:
-        """Return the round of a pattern's scenario on the engine, as the loopback would have seen it."""
+        """Return the round of a pattern's scenario on the engine, in the form of the loopback's."""
         played = run_watched(build(self.replayable(pattern, detect)), self.protocol)
         graph = getattr(played.machines[SERVER], "graph", None)
         return Observation(self.params, graph, played, played.machines, played.exact[0])
 
     def replayed(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
-        """Do as `judge`, with the pattern's scenario on the engine."""
+        """Return the same as `judge`, from the pattern's scenario on the engine."""
         seen = self.replay(pattern, detect)
-        life = invariants.of_life(seen.members, seen.out.reason, self.expected(pattern, seen.graph))
+        end = invariants.of_end(seen.members, seen.out.reason, self.expected(pattern, seen.graph))
         scenario = self.replayable(pattern, detect)
-        known = self.learned(lambda: on_engine(build(scenario), self.protocol))
-        return seen.members is not None, (*life, *invariants.of_itself(seen), *known)
+        learned = self.learned(lambda: on_engine(build(scenario), self.protocol))
+        return seen.members is not None, (*end, *invariants.of_itself(seen), *learned)
 
     def expected(self, pattern: Pattern, graph: Graph | None) -> frozenset[int] | None:
-        """Return the users whose updates the aggregate must hold; None if there must be no aggregate.
+        """Return the users in the sum that a pattern must lead to; None if it must lead to an abort.
 
-        It follows from the papers' rules and sets of users alone, not from a machine.
+        The answer follows from the papers' rules on sets of users alone, not from a machine. V1 .. V4 are the
+        users whose message is in time at a step. LightSecAgg needs U of them at each step (Theorem 1), SecAgg
+        and its graphs t; a sparse graph also needs CCESA's Theorem 1. A user with fewer than t_i neighbours
+        left stops.
         """
-        # V1 .. V4 are those whose message comes in time at a step. LightSecAgg needs U at each (Theorem 1),
-        # SecAgg and its graphs t, and CCESA's Theorem 1; a user with fewer than t_i neighbours left stops.
         graph, p = graph or {}, self.params
         t = {i: max(p.t, len(graph[i]) // 2 + 1) if p.majority else p.t for i in graph}
-        at = {point: now for now, point in enumerate(self.points)}
-        too_late = {u: at[f.point] + (f.when == "after_send") for u, f in enumerate(pattern) if f}
+        steps = {point: step for step, point in enumerate(self.points)}
+        lost_at = {u: steps[f.point] + (f.when == "after_send") for u, f in enumerate(pattern) if f}
         present, sets = frozenset(range(self.users)), dict[str, frozenset[int]]()
-        for point, now in at.items():
-            present = frozenset(user for user in present if now < too_late.get(user, len(at)))
+        for point, step in steps.items():
+            present = frozenset(user for user in present if step < lost_at.get(user, len(steps)))
+            # Broken batches are left out of the sum, or end the round, as the scenario chooses.
             if point == "upload" and p.batches.broken != "keep":
                 batch = [frozenset(range(k, k + p.batches.T)) for k in range(0, self.users, p.batches.T)]
-                whole = frozenset().union(*(b for b in batch if b <= present))
-                if p.batches.broken == "refuse" and whole != present:
+                in_batches = frozenset().union(*(b for b in batch if b <= present))
+                if p.batches.broken == "refuse" and in_batches != present:
                     return None
-                present = whole
+                present = in_batches
             sets[point] = present
             if len(present) < self.kind.needed(point, p):
                 return None
+            # A user without enough neighbours left stops before its next message.
             if graph and point in ("advertise", "shares", "consistency"):
                 present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
         if graph and not Evolution(graph, t, *(sets[point] for point in STAGES)).reliable:
@@ -311,8 +341,9 @@ class RoundCohort(Cohort):
         return sets["upload"]
 
     def _exact(self, result: Any, entropies: Mapping[int, Entropy]) -> bool:
-        """Compare the aggregate with the plain sum, in which no machine has a hand."""
+        """Compare the aggregate with the plain sum, which no machine computes."""
         users, p, total = [m.user for m in result.members], self.params, result.total.content
+        # The updates that were handed in, not what machines made of them.
         deltas = [self.updates[user].delta.content for user in users]
         weights = [self.updates[user].weight for user in users]
         if not self.kind.offline:
@@ -323,13 +354,15 @@ class RoundCohort(Cohort):
 
     def replayable(self, pattern: Pattern, detect: Detect, index: int = 0) -> Scenario:
         """Return the scenario in which `simfl run` meets a pattern in its last round, of this number."""
-        spoken = "timeout" if detect == "timeout" else {"kind": "disconnect", "delay_s": 0.0}
-        return load(self.scenario, {"rounds": index + 1, "dropout": script(pattern, index), "detect": spoken})
+        detection = "timeout" if detect == "timeout" else {"kind": "disconnect", "delay_s": 0.0}
+        return load(
+            self.scenario, {"rounds": index + 1, "dropout": script(pattern, index), "detect": detection}
+        )
 
 
 def fate_of(pattern: Pattern, detect: Detect) -> Fates:
     """Return a pattern as the loopback's fate of each message."""
     lost = "lose" if detect == "timeout" else "break"
     words = {"before_send": lost, "after_send": "leave", "delay": "late"}
-    verdicts = {(user, fate.point): words[fate.when] for user, fate in enumerate(pattern) if fate}
-    return lambda user, message: verdicts.get((user, message.point), "deliver")
+    fates = {(user, fate.point): words[fate.when] for user, fate in enumerate(pattern) if fate}
+    return lambda user, message: fates.get((user, message.point), "deliver")

@@ -1,8 +1,8 @@
-"""The time that an exploration will take, from a few of its patterns.
+"""The time that an exploration will take, estimated from a few of its patterns.
 
-Patterns are counted exactly. A round over the loopback is run once for all patterns that lead to it: one of
-`size` such patterns costs 1/size of a round, so that the mean over random patterns, times their number, is
-the cost of all rounds, however few of them are met here (Knuth 1975).
+Patterns are counted exactly. A round over the loopback runs once for all patterns that lead to it, so each of
+`size` such patterns costs 1/size of a round. The mean cost of random patterns, times their number, estimates
+the cost of all rounds without bias, however few of them are sampled (Knuth 1975).
 """
 
 import time
@@ -15,49 +15,53 @@ from simfl.random_streams import Streams
 from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort, fate_of
 
-SAMPLE_S = 5.0  # seconds that are spent on the estimate
-FEW_PATTERNS = 4_000  # so many take less than an hour, at 0.9 s each: nothing is estimated
-LEAST_PATTERNS = 3  # of each family, however long they take
+SAMPLE_S = 5.0
+"""Seconds that the estimate takes."""
+FEW_PATTERNS = 4_000
+"""Patterns that take less than an hour, at 0.9 s each: of no more, nothing is estimated."""
+MIN_PATTERNS = 3
+"""Patterns of each family that are timed, even if they take longer than `SAMPLE_S`."""
+
+Look = Callable[[Pattern, Detect], object]
 
 
-def seconds_for_all(
-    cohort: RoundCohort | BufferCohort, jobs: int = 1, look: Callable[[Pattern, Detect], object] | None = None
-) -> float:
-    """Return about how many seconds all patterns of a cohort take on this machine.
+def seconds_for_all(cohort: RoundCohort | BufferCohort, jobs: int = 1, look: Look | None = None) -> float:
+    """Return an estimate of the seconds that all patterns of a cohort take on this machine.
 
-    look: what is done once for each round, by one of its patterns; what `explore` does unless given.
+    Args:
+        cohort: The cohort.
+        jobs: Processes that try patterns.
+        look: The work for each round, given one of its patterns; that of `explore` unless given.
     """
-    probe = replace(cohort)  # what its machines reach here is not part of the exploration
+    # A copy: rows that its machines reach here are not part of the exploration's coverage.
+    probe = replace(cohort)
     rng = Streams(cohort.scenario.seed).rng("estimate")
     costs: dict[Detect, list[float]] = {detect: [] for detect in cohort.detects}
     end = time.monotonic() + SAMPLE_S
-    while time.monotonic() < end or len(costs[cohort.detects[-1]]) < LEAST_PATTERNS:
+    while time.monotonic() < end or len(costs[cohort.detects[-1]]) < MIN_PATTERNS:
         for detect in cohort.detects:
             fates = [None, *cohort.fates(detect)]
             pattern = tuple(fates[int(rng.integers(len(fates)))] for _ in range(cohort.users))
             costs[detect].append(_cost(probe, pattern, detect, look))
     number = {detect: (1 + len(cohort.fates(detect))) ** cohort.users for detect in cohort.detects}
-    return fsum(number[detect] * fmean(found) for detect, found in costs.items()) / jobs
+    return fsum(number[detect] * fmean(sampled) for detect, sampled in costs.items()) / jobs
 
 
-def _cost(
-    probe: RoundCohort | BufferCohort,
-    pattern: Pattern,
-    detect: Detect,
-    look: Callable[[Pattern, Detect], object] | None,
-) -> float:
+def _cost(probe: RoundCohort | BufferCohort, pattern: Pattern, detect: Detect, look: Look | None) -> float:
     """Return the seconds of a pattern, with its part of its round's."""
-    vars(probe).pop("tree", None)  # it remembers rounds
+    # The tree keeps rounds: with it, a pattern would take only the time of a look-up.
+    vars(probe).pop("tree", None)
     first = _seconds(probe.judge, pattern, detect)
     if isinstance(probe, BufferCohort):
         return first
     if look is not None:
         return _seconds(look, pattern, detect) / _size(probe, detect)
+    # The second time the round is in the tree: only the pattern's own work remains.
     again = _seconds(probe.judge, pattern, detect)
     return again + max(0.0, first - again) / _size(probe, detect)
 
 
-def _seconds(call: Callable[[Pattern, Detect], object], pattern: Pattern, detect: Detect) -> float:
+def _seconds(call: Look, pattern: Pattern, detect: Detect) -> float:
     since = time.perf_counter()
     call(pattern, detect)
     return time.perf_counter() - since
@@ -66,11 +70,11 @@ def _seconds(call: Callable[[Pattern, Detect], object], pattern: Pattern, detect
 def _size(probe: RoundCohort, detect: Detect) -> int:
     """Return the number of patterns that lead to the one round that was run."""
     (answers,) = probe.tree.leaves
-    asked = [(*probe.tree.questions[answers[:k]], answer) for k, answer in enumerate(answers)]
+    replies = [(*probe.tree.questions[answers[:k]], answer) for k, answer in enumerate(answers)]
 
     def fits(user: int, fate: Pattern) -> bool:
         verdict = fate_of((None,) * user + fate, detect)
-        return all(verdict(user, message) == answer for who, message, answer in asked if who == user)
+        return all(verdict(user, message) == answer for other, message, answer in replies if other == user)
 
     fates = [None, *probe.fates(detect)]
     return prod(sum(fits(user, (fate,)) for fate in fates) for user in range(probe.users))

@@ -1,4 +1,4 @@
-"""Explore a protocol: lose its users at every combination of points, and hold every law to each round."""
+"""`simfl.explore`: users are lost at every combination of points, and invariants are checked."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from simfl.errors import need
 from simfl.runs.simulation import refuse_in_a_loop
 from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore import effort, rounds
-from simfl.studies.explore.reached import Tried, tried
+from simfl.studies.explore.coverage import Tried, coverage_lines
 from simfl.studies.explore.rounds import AnyCohort, Report, Violation, judge, make_cohort, sample, total
 from simfl.studies.sweep.backends import check_jobs
 
 
 @dataclass(repr=False)
 class Exploration:
-    """An exploration of a protocol's cohort, with what was counted so far.
+    """An exploration of a protocol's cohort, with its counts so far.
 
     Attributes:
-        cohort: the protocol's users and their scenario.
-        random: the number of random patterns; None if all of them are tried.
-        report: the counts, and the smallest pattern that breaks a law.
-        replayed: the laws that this pattern breaks when it is replayed on the engine.
+        cohort: The protocol's users and their scenario.
+        random: Number of random patterns; None if all patterns are tried.
+        report: The counts, and the smallest pattern that violates an invariant.
+        replayed: Invariants that this pattern violates when it is replayed on the engine.
     """
 
     cohort: AnyCohort
@@ -32,43 +32,44 @@ class Exploration:
     replayed: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        outcome = "every law held" if self.violation is None else str(self.violation)
+        outcome = "every invariant held" if self.violation is None else str(self.violation)
         return f"Exploration({self.cohort.protocol}, {self.report.patterns} patterns, {outcome})"
 
     @property
     def patterns(self) -> int:
-        """The number of patterns to try."""
+        """Number of patterns to try."""
         return total(self.cohort) if self.random is None else self.random
 
     @property
     def violation(self) -> Violation | None:
-        """The smallest pattern that breaks a law; None if every law held."""
+        """The smallest pattern that violates an invariant; None without one."""
         return self.report.violation
 
     @property
     def rows(self) -> list[Tried]:
-        """The laws that were tried, and the parts of the machines that patterns reached or did not."""
-        listed = [*self.cohort.laws, *tried(self.report.reached, self.cohort.rows)]
+        """The invariants that were tried, and the parts of the machines that patterns reached or did not."""
+        lines = [*self.cohort.invariant_lines, *coverage_lines(self.report.reached, self.cohort.rows)]
         if self.random is not None:
-            patterns = f"the rest of {total(self.cohort):,} patterns"
-            listed.append(Tried(patterns, because=f"--random {self.random} tries so many"))
-        return listed
+            others = f"the rest of {total(self.cohort):,} patterns"
+            lines.append(Tried(others, because=f"--random {self.random} tries no more"))
+        return lines
 
     def scenario_text(self) -> str:
-        """Return the scenario of `violation` as YAML, with the broken laws above it."""
+        """Return the scenario of `violation` as YAML, with the violated invariants above it."""
         assert self.violation is not None
         scenario = self.cohort.replayable(self.violation.pattern, self.violation.detect)
-        return "".join(f"# {law}\n" for law in self.violation.laws) + resolved_yaml(scenario)
+        return "".join(f"# {text}\n" for text in self.violation.invariants) + resolved_yaml(scenario)
 
     def seconds(self, jobs: int) -> float:
-        """Return about how many seconds all patterns take here; 0 for random ones, and for a few."""
+        """Return an estimate of the seconds that all patterns take here; 0 for random ones, and for a few."""
         is_short = self.random is not None or self.patterns <= effort.FEW_PATTERNS
         return 0.0 if is_short else effort.seconds_for_all(self.cohort, jobs)
 
     def run(self, jobs: int, watch: Callable[[Report], None]) -> None:
-        """Try the patterns until one breaks a law.
+        """Try the patterns until one violates an invariant.
 
         Args:
+            jobs: Processes that try patterns.
             watch: Called with the counts, every few patterns.
         """
 
@@ -80,8 +81,8 @@ class Exploration:
             self.report = rounds.explore(self.cohort, count, jobs)
         else:
             self.report = sample(self.cohort, self.random, count)
-        if (broken := self.violation) is not None:
-            _, self.replayed = judge(self.cohort, broken.pattern, broken.detect, replay=True)
+        if (violation := self.violation) is not None:
+            _, self.replayed = judge(self.cohort, violation.pattern, violation.detect, replay=True)
 
 
 def explore(
@@ -93,28 +94,28 @@ def explore(
     jobs: int = 1,
     watch: Callable[[Report], None] | None = None,
 ) -> Exploration:
-    """Lose users at every combination of points, and hold every law to each round.
+    """Lose users at every combination of points, and check every invariant in each round.
 
     Args:
-        protocol: one of ours, or `path.py:Name`.
-        users: the size of the cohort, at least 3; beyond 6 give `random`.
-        random: the number of random patterns to try instead of all.
-        seed: for keys, updates and random graphs.
-        overrides: values of the cohort's scenario by dotted key.
-        jobs: processes that try patterns side by side.
-        watch: called with the counts, every few patterns.
+        protocol: One of ours, or `path.py:Name`.
+        users: Size of the cohort, at least 3; beyond 6 give `random`.
+        random: Number of random patterns to try instead of all.
+        seed: Seed of keys, updates and random graphs.
+        overrides: Values of the cohort's scenario by dotted key.
+        jobs: Processes that try patterns side by side.
+        watch: Called with the counts, every few patterns.
 
     Returns:
-        The exploration: `violation`, the smallest pattern that breaks a law, None if every law held;
+        The exploration: `violation`, the smallest pattern that violates an invariant, None if every one held;
         `scenario_text()`, its scenario; `report` with the counts; `rows`, what was tried and what was not.
 
     Raises:
-        RuntimeError: an event loop runs, as in a notebook.
-        BadInput: an argument is bad, or `random` is given and hypothesis is not installed.
+        RuntimeError: An event loop runs, as in a notebook.
+        BadInput: An argument is bad, or `random` is given and hypothesis is not installed.
 
     >>> import simfl
     >>> simfl.explore("fedavg", users=3)
-    Exploration(fedavg, 54 patterns, every law held)
+    Exploration(fedavg, 54 patterns, every invariant held)
     """
     refuse_in_a_loop("explore")
     exploration = open_exploration(protocol, users, random, seed, overrides, jobs)

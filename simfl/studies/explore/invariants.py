@@ -1,9 +1,13 @@
-"""The laws of a synchronous round, whatever becomes of its users.
+"""Invariants of a synchronous round, whichever users it loses.
 
-Sum: a round ends with the exact sum over exactly those whose upload came in time, or with an abort and its
-reason. Life: it ends with the sum if and only if the thresholds allow it. Haste: a recovery with enough
-answers does not wait for its deadline, unless the scenario waits for all. Honesty: nobody refuses what an
-honest party sends. Secrets: nothing beyond that sum is learned (`simfl.privacy.leaks`).
+- Sum: a round ends with the exact sum over exactly the users whose upload was in time, or with an abort and
+  its reason.
+- End: it ends with the sum if and only if the thresholds allow it.
+- Haste: a recovery with enough answers does not wait for its deadline, unless the scenario waits for all.
+- Honesty: no party refuses a message of an honest party.
+- Secrets: nothing beyond that sum is learned (`simfl.privacy.leaks`).
+
+`tests/studies/explore/test_faults.py` plants a fault for each, and shows that the explorer finds it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,33 +23,44 @@ Members = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Observation:
-    """A round that was watched. p: its parameters; graph: who shares with whom, None where everybody does;
-    exact: True if the aggregate is its members' plain sum, None without one."""
+    """A watched round."""
 
     p: Params
+    """Its parameters."""
     graph: Graph | None
+    """Who shares with whom; None if all do."""
     out: LoopbackRound
+    """Its messages and its end."""
     clients: Mapping[int, Any]
+    """Users' machines."""
     exact: bool | None
+    """The aggregate is the plain sum of its members; None without an aggregate."""
 
     @property
     def members(self) -> Members | None:
+        """Users in the aggregate; None without one."""
         return None if self.out.result is None else tuple(m.user for m in self.out.result.members)
 
 
-def of_life(members: Members | None, reason: str | None, wanted: frozenset[int] | None) -> Iterator[str]:
-    """Yield the broken laws, each as a sentence, that compare a round's end with the one that must come."""
-    if wanted is None:
+def of_end(members: Members | None, reason: str | None, expected: frozenset[int] | None) -> Iterator[str]:
+    """Yield the differences between a round's end and the expected one, as sentences.
+
+    Args:
+        members: Users in the aggregate; None of an aborted round.
+        reason: Reason of the abort.
+        expected: Users who must be in the aggregate; None if there must be none.
+    """
+    if expected is None:
         if members is not None:
             yield "there is a result, though the thresholds do not allow one"
     elif members is None:
-        yield f"there is no result ({reason}), though the thresholds allow one over {sorted(wanted)}"
-    elif sorted(members) != sorted(wanted):
-        yield f"users {sorted(wanted)} uploaded in time, but {sorted(members)} were counted"
+        yield f"there is no result ({reason}), though the thresholds allow one over {sorted(expected)}"
+    elif sorted(members) != sorted(expected):
+        yield f"users {sorted(expected)} uploaded in time, but {sorted(members)} were counted"
 
 
 def of_itself(seen: Observation) -> Iterator[str]:
-    """Yield the broken laws that do not depend on who was meant to be lost."""
+    """Yield the violations that do not depend on the pattern of losses, as sentences."""
     out = seen.out
     if (out.result is None) == (out.reason is None):
         yield f"the round must end in one way: result {out.result is not None}, reason {out.reason!r}"
@@ -54,7 +69,7 @@ def of_itself(seen: Observation) -> Iterator[str]:
     if out.result is not None and not seen.exact:
         yield f"the aggregate is not the sum over its members {list(seen.members or ())}"
     for party, refusal in out.refused:
-        one, other = ("the server" if p == SERVER else f"user {p}" for p in (party, refusal.sender))
-        yield f"{one} refused {refusal.message} of {other}: {refusal.why}"
+        receiver, sender = ("the server" if p == SERVER else f"user {p}" for p in (party, refusal.sender))
+        yield f"{receiver} refused {refusal.message} of {sender}: {refusal.why}"
     if out.result is not None and "recovery" in out.passed and not seen.p.all_answers:
         yield "the recovery waited for its deadline, though the answers before it were enough"

@@ -1,4 +1,8 @@
-"""A single pattern of the explorer, from the text that it prints or from the scenario that it writes."""
+"""A single pattern of the explorer, from the text that it prints or from the scenario that it writes.
+
+The pytest plugin replays pinned patterns, so both forms are an interface: a pattern that a user has pinned
+must be readable in later versions.
+"""
 
 from __future__ import annotations
 
@@ -27,22 +31,28 @@ class Pinned:
     cohort: AnyCohort
     pattern: Pattern
     detect: Detect
+    """Family of the pattern: how the server learns of losses."""
 
     def __str__(self) -> str:
         return f"{self.cohort.protocol}, {describe(self.pattern)} ({self.detect})"
 
     @property
     def scenario(self) -> Scenario:
+        """The scenario in which `simfl run` meets the pattern."""
         return self.cohort.replayable(self.pattern, self.detect)
 
-    def broken(self) -> tuple[str, ...]:
-        """Return the laws that the machines break under the pattern: over the loopback, and on the engine."""
-        found = [judge(self.cohort, self.pattern, self.detect, replay)[1] for replay in (False, True)]
-        return tuple(dict.fromkeys(law for laws in found for law in laws))
+    def violations(self) -> tuple[str, ...]:
+        """Return the violations under the pattern, each once: over the loopback, and on the engine."""
+        both = [judge(self.cohort, self.pattern, self.detect, replay)[1] for replay in (False, True)]
+        return tuple(dict.fromkeys(violation for violations in both for violation in violations))
 
 
 def written(file: Path) -> Pinned:
-    """Return the pattern of a scenario that `simfl explore` wrote; BadInput for any other scenario."""
+    """Return the pattern of a scenario that `simfl explore` wrote.
+
+    Raises:
+        BadInput: It is another scenario.
+    """
     scenario = load(file)
     (name, kind), *others = scenario.protocols.items()
     cohort = (BufferCohort if kind.mode is Mode.BUFFERED else RoundCohort)(scenario, name)
@@ -58,7 +68,14 @@ def written(file: Path) -> Pinned:
 def described(
     text: str, protocol: str, users: int = 4, seed: int = 0, overrides: Mapping[str, Any] | None = None
 ) -> Pinned:
-    """Return the pattern that a text describes as `simfl explore` prints it, of a cohort of that command.
+    """Return the pattern that a text describes in the form that `simfl explore` prints.
+
+    Args:
+        text: The pattern, with its family in brackets.
+        protocol: As of `simfl.explore`; so are the other arguments.
+
+    Raises:
+        BadInput: The text names no pattern of this cohort.
 
     >>> print(described("user 1 lost before upload, user 2 late at recovery (timeout)", "lightsecagg"))
     lightsecagg, user 1 lost before upload, user 2 late at recovery (timeout)
@@ -67,16 +84,16 @@ def described(
     match = _DETECT.fullmatch(text.strip())
     if match is None or match[2] not in cohort.detects:
         raise BadInput(
-            f"{text!r}: expected a pattern that ends with {' or '.join(cohort.detects)} in brackets"
+            f"{text!r}: must be a pattern that ends with {' or '.join(cohort.detects)} in brackets"
         )
-    (detect,) = (known for known in get_args(Detect) if known == match[2])
+    (detect,) = (family for family in get_args(Detect) if family == match[2])
     fates = {(WORDS[fate.when], fate.point): fate for fate in cohort.fates(detect)}
-    met: dict[int, Fate] = {}
+    fate_of_user: dict[int, Fate] = {}
     for part in match[1].split(", ") if match[1] != "nobody lost" else []:
-        found = _PART.fullmatch(part)
-        fate = fates.get((found[2], found[3])) if found else None
-        if found is None or fate is None or int(found[1]) >= users:
-            known = ", ".join(f"{words} {point}" for words, point in fates)
-            raise BadInput(f"{part!r}: expected user 0 to {users - 1} and one of: {known}")
-        met[int(found[1])] = fate
-    return Pinned(cohort, tuple(met.get(user) for user in range(users)), detect)
+        words = _PART.fullmatch(part)
+        fate = fates.get((words[2], words[3])) if words else None
+        if words is None or fate is None or int(words[1]) >= users:
+            choices = ", ".join(f"{when} {point}" for when, point in fates)
+            raise BadInput(f"{part!r}: must be user 0 to {users - 1} and one of: {choices}")
+        fate_of_user[int(words[1])] = fate
+    return Pinned(cohort, tuple(fate_of_user.get(user) for user in range(users)), detect)

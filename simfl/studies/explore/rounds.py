@@ -1,7 +1,7 @@
-"""The drop-out explorer: holds every law to all patterns of a small cohort, or to random ones of a larger.
+"""The dropout explorer: checks all patterns of a small cohort, or random patterns of a larger one.
 
-Patterns with fewer unlucky users come first, and random ones are shrunk by hypothesis, so that a pattern that
-breaks a law is a smallest one; its scenario is replayed at once on the engine under the same laws.
+Patterns that affect fewer users come first, and hypothesis shrinks random ones. So the pattern that is
+reported for a violation is a smallest one. Its scenario is replayed on the engine, with the same invariants.
 """
 
 from __future__ import annotations
@@ -21,36 +21,46 @@ from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.load import load
 from simfl.studies.explore.buffered import BufferCohort
-from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort, describe, every
-from simfl.studies.explore.reached import Row
+from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort, describe, every_pattern
+from simfl.studies.explore.coverage import Row
 from simfl.studies.sweep.backends import workers
 
 AnyCohort = RoundCohort | BufferCohort
-CHUNK_PATTERNS = 128  # that a worker takes at a time
+CHUNK_PATTERNS = 128
+"""Patterns of a task: a worker gets the next task only after it has sent this one's result."""
 
 
 @dataclass(frozen=True)
 class Violation:
+    """A pattern that violates invariants."""
+
     detect: Detect
+    """Family of the pattern."""
     pattern: Pattern
-    laws: tuple[str, ...]
+    invariants: tuple[str, ...]
+    """The violations, as sentences."""
 
     def __str__(self) -> str:
-        return f"{describe(self.pattern)} ({self.detect}): {'; '.join(self.laws)}"
+        return f"{describe(self.pattern)} ({self.detect}): {'; '.join(self.invariants)}"
 
 
 @dataclass
 class Report:
-    """The counts of an exploration, the first pattern that breaks laws, and what machines reached."""
+    """The counts of an exploration, and its first violation."""
 
     patterns: int = 0
+    """Patterns that were tried."""
     completed: int = 0
+    """Patterns under which all rounds, or aggregations, were completed."""
     aborted: int = 0
+    """The other patterns."""
     violation: Violation | None = None
+    """The first pattern that violates an invariant."""
     reached: set[Row] = field(default_factory=set, compare=False)
+    """Rows of the machines' tables that were reached."""
 
     def add(self, other: Report) -> None:
-        """Take a part's counts, and its violation unless there is one."""
+        """Add a part's counts, and take its violation if this report has none."""
         self.patterns += other.patterns
         self.completed += other.completed
         self.aborted += other.aborted
@@ -61,7 +71,11 @@ class Report:
 def make_cohort(
     protocol: str, users: int, seed: int = 0, overrides: Mapping[str, Any] | None = None
 ) -> AnyCohort:
-    """Return the cohort of a protocol, ours or `path.py:Name`; BadInput for another, or an unfit override."""
+    """Return the cohort of a protocol, one of ours or `path.py:Name`.
+
+    Raises:
+        BadInput: There is no such protocol, or an override does not fit.
+    """
     try:
         kind = PROTOCOLS.find(protocol)
     except BadInput as problem:
@@ -90,35 +104,49 @@ def make_cohort(
 def judge(
     cohort: AnyCohort, pattern: Pattern, detect: Detect, replay: bool = False
 ) -> tuple[bool, tuple[str, ...]]:
-    """Return whether all that was begun was completed, and the broken laws; replay: on the engine."""
+    """Return whether every round under a pattern was completed, and its violations.
+
+    Args:
+        cohort: The cohort.
+        pattern: Users' fates.
+        detect: Family of the pattern.
+        replay: Run the pattern's scenario on the engine.
+    """
     try:
         return (cohort.replayed if replay else cohort.judge)(pattern, detect)
-    except Exception as error:  # a machine that fails is what the explorer is looking for
-        what = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
-        return False, (f"a machine failed: {what}",)
+    except Exception as error:  # an error of a machine is a violation, and not one of the explorer
+        message = str(error) if isinstance(error, RunFailed) else f"{type(error).__name__}: {error}"
+        return False, (f"a machine failed: {message}",)
 
 
-def total(cohort: AnyCohort, unlucky: int | None = None) -> int:
+def total(cohort: AnyCohort, affected_users: int | None = None) -> int:
     """Return the number of patterns that `explore` tries."""
-    families = _families(cohort, unlucky)
+    families = _families(cohort, affected_users)
     return sum(comb(cohort.users, lost) * len(cohort.fates(detect)) ** lost for lost, detect in families)
 
 
-def _families(cohort: AnyCohort, unlucky: int | None) -> Iterator[tuple[int, Detect]]:
-    return product(range(1 + (cohort.users if unlucky is None else unlucky)), cohort.detects)
+def _families(cohort: AnyCohort, affected_users: int | None) -> Iterator[tuple[int, Detect]]:
+    return product(range(1 + (cohort.users if affected_users is None else affected_users)), cohort.detects)
 
 
 def explore(
     cohort: AnyCohort,
     watch: Callable[[Report], None] = lambda report: None,
     jobs: int = 1,
-    unlucky: int | None = None,
+    affected_users: int | None = None,
 ) -> Report:
-    """Try every pattern until one breaks a law: first nobody is lost, then one user, then two, ...
-    watch: called with the counts so far, every few patterns; unlucky: the most users that meet a fate."""
+    """Try every pattern until one violates an invariant: first no user is lost, then one, then two, ...
+
+    Args:
+        cohort: The cohort.
+        watch: Called with the counts so far, every few patterns.
+        jobs: Processes that try patterns.
+        affected_users: The most users that meet a fate; all unless given.
+    """
     report = Report()
-    tasks = (delayed(attempt)(cohort, *chunk) for chunk in _chunks(cohort, unlucky))
-    with workers("loky", jobs, ordered=True) as parallel:  # so that the first violation is a smallest one
+    tasks = (delayed(attempt)(cohort, *chunk) for chunk in _chunks(cohort, affected_users))
+    # In the order of the patterns, so that the first violation is a smallest one.
+    with workers("loky", jobs, ordered=True) as parallel:
         for part in parallel(tasks):
             report.add(part)
             watch(report)
@@ -127,23 +155,23 @@ def explore(
     return report
 
 
-def _chunks(cohort: AnyCohort, unlucky: int | None) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
-    for lost, detect in _families(cohort, unlucky):
-        patterns = every(cohort.users, cohort.fates(detect), lost)
+def _chunks(cohort: AnyCohort, affected_users: int | None) -> Iterator[tuple[Detect, tuple[Pattern, ...]]]:
+    for lost, detect in _families(cohort, affected_users):
+        patterns = every_pattern(cohort.users, cohort.fates(detect), lost)
         while chunk := tuple(islice(patterns, CHUNK_PATTERNS)):
             yield detect, chunk
 
 
 def attempt(cohort: AnyCohort, detect: Detect, patterns: tuple[Pattern, ...]) -> Report:
-    """Try some patterns, up to the first that breaks a law."""
+    """Try some patterns, up to the first that violates an invariant."""
     report = Report()
     for pattern in patterns:
-        completed, laws = judge(cohort, pattern, detect)
-        violation = Violation(detect, pattern, laws) if laws else None
+        completed, violations = judge(cohort, pattern, detect)
+        violation = Violation(detect, pattern, violations) if violations else None
         report.add(Report(1, int(completed), int(not completed), violation))
-        if laws:
+        if violation is not None:
             break
-    report.reached = set(cohort.reached.rows)
+    report.reached = set(cohort.coverage.rows)
     return report
 
 
@@ -151,22 +179,23 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] = l
     """Try random patterns, drawn and shrunk by hypothesis."""
     report = Report()
 
-    def breaks(detect: Detect, pattern: Pattern) -> bool:
+    def is_violated(detect: Detect, pattern: Pattern) -> bool:
         part = attempt(cohort, detect, (pattern,))
         report.add(part)
         watch(report)
         return part.violation is not None
 
-    found = shrunk(cohort, examples, breaks)
-    if found is not None:
-        report.violation = attempt(cohort, found[0], (found[1],)).violation
+    smallest = shrunk(cohort, examples, is_violated)
+    if smallest is not None:
+        detect, pattern = smallest
+        report.violation = attempt(cohort, detect, (pattern,)).violation
     return report
 
 
 def shrunk(
-    cohort: AnyCohort, examples: int, breaks: Callable[[Detect, Pattern], bool]
+    cohort: AnyCohort, examples: int, is_violated: Callable[[Detect, Pattern], bool]
 ) -> tuple[Detect, Pattern] | None:
-    """Return a smallest one of the random patterns that break something; None if none of so many does."""
+    """Return a smallest violating pattern among random ones; None if none of `examples` violates anything."""
     from hypothesis import Phase, find, settings
     from hypothesis import strategies as st
     from hypothesis.errors import NoSuchExample
@@ -176,8 +205,8 @@ def shrunk(
         return st.tuples(st.just(detect), st.tuples(*[fate] * cohort.users))
 
     phases = (Phase.generate, Phase.shrink)
-    how = settings(max_examples=examples, deadline=None, database=None, derandomize=True, phases=phases)
+    options = settings(max_examples=examples, deadline=None, database=None, derandomize=True, phases=phases)
     cases = st.sampled_from(cohort.detects).flatmap(patterns)
     with suppress(NoSuchExample):
-        return find(cases, lambda case: breaks(*case), settings=how)  # type: ignore[no-any-return]
+        return find(cases, lambda case: is_violated(*case), settings=options)  # type: ignore[no-any-return]
     return None

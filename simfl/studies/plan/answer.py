@@ -1,4 +1,4 @@
-"""A candidate's settings as plain values."""
+"""A candidate's settings as plain values, for the report and for JSON."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,31 +8,32 @@ from simfl.scenario.schema import Scenario
 from simfl.studies.plan.search import Candidate
 from simfl.studies.plan.settings import Setting
 
-HIDDEN = ("protocol", "module", "sigma", "eta")  # the last two are shared out of the promise
+HIDDEN = ("protocol", "module", "sigma", "eta")
+"""Keys that are not settings of the answer; the last two follow from the fleet's guarantee."""
 
 
 def letters(setting: Setting) -> dict[str, Any]:
     """Return a setting's numbers by the papers' letters: N of a round, T, D, U, and the protocol's own."""
     s, entry = setting.scenario, setting.scenario.protocols[setting.name]
     p = s.params(setting.name)
-    found: dict[str, Any] = {"N": p.N}
+    numbers: dict[str, Any] = {"N": p.N}
     if s.privacy is not None:
-        found |= {"T": p.T, "D": p.D}
-        found |= {"U": s.privacy.U} if s.privacy.U else {}
-    own = entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
-    found |= {key: value for key, value in own.items() if key not in HIDDEN}
-    return found | entry.derived(s.common())
+        numbers |= {"T": p.T, "D": p.D}
+        numbers |= {"U": s.privacy.U} if s.privacy.U else {}
+    keys = entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
+    numbers |= {key: value for key, value in keys.items() if key not in HIDDEN}
+    return numbers | entry.derived(s.common())
 
 
 def sums(s: Scenario) -> dict[str, Any]:
-    """Return the field, its levels and a mean's largest rounding error; nothing of sums over the reals."""
+    """Return the field, its levels and a mean's largest rounding error; empty for sums over the reals."""
     if s.quantization is None:
         return {}
     return {"q": s.field.q, "levels": s.quantization.levels, "rounding": 1 / s.quantization.levels}
 
 
 def chosen(s: Scenario) -> dict[str, Any]:
-    """Return who takes part: the users that are chosen, or in flight, and the uploads that are enough."""
+    """Return the number of users that are chosen, or in flight, and of uploads that are enough."""
     if s.buffer is not None:
         return {"chosen": s.buffer.concurrency or s.cohort, "enough": s.buffer.K}
     enough = s.selection.enough()
@@ -48,7 +49,7 @@ def described(c: Candidate) -> dict[str, Any]:
         **chosen(s),
         "sums": sums(s),
         "deadlines_s": {name: deadline.after_s for name, deadline in s.deadlines.given.items()},
-        "promise": asdict(c.setting.promise),
+        "promise": asdict(c.setting.guarantee),
         "seconds": _estimate(c.seconds),
         "user_mb": _estimate(c.user_mb),
         "user_j": None if c.user_j is None else _estimate(c.user_j),

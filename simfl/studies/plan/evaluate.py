@@ -1,6 +1,7 @@
-"""One setting run in shadow under the modelled clock: seconds, bytes and joules of its aggregates.
+"""The run of a setting, in shadow under the modelled clock: seconds, bytes and joules of its aggregates.
 
-The users, their data and the model are made once for each seed, and every setting meets them.
+The users, their data and the model are made once for each seed, and all settings run with them. So settings
+differ in their times by their own work alone.
 """
 
 import asyncio
@@ -22,42 +23,54 @@ from simfl.runs.users import UserPopulation
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
 from simfl.scenario.world import ByDisconnect, Deadlines
-from simfl.studies.plan.losses import Losing
-from simfl.studies.plan.settings import Promise, Setting
+from simfl.studies.plan.losses import LossProbabilities
+from simfl.studies.plan.settings import Guarantee, Setting
 from simfl.trace.rows import SERVER, End, Sent, TimerSet, Trace, seldom_collecting
 from simfl.virtual_time import NS
 from simfl.world.links import LinkState
 
-AGGREGATIONS = 10  # of a buffer's run
-SEEN, LEAST_SEEN = 4_000, 3  # users in rounds in which losses are counted, and the fewest rounds
-MARKS = (TimerSet, End)  # the rows at which a wait begins or ends
+AGGREGATIONS = 10
+"""Aggregations of a run with a buffer."""
+COUNTED_USERS, MIN_COUNTED_ROUNDS = 4_000, 3
+"""Users in the rounds in which losses are counted, and the fewest of these rounds."""
+MARKS = (TimerSet, End)
+"""Rows at which a wait begins or ends."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A setting's run under one seed. seconds: per aggregate, infinite without any; user_mb: up and down, of
-    a user in a round; user_j: the same in joules; updates: in all aggregates; why: a failure's reason;
-    waits: by deadline, the longest time that the server had to wait for a message."""
+    """A setting's run under one seed."""
 
     seconds: float
+    """Seconds per aggregate; infinite without an aggregate."""
     user_mb: float
+    """Megabytes of a user in a round, up and down."""
     user_j: float | None
+    """Joules of a user in a round; None without an energy model."""
     rounds: int
+    """Number of rounds."""
     completed: int
+    """Number of rounds with an aggregate."""
     updates: int
-    why: str
+    """Number of updates in all aggregates."""
+    reason: str
+    """Reason of the first failed round; empty if all were completed."""
     waits: Mapping[str, float]
+    """By deadline, the longest time in seconds that the server had to wait for a message."""
 
 
 @dataclass(frozen=True)
 class Change:
-    """Factors on what is given: the rates of users' links and of the server's, the slowness of devices, and
-    the length of updates (the work of training stays)."""
+    """Factors on the givens of a fleet."""
 
     links: float = 1.0
+    """Factor on the rates of users' links."""
     server: float = 1.0
+    """Factor on the rates of the server's link."""
     slowdown: float = 1.0
-    longer: float = 1.0
+    """Factor on the slowdown of users' devices."""
+    length: float = 1.0
+    """Factor on the length of updates; the work of training stays."""
 
 
 AS_GIVEN = Change()
@@ -65,26 +78,35 @@ AS_GIVEN = Change()
 
 @dataclass(frozen=True)
 class World:
-    """The users of a fleet under one seed, ready for any setting."""
+    """The users of a fleet under one seed; any setting can run with them."""
 
-    study: Experiment
+    experiment: Experiment
+    """A scenario of plain sums with these users, built."""
 
     @classmethod
     def of(cls, fleet: Fleet, seed: int) -> "World":
+        """Return the users of a fleet under a seed."""
         return cls(build(load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": seed})))
 
     def run(
         self, setting: Setting, rounds: int, deadlines: Deadlines | None = None, change: Change = AS_GIVEN
     ) -> Outcome:
-        """Run a setting so many rounds in this world; with patience, unless other deadlines are given."""
-        s, seed = setting.scenario, self.study.scenario.seed
+        """Run a setting with these users.
+
+        Args:
+            setting: The setting.
+            rounds: Number of rounds.
+            deadlines: The server's deadlines; the setting's own unless given.
+            change: Factors on the givens.
+        """
+        s, seed = setting.scenario, self.experiment.scenario.seed
         s = s.model_copy(update={"seed": seed, "rounds": rounds, "deadlines": deadlines or s.deadlines})
-        trainer, people = copy(self.study.trainer), self.study.people
-        trainer.d = max(1, round(change.longer * trainer.d))
+        trainer, people = copy(self.experiment.trainer), self.experiment.people
+        trainer.d = max(1, round(change.length * trainer.d))
         if change != AS_GIVEN:
             people = _changed(people, change)
-        study = replace(self.study, scenario=s, trainers={setting.name: trainer}, people=people)
-        session = study.session(setting.name, modelled(study))
+        experiment = replace(self.experiment, scenario=s, trainers={setting.name: trainer}, people=people)
+        session = experiment.session(setting.name, modelled(experiment))
 
         async def publish(outcome: ClosedRound) -> None:
             """Drop the round: its rows are in the trace."""
@@ -96,28 +118,27 @@ class World:
 
 @dataclass(frozen=True)
 class PlainSums:
-    """Plain sums of a fleet's users, in rounds and by a buffer: settings follow from them."""
+    """Runs with plain sums of a fleet's users, whose outcome decides settings."""
 
     world: World
     fleet: Fleet
 
     def per_second(self, buffer: Mapping[str, Any]) -> float:
-        """Return the updates that a buffer takes in a second."""
-        said = {"buffer": buffer, "protocols": ["fedbuff"]}
-        s = load(self.fleet.world() | said)
-        seconds = self.world.run(Setting("fedbuff", s, Promise(0.0, None)), AGGREGATIONS).seconds
+        """Return the updates that a buffer aggregates in a second."""
+        s = load(self.fleet.world() | {"buffer": buffer, "protocols": ["fedbuff"]})
+        seconds = self.world.run(Setting("fedbuff", s, Guarantee(0.0, None)), AGGREGATIONS).seconds
         return float(buffer["K"]) / seconds
 
-    def losing(self) -> Losing:
-        """Return the chances as they are seen in rounds of all users; a user away at the start is lost."""
+    def loss_probabilities(self) -> LossProbabilities:
+        """Return the probabilities as counted in rounds of all users; a user offline at the start is lost."""
         users = self.fleet.population.users
-        setting = Setting("fedavg", self.world.study.scenario, Promise(0.0, None))
-        outcome = self.world.run(setting, max(LEAST_SEEN, SEEN // users))
-        return Losing.seen(users * outcome.rounds - outcome.updates, users * outcome.rounds)
+        setting = Setting("fedavg", self.world.experiment.scenario, Guarantee(0.0, None))
+        outcome = self.world.run(setting, max(MIN_COUNTED_ROUNDS, COUNTED_USERS // users))
+        return LossProbabilities.counted(users * outcome.rounds - outcome.updates, users * outcome.rounds)
 
 
 def _changed(people: UserPopulation, change: Change) -> UserPopulation:
-    """Return the same people with other devices and links."""
+    """Return the same users with other devices and links."""
 
     def links(user: int, now: int) -> LinkState:
         state = people.links(user, now)
@@ -125,14 +146,14 @@ def _changed(people: UserPopulation, change: Change) -> UserPopulation:
         return state._replace(up_bps=up_bps, down_bps=down_bps)
 
     def server(now: int) -> tuple[int, int, int]:
-        up_bps, down_bps, until = people.server_link(now)
-        return round(change.server * up_bps), round(change.server * down_bps), until
+        up_bps, down_bps, until_ns = people.server_link(now)
+        return round(change.server * up_bps), round(change.server * down_bps), until_ns
 
     return replace(people, slowdown=change.slowdown * people.slowdown, links=links, server_link=server)
 
 
-def outcome_of(trace: Trace, told: bool) -> Outcome:
-    """Return what a trace says of its aggregates. told: as for `waits`."""
+def outcome_of(trace: Trace, notified: bool) -> Outcome:
+    """Return the outcome of a run from its trace; `notified` as of `waits`."""
     rounds = metrics.rounds(trace)
     completed = [r for r in rounds if r.reason is None]
     selected = sum(r.selected for r in rounds)
@@ -146,24 +167,30 @@ def outcome_of(trace: Trace, told: bool) -> Outcome:
         len(completed),
         sum(len(r.members) for r in completed),
         next((r.reason for r in rounds if r.reason), "") if rounds else "no round was finished",
-        waits(trace, told),
+        waits(trace, notified),
     )
 
 
-def waits(trace: Trace, told: bool) -> dict[str, float]:
+def waits(trace: Trace, notified: bool) -> dict[str, float]:
     """Return, by deadline, the longest time in seconds that the server had to wait.
 
-    told: the server learns of losses, and waits for what it learns as well; otherwise only for messages, as
-    nothing but a deadline ends the wait for a user who is lost."""
-    found = defaultdict[str, float](float)
-    for name, ns in _of_updates(trace) if trace.buffered else _of_stages(trace, told):
-        found[name] = max(found[name], ns / NS)
-    return dict(found)
+    Args:
+        trace: Of the run.
+        notified: The server is notified of losses, and waits for notices too. Otherwise it waits for messages
+            only, as nothing but a deadline ends the wait for a lost user.
+    """
+    longest = defaultdict[str, float](float)
+    for name, ns in _update_waits(trace) if trace.buffered else _stage_waits(trace, notified):
+        longest[name] = max(longest[name], ns / NS)
+    return dict(longest)
 
 
-def _of_stages(trace: Trace, told: bool) -> Iterator[tuple[str, int]]:
-    """Yield each deadline of a round with the time from its setting to the next one's, or if losses are not
-    `told`, to the last message that reached the server before that."""
+def _stage_waits(trace: Trace, notified: bool) -> Iterator[tuple[str, int]]:
+    """Yield each deadline of a round with its wait in nanoseconds.
+
+    It lasts from the deadline's setting to the next deadline's. If losses are not notified, it lasts to the
+    last message that reached the server before that.
+    """
     arrivals = sorted(
         row.arrived for row in trace if isinstance(row, Sent) and row.to == SERVER and row.arrived is not None
     )
@@ -173,12 +200,13 @@ def _of_stages(trace: Trace, told: bool) -> Iterator[tuple[str, int]]:
     marks.sort()
     for (since, name), (until, _) in pairwise(marks):
         last = bisect_right(arrivals, until) - 1
-        heard = arrivals[last] if last >= 0 and arrivals[last] > since else since
+        last_message = arrivals[last] if last >= 0 and arrivals[last] > since else since
         if name:
-            yield name, (until if told else heard) - since
+            yield name, (until if notified else last_message) - since
 
 
-def _of_updates(trace: Trace) -> Iterable[tuple[str, int]]:
+def _update_waits(trace: Trace) -> Iterable[tuple[str, int]]:
+    """Yield each deadline of an update or a recovery with the nanoseconds to each of its messages."""
     since: dict[tuple[str, str], int] = {}
     for row in trace:
         if isinstance(row, TimerSet):

@@ -1,4 +1,4 @@
-"""Plan a fleet: the settings that keep its promises soonest, and what would change the answer."""
+"""`simfl.plan`: the fastest settings that keep a fleet's guarantees, and the changes that alter it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,17 @@ from simfl.scenario.schema import Scenario
 from simfl.studies.plan import search
 from simfl.studies.plan.answer import described
 from simfl.studies.plan.search import Answer
-from simfl.studies.plan.sensitivity import Flip, flips
+from simfl.studies.plan.sensitivity import Crossover, crossovers
 
 
 @dataclass(frozen=True, repr=False)
 class FleetPlan:
-    """The answer for a fleet: what it should run.
-
-    Attributes:
-        answer: the candidates that keep the promises, the fastest first, and those that are refused.
-        changes: the least change of each given by which another protocol would be the fastest.
-    """
+    """The answer for a fleet: the protocol and the settings to run."""
 
     answer: Answer
-    changes: tuple[Flip, ...]
+    """The candidates that keep the guarantees, the fastest first, and the protocols that are refused."""
+    changes: tuple[Crossover, ...]
+    """The smallest change of each given by which another protocol would be the fastest."""
 
     def __repr__(self) -> str:
         best = self.answer.best
@@ -39,13 +36,13 @@ class FleetPlan:
         return self.answer.best.scenario
 
     def scenario_text(self) -> str:
-        """Return the same as YAML, with the promise above it."""
+        """Return `scenario` as YAML, with its guarantee above it."""
         fleet, best = self.answer.fleet, self.answer.best
-        promise = best.setting.promise
-        hidden = "" if promise.insecure is None else f", is insecure with at most {promise.insecure:.2g}"
+        fails, insecure = best.setting.guarantee.fails, best.setting.guarantee.insecure
+        hidden = "" if insecure is None else f", is insecure with at most {insecure:.2g}"
         return (
             f"# The answer of `simfl plan` for {fleet.name}: {best.name}, {best.seconds.text()} s an\n"
-            f"# aggregate. A round fails with at most {promise.fails:.2g}{hidden}.\n"
+            f"# aggregate. A round fails with at most {fails:.2g}{hidden}.\n"
             "# The work is counted, not done: payload real does it.\n" + filled_yaml(best.scenario)
         )
 
@@ -55,13 +52,13 @@ class FleetPlan:
         return {
             "fleet": answer.fleet.name,
             "users": answer.fleet.population.users,
-            "losses_counted_of": answer.losing.measured,
+            "losses_counted_of": answer.losses.counted_users,
             "best": answer.best.name,
             "ties": [c.name for c in answer.candidates[1:] if c.seconds.ties(answer.best.seconds)],
             "candidates": [described(candidate) for candidate in answer.candidates],
             "plain": None if answer.plain is None else described(answer.plain),
-            "changes": [asdict(flip) for flip in self.changes],
-            "refused": {one.name: one.why for one in answer.refused},
+            "changes": [asdict(crossover) for crossover in self.changes],
+            "refused": {refused.name: refused.reason for refused in answer.refused},
         }
 
 
@@ -70,20 +67,20 @@ def plan(
     overrides: Mapping[str, Any] | None = None,
     watch: Callable[[str], None] | None = None,
 ) -> FleetPlan:
-    """Find the protocol and the settings that keep a fleet's promises soonest, in shadow.
+    """Find the protocol and the settings that keep a fleet's guarantees in the shortest time, in shadow.
 
     Args:
-        fleet: a fleet's YAML file, a name such as `fleets/phones`, or a mapping of the same shape.
-        overrides: values by dotted key.
-        watch: called with each stage of the search as it begins.
+        fleet: A fleet's YAML file, a name such as `fleets/phones`, or a mapping of the same shape.
+        overrides: Values by dotted key.
+        watch: Called with each stage of the search as it begins.
 
     Returns:
         The plan: `answer.best`, `scenario` and `scenario_text()` that run it, `changes` by which another
         protocol would be the best, and `dump()`, all of it as plain values.
 
     Raises:
-        RuntimeError: an event loop runs, as in a notebook.
-        BadInput: the fleet is bad (a ScenarioError), or no protocol keeps its promises.
+        RuntimeError: An event loop runs, as in a notebook.
+        BadInput: The fleet is bad (a ScenarioError), or no protocol keeps its guarantees.
 
     >>> import simfl
     >>> small = {"population.users": 12, "updates": 6, "collude": 2, "learning.model": "logistic"}
@@ -93,4 +90,4 @@ def plan(
     refuse_in_a_loop("plan")
     begin = watch or (lambda stage: None)
     answer = search.plan(load_fleet(fleet, overrides), begin)
-    return FleetPlan(answer, tuple(flips(answer, begin)))
+    return FleetPlan(answer, tuple(crossovers(answer, begin)))

@@ -1,9 +1,9 @@
-"""The probabilities of a fleet's losses and of its coalitions: how many of a round's users they can be.
+"""The probabilities of a fleet's losses and coalitions: the numbers of a round's users that are affected.
 
-Users are lost by themselves (a binomial number), in groups (a mixture of binomials, by how many groups are
-lost) or as an exact fraction. Each user's class is drawn by itself, so a user of a round is lost with the
-mean probability of the classes. Those of a round who collude are a hypergeometric number, as the server does
-not know whom it draws.
+Users are lost one by one (a binomial number), in groups (a mixture of binomials, by the number of lost
+groups) or as an exact fraction. Each user's class is an independent draw, so a user of a round is lost with
+the mean probability of the classes. The number of colluders in a round is hypergeometric: the server draws
+users without knowing which ones collude.
 """
 
 import math
@@ -16,106 +16,128 @@ from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
 from simfl.world.dropout import Chance
 
-MAX_CASES = 10_000  # of groups that are lost together, that are added up
+MAX_CASES = 10_000
+"""Combinations of lost groups that are added up; of more, losses are counted in runs."""
 
 
 @dataclass(frozen=True)
-class Losing:
-    """The chances of a round's losses. cases: (probability, a user's chance before its upload, and in all),
-    by how many groups are lost; sure: the fractions are exact; measured: the users in whose rounds they were
-    counted, 0 where they are computed."""
+class LossProbabilities:
+    """The probabilities of a round's losses."""
 
     cases: tuple[tuple[float, float, float], ...]
-    sure: bool = False
-    measured: int = 0
+    """By number of lost groups: its probability, a user's of a loss before its upload, and in all."""
+    is_exact: bool = False
+    """The fractions are exact, not probabilities."""
+    counted_users: int = 0
+    """Users in whose rounds losses were counted; 0 if the probabilities are computed."""
 
     @classmethod
-    def seen(cls, lost: int, users: int) -> "Losing":
-        """Return the chances where so many of these users were missed in plain rounds: the upper end of
-        the 95 % interval (Clopper and Pearson 1934), and as much again until the recovery."""
+    def counted(cls, lost: int, users: int) -> "LossProbabilities":
+        """Return the probabilities if `lost` of `users` were lost in rounds with plain sums.
+
+        The probability before the upload is the upper end of the 95 % interval (Clopper and Pearson 1934); it
+        is taken once more for the time from the upload to the recovery.
+        """
         from scipy.special import betaincinv
 
         p = 1.0 if lost >= users else float(betaincinv(lost + 1, users - lost, 0.975))
-        return cls(((1.0, p, 1 - (1 - p) ** 2),), measured=users)
+        return cls(((1.0, p, 1 - (1 - p) ** 2),), counted_users=users)
 
     @classmethod
-    def of(cls, s: Scenario) -> "Losing | None":
-        """Return the chances in a scenario's rounds; None where they do not follow from its models of losses:
-        one does not know them, or users come and go, or run empty."""
+    def of(cls, s: Scenario) -> "LossProbabilities | None":
+        """Return the probabilities in a scenario's rounds; None where they do not follow from its models.
+
+        They do not if a model of losses has no probability, users go offline, or batteries run empty.
+        """
+        classes = settings_of(s).values()
         if s.network.outages or any(
-            own.availability.changes != "never" or (own.energy is not None and own.energy.battery is not None)
-            for own in settings_of(s).values()
+            settings.availability.changes != "never"
+            or (settings.energy is not None and settings.energy.battery is not None)
+            for settings in classes
         ):
             return None
         shares = {"": 1.0} if s.population.classes is None else {
-            name: own.share for name, own in s.population.classes.items()
+            name: of_class.share for name, of_class in s.population.classes.items()
         }  # fmt: skip
-        found = [own.dropout.chance() for own in settings_of(s).values()]
-        chances = [chance for chance in found if chance is not None]
-        if len(chances) < len(found) or math.prod(chance.groups + 1 for chance in chances) > MAX_CASES:
+        chances = [chance for c in classes if (chance := c.dropout.chance()) is not None]
+        if len(chances) < len(classes) or math.prod(chance.groups + 1 for chance in chances) > MAX_CASES:
             return None
-        each = [list(_cases(chance)) for chance in chances]
         cases = []
-        for combined in product(*each):
-            weighed = list(zip(shares.values(), combined, strict=True))
+        for combined in product(*(list(_cases(chance)) for chance in chances)):
+            weighted = list(zip(shares.values(), combined, strict=True))
             probability = math.prod(p for p, _, _ in combined)
-            before = sum(share * b for share, (_, b, _) in weighed)
-            in_all = sum(share * (b + a) for share, (_, b, a) in weighed)
+            before = sum(share * b for share, (_, b, _) in weighted)
+            in_all = sum(share * (b + a) for share, (_, b, a) in weighted)
             cases.append((probability, before, in_all))
         return cls(tuple(cases), len(chances) == 1 and chances[0].sure)
 
     @property
     def mean(self) -> float:
-        """The probability that a user is lost in a round."""
+        """Probability that a user is lost in a round."""
         return sum(probability * in_all for probability, _, in_all in self.cases)
 
     def more_than(self, lost: int, users: int, before: bool = False) -> float:
-        """Return the probability that more than so many of a round's users are lost, or lost `before` the
-        server has their uploads.
+        """Return the probability that more than `lost` of a round's users are lost.
 
-        >>> Losing(((1.0, 0.1, 0.1),)).more_than(1, 2)
+        Args:
+            lost: Number of users.
+            users: Users of the round.
+            before: Count only losses before the server has the uploads.
+
+        >>> LossProbabilities(((1.0, 0.1, 0.1),)).more_than(1, 2)
         0.010000000000000002
-        >>> Losing(((1.0, 0.1, 0.1),), sure=True).more_than(2, 20)
+        >>> LossProbabilities(((1.0, 0.1, 0.1),), is_exact=True).more_than(2, 20)
         0.0
         """
         chances = ((p, early if before else in_all) for p, early, in_all in self.cases)
-        return self._over(lost, users, ((p, each, each * users) for p, each in chances))
+        return self._over(lost, users, ((p, chance, chance * users) for p, chance in chances))
 
     def after_more_than(self, lost: int, uploads: int, users: int) -> float:
-        """Return the probability that more than so many of those whose uploads are there, out of a round's
-        users, are lost after that."""
+        """Return the probability that more than `lost` users are lost after their uploads.
+
+        Args:
+            lost: Number of users.
+            uploads: Users whose uploads have arrived.
+            users: Users of the round.
+        """
         cases = ((p, in_all - early, 1 - early) for p, early, in_all in self.cases)
-        chances = ((p, late / left if left else 0.0, late * users) for p, late, left in cases)
+        chances = ((p, late / stay if stay else 0.0, late * users) for p, late, stay in cases)
         return self._over(lost, uploads, chances)
 
     def _over(self, lost: int, drawn: int, cases: Iterable[tuple[float, float, float]]) -> float:
-        """Return the probability that more than so many of those who are drawn are lost. cases: of each its
-        probability, the chance of a user, and the number of those lost where that is sure."""
+        """Return the probability that more than `lost` of `drawn` users are lost.
+
+        Args:
+            lost: Number of users.
+            drawn: Users who may be lost.
+            cases: Of each case its probability, a user's probability of a loss, and the number of lost users
+                where fractions are exact.
+        """
         from scipy.special import bdtrc
 
         if lost >= drawn:
             return 0.0
-        found = 0.0
-        for probability, each, number in cases:
-            over = float(round(number) > lost) if self.sure else float(bdtrc(lost, drawn, each))
-            found += probability * over
-        return min(1.0, found)
+        total = 0.0
+        for probability, chance, number in cases:
+            over = float(round(number) > lost) if self.is_exact else float(bdtrc(lost, drawn, chance))
+            total += probability * over
+        return min(1.0, total)
 
     def after_at_most(self, uploads: int, users: int, failure: float) -> int:
-        """Return the least number of losses after the upload that is not exceeded but with a probability."""
+        """Return the smallest number of later losses that is exceeded with at most a probability."""
         return least(uploads, lambda lost: self.after_more_than(lost, uploads, users) <= failure)
 
     def at_most(self, users: int, failure: float, before: bool = False) -> int:
-        """Return the least number that is not exceeded but with such a probability.
+        """Return the smallest number of losses that is exceeded with at most a probability.
 
-        >>> Losing(((1.0, 0.1, 0.1),)).at_most(100, 1e-3)
+        >>> LossProbabilities(((1.0, 0.1, 0.1),)).at_most(100, 1e-3)
         20
         """
         return least(users, lambda lost: self.more_than(lost, users, before) <= failure)
 
 
 def _cases(chance: Chance) -> Iterator[tuple[float, float, float]]:
-    """Yield a class's cases: the probability of each number of lost groups, and a user's chances then."""
+    """Yield a class's cases: the probability of each number of lost groups, and a user's then."""
     if not chance.groups:
         yield 1.0, chance.before, chance.after
         return
@@ -128,10 +150,12 @@ def _cases(chance: Chance) -> Iterator[tuple[float, float, float]]:
 
 @dataclass(frozen=True)
 class Coalition:
-    """So many colluders among all users, of whom a round draws some."""
+    """The colluders among all users, of which a round draws some."""
 
     colluders: int
+    """Number of colluders."""
     users: int
+    """Number of all users."""
 
     def more_than(self, T: int, drawn: int) -> float:
         """Return the probability that more than T of the drawn users collude.
@@ -144,7 +168,7 @@ class Coalition:
         return float(hypergeom.sf(T, self.users, self.colluders, drawn))
 
     def at_most(self, drawn: int, probability: float) -> int:
-        """Return the least T that is not exceeded but with such a probability.
+        """Return the smallest T that is exceeded with at most a probability.
 
         >>> Coalition(25, 500).at_most(500, 2**-40), Coalition(25, 500).at_most(100, 2**-40)
         (25, 21)
@@ -152,17 +176,17 @@ class Coalition:
         return least(min(self.colluders, drawn), lambda T: self.more_than(T, drawn) <= probability)
 
 
-def pdtrc(many: int, mean: float) -> float:
-    """Return the probability that a Poisson number of a mean is above `many`.
+def pdtrc(limit: int, mean: float) -> float:
+    """Return the probability that a Poisson number of a mean is above `limit`.
 
     >>> round(pdtrc(0, 1.0), 4)
     0.6321
     """
     from scipy.special import pdtrc as tail
 
-    return float(tail(many, mean))
+    return float(tail(limit, mean))
 
 
-def least(most: int, fits: Callable[[int], bool]) -> int:
-    """Return the least number from 0 to `most` that fits, as all above it do."""
-    return bisect_left(range(most), True, key=fits)
+def least(limit: int, fits: Callable[[int], bool]) -> int:
+    """Return the smallest number that fits, or `limit`; all numbers above one that fits must fit too."""
+    return bisect_left(range(limit), True, key=fits)

@@ -1,4 +1,4 @@
-"""The report of a plan: the answer, what it promises, the others, and who was refused."""
+"""The report of a plan: the answer, its guarantee, the other candidates, and the refused protocols."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,17 +8,22 @@ from simfl.reports.model import Report, Sentence
 from simfl.runs.results.breakdown import ReportTable, TableCell, TableRow
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.search import Answer, Candidate
-from simfl.studies.plan.sensitivity import FURTHEST, Flip, is_tried
+from simfl.studies.plan.sensitivity import FURTHEST, Crossover, is_tried
 
 HEADINGS = ("s/aggregate", "MB/user", "J/user", "fails", "insecure")
 
 
-def plan_report(answer: Answer, changes: Sequence[Flip]) -> Report:
-    """Return what a fleet should run, what it promises, the others, and what would change that."""
+def plan_report(answer: Answer, changes: Sequence[Crossover]) -> Report:
+    """Return the report of a plan.
+
+    Args:
+        answer: The candidates.
+        changes: Changes of a given by which another protocol would be the fastest.
+    """
     return Report(list(_parts(answer, changes)))
 
 
-def _parts(answer: Answer, changes: Sequence[Flip]) -> Iterator[Sentence | ReportTable]:
+def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | ReportTable]:
     fleet, best = answer.fleet, answer.best
     hiding = "nothing to hide" if fleet.colluders is None else f"{fleet.colluders} may collude"
     wanted = "all" if fleet.updates is None else str(fleet.updates)
@@ -39,60 +44,66 @@ def _parts(answer: Answer, changes: Sequence[Flip]) -> Iterator[Sentence | Repor
     if answer.plain is not None:
         yield Sentence("note", f"{answer.plain.name} hides nothing: the floor that protection is held to")
     if not is_tried(answer):
-        why = "it has no rival, or too many users"
-        yield Sentence("note", f"What would change the answer was not tried: {why}")
+        reason = "it has no rival, or too many users"
+        yield Sentence("note", f"What would change the answer was not tried: {reason}")
     elif not changes:
         furthest = f"between 1/{FURTHEST:g} and {FURTHEST:g} times"
         yield Sentence("text", f"No other is faster by 5 % with {furthest} of any one given")
-    yield from (Sentence("text", f"{flip.best} would be the fastest with {_times(flip)}") for flip in changes)
-    yield from (Sentence("warning", f"refused: {one.name}: {one.why}") for one in answer.refused)
-    if seen := answer.losing.measured:
-        how = "the upper end of their 95 % interval, as if users were lost one by one"
-        yield Sentence("warning", f"Losses were counted in plain rounds of {seen} users in all: {how}")
-    far = any(c.seconds.half is None for c in answer.candidates)
-    alone = "; without it, one seed of a protocol far behind" if far else ""
-    yield Sentence("note", f"±: 95 % interval of a mean over {best.seconds.n} seeds{alone}")
+    yield from (
+        Sentence("text", f"{crossover.best} would be the fastest with {_times(crossover)}")
+        for crossover in changes
+    )
+    refused = (f"refused: {refused.name}: {refused.reason}" for refused in answer.refused)
+    yield from (Sentence("warning", text) for text in refused)
+    if users := answer.losses.counted_users:
+        bound = "the upper end of their 95 % interval, as if users were lost one by one"
+        yield Sentence("warning", f"Losses were counted in plain rounds of {users} users in all: {bound}")
+    has_single_seed = any(c.seconds.half is None for c in answer.candidates)
+    single = "; without it, one seed of a protocol far behind" if has_single_seed else ""
+    yield Sentence("note", f"±: 95 % interval of a mean over {best.seconds.n} seeds{single}")
 
 
-def _times(flip: Flip) -> str:
-    """Return a change in words: what, and how many times as much."""
-    return f"{flip.factor:.2g} x the {flip.given}"
+def _times(crossover: Crossover) -> str:
+    """Return a change in words."""
+    return f"{crossover.factor:.2g} x the {crossover.given}"
 
 
 def _details(c: Candidate) -> list[str]:
-    s, promise = c.scenario, c.setting.promise
-    who, of_sums = chosen(s), sums(s)
-    found = [f"settings: {_said(letters(c.setting))}"]
+    """Return a candidate's settings and guarantee, line by line."""
+    s, guarantee = c.scenario, c.setting.guarantee
+    counts, field = chosen(s), sums(s)
+    lines = [f"settings: {_in_words(letters(c.setting))}"]
     if s.buffer is not None:
-        flying = f"{who['chosen']} users in flight, staleness at most {s.buffer.staleness_bound}"
-        found.append(f"a buffer of K = {s.buffer.K}, {flying}")
-    elif who["enough"] < who["chosen"]:
-        found.append(f"choose {who['chosen']} users, of whom the first {who['enough']} uploads are enough")
-    if of_sums:
-        found.append(
-            f"q = {of_sums['q']}, {of_sums['levels']} levels: a mean is off by {of_sums['rounding']:.1g}"
+        in_flight = f"{counts['chosen']} users in flight, staleness at most {s.buffer.staleness_bound}"
+        lines.append(f"a buffer of K = {s.buffer.K}, {in_flight}")
+    elif counts["enough"] < counts["chosen"]:
+        lines.append(
+            f"choose {counts['chosen']} users, of whom the first {counts['enough']} uploads are enough"
         )
-    waits = {name: f"{deadline.after_s:g} s" for name, deadline in s.deadlines.given.items()}
-    found.append(f"deadlines: {', '.join(f'{name} {wait}' for name, wait in waits.items())}")
-    found.append(f"a round fails with at most {promise.fails:.1e}")
-    if promise.insecure is not None:
-        found[-1] += f", and is insecure with at most {_power(promise.insecure)}"
-    return found
+    if field:
+        lines.append(f"q = {field['q']}, {field['levels']} levels: a mean is off by {field['rounding']:.1g}")
+    waits = (f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items())
+    lines.append(f"deadlines: {', '.join(waits)}")
+    insecure = guarantee.insecure
+    security = "" if insecure is None else f", and is insecure with at most {_power(insecure)}"
+    lines.append(f"a round fails with at most {guarantee.fails:.1e}{security}")
+    return lines
 
 
-def _said(values: Mapping[str, Any]) -> str:
+def _in_words(values: Mapping[str, Any]) -> str:
     shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in values.items()}
     return ", ".join(f"{key} = {value}" for key, value in shown.items())
 
 
 def _cells(c: Candidate) -> Sequence[str]:
-    promise = c.setting.promise
-    insecure = "hides nothing" if promise.insecure is None else _power(promise.insecure)
+    """Return a candidate's cells, one for each of `HEADINGS`."""
+    guarantee = c.setting.guarantee
+    insecure = "hides nothing" if guarantee.insecure is None else _power(guarantee.insecure)
     return (
         c.seconds.text(2),
         c.user_mb.text(1),
         "" if c.user_j is None else c.user_j.text(1),
-        f"{promise.fails:.0e}",
+        f"{guarantee.fails:.0e}",
         insecure,
     )
 

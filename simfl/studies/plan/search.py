@@ -1,7 +1,8 @@
-"""Search a fleet's settings in shadow, under the modelled clock, for the fastest that keeps the promises.
+"""The search for the fastest settings that keep a fleet's guarantees, in shadow under the modelled clock.
 
-One seed chooses each protocol's settings: first the size of a round, then the rest of it. Other seeds then
-compare the protocols, so that no time is the least of several draws.
+One seed chooses each protocol's settings: first the size of a round, then its other settings. Other seeds
+then compare the protocols. With the same seed, the chosen setting's time would be the minimum of several
+draws, and so too low.
 """
 
 import math
@@ -14,30 +15,41 @@ from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
 from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, PlainSums, World
-from simfl.studies.plan.losses import Losing
+from simfl.studies.plan.losses import LossProbabilities
 from simfl.studies.plan.settings import Choices, Refused, Setting
 from simfl.world.link_models import Steady
 
-SEEDS = 5  # under which the protocols are compared
-LARGE = 2_000  # users of a round, beyond which a run takes many seconds:
-LARGE_SEEDS = 3  # fewer are compared, one setting for each size,
-FAR = 1.5  # and only protocols that take at most so many times as long as the fastest
-MARGIN = 1.5  # of a deadline, over the longest wait that was seen
-USERS_A_RUN = 300  # for which a run has several rounds, if its cohort is smaller
-MOST_ROUNDS = 5
-ROUNDS = 10  # of the scenario that is written
+SEEDS = 5
+"""Seeds under which protocols are compared."""
+LARGE = 2_000
+"""Users of a large round: its run takes many seconds, so fewer settings, seeds and protocols are run."""
+LARGE_SEEDS = 3
+"""Seeds under which protocols with large rounds are compared."""
+FAR = 1.5
+"""Protocols that take more than this many times the fastest one's time are not compared in large rounds."""
+MARGIN = 1.5
+"""Factor of a deadline over the longest wait of all runs."""
+USERS_PER_RUN = 300
+"""Users in all rounds of a run, so that small cohorts run several rounds."""
+MAX_ROUNDS = 5
+"""The most rounds of such a run."""
+ROUNDS = 10
+"""Rounds of the scenario that is written."""
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """A protocol's best setting with its means over seeds: seconds of an aggregate, MB and joules of a user
-    in a round; and the longest waits by deadline."""
+    """A protocol's best setting, with its means over seeds."""
 
     setting: Setting
     seconds: Estimate
+    """Seconds per aggregate."""
     user_mb: Estimate
+    """Megabytes of a user in a round, up and down."""
     user_j: Estimate | None
+    """Joules of a user in a round; None without an energy model."""
     waits: dict[str, float]
+    """By deadline, the longest wait in seconds."""
 
     @property
     def name(self) -> str:
@@ -45,97 +57,121 @@ class Candidate:
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario that runs it, with deadlines above every wait that was seen."""
+        """The scenario that runs it, with deadlines above the longest waits."""
         s = self.setting.scenario
         return s.model_copy(update={"deadlines": deadlines(self.waits), "rounds": ROUNDS})
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The candidates that keep the promises, the fastest first. plain: the fastest that hides nothing, where
-    something is to be hidden. world: of the seed that chose the settings; losing: the chances of losses."""
+    """The candidates of a fleet."""
 
     fleet: Fleet
     candidates: tuple[Candidate, ...]
+    """Candidates that keep the guarantees, the fastest first."""
     plain: Candidate | None
+    """The fastest candidate that hides nothing; None if the fleet has nothing to hide."""
     refused: tuple[Refused, ...]
+    """Protocols that keep no guarantee."""
     world: World
-    losing: Losing
+    """The users under the seed that chose the settings."""
+    losses: LossProbabilities
 
     @property
     def best(self) -> Candidate:
+        """The fastest candidate."""
         return self.candidates[0]
 
 
 def deadline_s(wait_s: float) -> float:
-    """Return a deadline with a margin over a wait, of two digits.
+    """Return a deadline with a margin over a wait, in seconds with two digits.
 
     >>> deadline_s(4.514), deadline_s(0.0)
     (6.8, 0.01)
     """
-    wanted = max(0.01, MARGIN * wait_s)
-    step: float = 10 ** (math.floor(math.log10(wanted)) - 1)
-    return float(f"{math.ceil(wanted / step - 1e-9) * step:.2g}")
+    seconds = max(0.01, MARGIN * wait_s)
+    step: float = 10 ** (math.floor(math.log10(seconds)) - 1)
+    # 1e-9: a wait of exactly two digits must not be rounded up to the next step.
+    return float(f"{math.ceil(seconds / step - 1e-9) * step:.2g}")
 
 
 def deadlines(waits: Mapping[str, float]) -> Deadlines:
-    """Return the deadlines for such waits."""
+    """Return deadlines for waits, both in seconds by name."""
     return Deadlines(**{name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()})
 
 
 def deadlines_decide(setting: Setting) -> bool:
-    """Return True where losses are waited for until a deadline, or a buffer invites others after one."""
+    """Return True if deadlines end the wait for lost users, or a buffer invites other users after one."""
     return isinstance(setting.scenario.detect, ByTimeout) or setting.scenario.asynchronous
 
 
-def plan(fleet: Fleet, tell: Callable[[str], None] = lambda stage: None) -> Answer:
-    """Return what a fleet should run. BadInput if no protocol keeps its promises."""
-    tell("making the users")
+def plan(fleet: Fleet, watch: Callable[[str], None] = lambda stage: None) -> Answer:
+    """Return the candidates of a fleet.
+
+    Args:
+        fleet: The fleet.
+        watch: Called with each stage of the search as it begins.
+
+    Raises:
+        BadInput: No protocol keeps its guarantees.
+    """
+    watch("making the users")
     world = World.of(fleet, fleet.seed)
-    choices = Choices.of(fleet, world.study, PlainSums(world, fleet))
-    refused, piloted, soonest = list[Refused](), list[tuple[Setting, Outcome]](), math.inf
+    choices = Choices.of(fleet, world.experiment, PlainSums(world, fleet))
+    refused, piloted, fastest_s = list[Refused](), list[tuple[Setting, Outcome]](), math.inf
     for name in fleet.entries:
-        found = choices.settings(name)
-        tell(f"choosing the settings of {name}")
-        best = choose(world, fleet, found, soonest) if isinstance(found, list) else found
+        settings = choices.settings(name)
+        watch(f"choosing the settings of {name}")
+        best = choose(world, fleet, settings, fastest_s) if isinstance(settings, list) else settings
         if isinstance(best, Refused):
             refused.append(best)
             continue
         piloted.append(best)
-        if best[0].promise.insecure is not None or fleet.colluders is None:
-            soonest = min(soonest, best[1].seconds)
+        # A protocol that hides nothing is no rival of one that hides updates.
+        if best[0].guarantee.insecure is not None or fleet.colluders is None:
+            fastest_s = min(fastest_s, best[1].seconds)
     chosen = [setting for setting, _ in piloted]
-    large = any(size_of(setting) > LARGE for setting in chosen)
-    near = [one for one, outcome in piloted if not large or outcome.seconds <= FAR * soonest]
+    is_large = any(size_of(setting) > LARGE for setting in chosen)
+    near = [setting for setting, outcome in piloted if not is_large or outcome.seconds <= FAR * fastest_s]
     outcomes = {setting.name: [outcome] for setting, outcome in piloted}
-    outcomes |= compare(fleet, near, {}, tell, LARGE_SEEDS if large else SEEDS)
+    outcomes |= compare(fleet, near, {}, watch, LARGE_SEEDS if is_large else SEEDS)
     waits = {name: _waits(runs) for name, runs in outcomes.items()}
+    # Where a deadline ends a wait, its length decides the time: run again with the deadlines of the answer.
     if again := [setting for setting in chosen if deadlines_decide(setting)]:
-        outcomes |= compare(fleet, again, waits, tell, len(outcomes[again[0].name]))
-    kept = list[Candidate]()
+        outcomes |= compare(fleet, again, waits, watch, len(outcomes[again[0].name]))
+    candidates = list[Candidate]()
     for setting in chosen:
-        if why := _unkept(fleet, outcomes[setting.name]):
-            refused.append(Refused(setting.name, why))
+        if reason := _broken_bound(fleet, outcomes[setting.name]):
+            refused.append(Refused(setting.name, reason))
         else:
-            kept.append(_candidate(setting, outcomes[setting.name], waits[setting.name]))
-    return _answer(choices, kept, refused, world)
+            candidates.append(_candidate(setting, outcomes[setting.name], waits[setting.name]))
+    return _answer(choices, candidates, refused, world)
 
 
 def compare(
     fleet: Fleet,
     chosen: Sequence[Setting],
     waits: Mapping[str, Mapping[str, float]],
-    tell: Callable[[str], None],
+    watch: Callable[[str], None],
     seeds: int = SEEDS,
 ) -> dict[str, list[Outcome]]:
-    """Run settings under each seed, with deadlines above these waits, by name, as far as they are known."""
+    """Run settings under each seed; return the outcomes by setting's name.
+
+    Args:
+        fleet: The fleet.
+        chosen: The settings.
+        waits: By name, waits in seconds that deadlines must exceed; a setting without them keeps its
+            deadlines.
+        watch: Called with each stage as it begins.
+        seeds: Number of seeds, those after the fleet's own.
+    """
     outcomes: dict[str, list[Outcome]] = {setting.name: [] for setting in chosen}
     for seed in range(fleet.seed + 1, fleet.seed + 1 + seeds) if chosen else ():
-        tell(f"comparing {counted(len(chosen), 'protocol')}: seed {seed - fleet.seed} of {seeds}")
+        watch(f"comparing {counted(len(chosen), 'protocol')}: seed {seed - fleet.seed} of {seeds}")
         world = World.of(fleet, seed)
         for setting in chosen:
-            known = deadlines(waits[setting.name]) if setting.name in waits else None
-            outcomes[setting.name].append(world.run(setting, rounds_of(setting), known))
+            given = deadlines(waits[setting.name]) if setting.name in waits else None
+            outcomes[setting.name].append(world.run(setting, rounds_of(setting), given))
     return outcomes
 
 
@@ -145,15 +181,24 @@ def _waits(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def choose(
-    world: World, fleet: Fleet, found: Sequence[Sequence[Setting]], soonest: float
+    world: World, fleet: Fleet, sizes: Sequence[Sequence[Setting]], fastest_s: float
 ) -> tuple[Setting, Outcome] | Refused:
-    """Return the fastest setting under one seed, with its run: the best size of a round, by each size's first
-    setting, and then the best of that size. soonest: what another protocol takes."""
-    least = min(floor_s(world, setting) for size in found for setting in size)
-    if least > FAR * soonest:
-        return Refused(found[0][0].name, f"not run: shares alone take {least:.3g} s on the server's link")
+    """Return the fastest setting under one seed, with its run.
+
+    The size of a round is chosen by each size's first setting, then the best setting of that size.
+
+    Args:
+        world: The users.
+        fleet: The fleet.
+        sizes: A protocol's settings, a list for each size of a round.
+        fastest_s: Seconds per aggregate of the fastest protocol so far.
+    """
+    shares_s = min(floor_s(world, setting) for size in sizes for setting in size)
+    if shares_s > FAR * fastest_s:
+        return Refused(sizes[0][0].name, f"not run: shares alone take {shares_s:.3g} s on the server's link")
 
     def run(setting: Setting) -> Outcome:
+        # The first run waits for each user that can still answer, and so measures the waits for deadlines.
         outcome = world.run(setting, rounds_of(setting))
         if deadlines_decide(setting):
             outcome = world.run(setting, rounds_of(setting), deadlines(outcome.waits))
@@ -162,36 +207,35 @@ def choose(
     def rank(outcome: Outcome) -> tuple[bool, float]:
         return fleet.user_mb is not None and outcome.user_mb > fleet.user_mb, outcome.seconds
 
-    firsts = [(size, run(size[0])) for size in found]
-    size, first = min(firsts, key=lambda one: rank(one[1]))
+    firsts = [(size, run(size[0])) for size in sizes]
+    size, first = min(firsts, key=lambda pair: rank(pair[1]))
     others = [] if size_of(size[0]) > LARGE else size[1:]
-    setting, outcome = min(
-        [(size[0], first), *((one, run(one)) for one in others)], key=lambda one: rank(one[1])
-    )
+    tried = [(size[0], first), *((setting, run(setting)) for setting in others)]
+    setting, outcome = min(tried, key=lambda pair: rank(pair[1]))
     if not outcome.completed:
-        return Refused(setting.name, f"no round was completed: {outcome.why}")
+        return Refused(setting.name, f"no round was completed: {outcome.reason}")
     return setting, outcome
 
 
 def floor_s(world: World, setting: Setting) -> float:
-    """Return the seconds that a round's relayed shares take at least on the server's link."""
+    """Return the minimum seconds of a round's relayed shares on the server's link; 0 if unknown."""
     s = setting.scenario
     if s.network.peers == "direct" or s.asynchronous:
         return 0.0
-    p = s.params(setting.name, world.study.trainer.d)
-    up_bps, down_bps, _ = world.study.people.server_link(0)
+    p = s.params(setting.name, world.experiment.trainer.d)
+    up_bps, down_bps, _ = world.experiment.people.server_link(0)
     steady = isinstance(s.network.server.varies, Steady) and min(up_bps, down_bps) > 0
     return 8 * s.protocols[setting.name].relayed_bytes(p) / min(up_bps, down_bps) if steady else 0.0
 
 
 def rounds_of(setting: Setting) -> int:
-    """Return the rounds of a run: several of a small cohort, whose times differ more; or aggregations."""
+    """Return the rounds, or aggregations, of a run: several of a small cohort, whose times differ more."""
     s = setting.scenario
-    return AGGREGATIONS if s.asynchronous else max(1, min(MOST_ROUNDS, USERS_A_RUN // s.cohort))
+    return AGGREGATIONS if s.asynchronous else max(1, min(MAX_ROUNDS, USERS_PER_RUN // s.cohort))
 
 
 def size_of(setting: Setting) -> int:
-    """Return the users of a round, or of those in flight."""
+    """Return the number of users in a round, or in flight."""
     s = setting.scenario
     return s.cohort if s.buffer is None else s.buffer.concurrency or s.cohort
 
@@ -207,11 +251,11 @@ def _candidate(setting: Setting, outcomes: Sequence[Outcome], waits: dict[str, f
     )
 
 
-def _unkept(fleet: Fleet, outcomes: Iterable[Outcome]) -> str:
-    """Return which promise a setting's runs broke, or nothing."""
+def _broken_bound(fleet: Fleet, outcomes: Iterable[Outcome]) -> str:
+    """Return the bound that a setting's runs exceed, in words; empty if they keep all."""
     runs = list(outcomes)
     if failed := [o for o in runs if not o.completed]:
-        return f"no round was completed: {failed[0].why}"
+        return f"no round was completed: {failed[0].reason}"
     seconds, user_mb = (estimate([getattr(o, key) for o in runs]).mean for key in ("seconds", "user_mb"))
     if fleet.within_s is not None and seconds > fleet.within_s:
         return f"takes {seconds:.3g} s, above within_s={fleet.within_s:g}"
@@ -220,15 +264,15 @@ def _unkept(fleet: Fleet, outcomes: Iterable[Outcome]) -> str:
     return ""
 
 
-def _answer(choices: Choices, kept: Sequence[Candidate], refused: Sequence[Refused], world: World) -> Answer:
+def _answer(
+    choices: Choices, candidates: Sequence[Candidate], refused: Sequence[Refused], world: World
+) -> Answer:
     fleet = choices.fleet
-    ranked = sorted(kept, key=lambda candidate: candidate.seconds.mean)
-    asked = fleet.colluders is not None
-    hiding = [c for c in ranked if not asked or c.setting.promise.insecure is not None]
-    plainly = [c for c in ranked if c not in hiding]
+    ranked = sorted(candidates, key=lambda candidate: candidate.seconds.mean)
+    must_hide = fleet.colluders is not None
+    hiding = [c for c in ranked if not must_hide or c.setting.guarantee.insecure is not None]
+    plain = [c for c in ranked if c not in hiding]
     if not hiding:
-        whys = "; ".join(f"{one.name}: {one.why}" for one in refused)
-        raise BadInput(f"{fleet.name}: no protocol keeps the promises: {whys or 'none hides anything'}")
-    return Answer(
-        fleet, tuple(hiding), plainly[0] if plainly else None, tuple(refused), world, choices.losing
-    )
+        reasons = "; ".join(f"{protocol.name}: {protocol.reason}" for protocol in refused)
+        raise BadInput(f"{fleet.name}: no protocol keeps the promises: {reasons or 'none hides anything'}")
+    return Answer(fleet, tuple(hiding), plain[0] if plain else None, tuple(refused), world, choices.losses)

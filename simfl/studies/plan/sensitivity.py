@@ -1,7 +1,8 @@
-"""The changes of one given at a time by which another protocol would be the fastest.
+"""Crossovers: the changes of one given at a time by which another protocol would be the fastest.
 
-Each given is made up to 8 times as much and as little, for the best protocols, under the seed that chose
-their settings. Where another is faster at that end by more than a tie, the factor is found by halving.
+Each given is multiplied and divided by up to 8, for the best protocols, under the seed that chose their
+settings. Where another protocol is faster at that end by more than a tie, the factor is found by halving the
+interval of its logarithm.
 """
 
 import math
@@ -15,20 +16,28 @@ from simfl.studies.plan.evaluate import Change, PlainSums, World
 from simfl.studies.plan.search import LARGE, Answer, Candidate, rounds_of, size_of
 from simfl.studies.plan.settings import Choices, Setting
 
-FURTHEST = 8.0  # times as much, or as little
-RIVALS = 3  # protocols that are compared
+FURTHEST = 8.0
+"""The largest factor, and the largest divisor, of a given."""
+RIVALS = 3
+"""Protocols that are compared."""
 HALVINGS = 3
-BY = 1.05  # times that another must be faster
-RATES = ("rate", "fraction", "q", "p")  # of models of losses
+"""Steps of the search for a factor: it is known to a factor of 2^(3/8)."""
+BY = 1.05
+"""Factor by which another protocol must be faster: smaller differences are ties."""
+RATES = ("rate", "fraction", "q", "p")
+"""Keys of models of losses that are probabilities."""
 
 
 @dataclass(frozen=True)
-class Flip:
-    """A given, the factor on it from which on another protocol is the fastest, and which one."""
+class Crossover:
+    """A change of a given that makes another protocol the fastest."""
 
     given: str
+    """The given, in words."""
     factor: float
+    """The factor at which the other protocol becomes the fastest."""
     best: str
+    """Name of that protocol."""
 
 
 LINKS = "rate of users' links"
@@ -36,30 +45,35 @@ GIVENS: dict[str, Callable[[float], Change]] = {
     LINKS: lambda f: Change(links=f),
     "rate of the server's link": lambda f: Change(server=f),
     "slowness of users' devices": lambda f: Change(slowdown=f),
-    "length of updates": lambda f: Change(longer=f),
+    "length of updates": lambda f: Change(length=f),
 }
-"""Givens that change the world, and none of the settings."""
+"""Givens that change the users' world, and none of the settings."""
 
 LOSSES, COLLUDERS = "drop-outs", "colluders"
 """Givens from which settings follow."""
 
 
 def is_tried(answer: Answer) -> bool:
-    """Return True if the answer has rivals, and rounds so small that dozens are run in a minute."""
+    """Return True if the answer has rivals and no large rounds: dozens of runs must take a minute at most."""
     rivals = answer.candidates[:RIVALS]
     return len(rivals) > 1 and max(size_of(c.setting) for c in rivals) <= LARGE
 
 
-def flips(answer: Answer, tell: Callable[[str], None] = lambda stage: None) -> Iterator[Flip]:
-    """Yield what makes another protocol the fastest, each given in both directions."""
+def crossovers(answer: Answer, watch: Callable[[str], None] = lambda stage: None) -> Iterator[Crossover]:
+    """Yield the changes that make another protocol the fastest, each given in both directions.
+
+    Args:
+        answer: The candidates.
+        watch: Called with each stage as it begins.
+    """
     if not is_tried(answer):
         return
     trial = Trial(answer.fleet, answer.world, answer.candidates[:RIVALS])
     for given in (*GIVENS, LOSSES, COLLUDERS):
-        tell(f"changing {given}")
+        watch(f"changing {given}")
         for sign in (1, -1):
-            if (found := trial.flip(given, sign)) is not None:
-                yield found
+            if (crossover := trial.crossover(given, sign)) is not None:
+                yield crossover
 
 
 @dataclass(frozen=True)
@@ -70,24 +84,31 @@ class Trial:
     world: World
     rivals: Sequence[Candidate]
 
-    def flip(self, given: str, sign: int) -> Flip | None:
-        """Return the least change of a given, upwards or downwards, by which another is the fastest."""
+    def crossover(self, given: str, sign: int) -> Crossover | None:
+        """Return the smallest change of a given by which another protocol is the fastest; None without one.
+
+        Args:
+            given: The given.
+            sign: 1 for a factor above 1, -1 for one below.
+        """
         low, high, first = 0.0, math.log2(FURTHEST), self.rivals[0].name
         best = self.fastest(given, 2 ** (sign * high))
         if best in (None, first):
             return None
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            there = self.fastest(given, 2 ** (sign * middle))
-            if there in (None, first):
+            fastest = self.fastest(given, 2 ** (sign * middle))
+            if fastest in (None, first):
                 low = middle
             else:
-                high, best = middle, there
-        return Flip(given, 2 ** (sign * high), str(best))
+                high, best = middle, fastest
+        return Crossover(given, 2 ** (sign * high), str(best))
 
     def fastest(self, given: str, factor: float) -> str | None:
-        """Return the fastest where a given is so many times as much, the answer unless another is faster by
-        more than a tie; None where the given cannot be so."""
+        """Return the name of the fastest protocol where a given is multiplied by a factor.
+
+        It is the answer's, unless another is faster by more than a tie; None if the given cannot be so.
+        """
         change, settings = Change(), self.as_given
         if given in GIVENS:
             change = GIVENS[given](factor)
@@ -96,7 +117,7 @@ class Trial:
         else:
             settings = self.settings(fleet)
         seconds = {
-            name: min((self._seconds(one, change) for one in tried), default=math.inf)
+            name: min((self._seconds(setting, change) for setting in tried), default=math.inf)
             for name, tried in settings.items()
         }
         first, best = self.rivals[0].name, min(seconds, key=lambda name: seconds[name])
@@ -106,45 +127,47 @@ class Trial:
 
     @cached_property
     def as_given(self) -> dict[str, list[Setting]]:
+        """The settings that are tried with the fleet's own givens."""
         return self.settings(self.fleet)
 
     def settings(self, fleet: Fleet) -> dict[str, list[Setting]]:
-        """Return what is tried of each protocol: the smallest round, and the size nearest to the answer's."""
-        choices = Choices.of(fleet, self.world.study, PlainSums(self.world, fleet))
-        found = dict[str, list[Setting]]()
+        """Return each rival's settings with the smallest round, and with the size nearest to the answer's."""
+        choices = Choices.of(fleet, self.world.experiment, PlainSums(self.world, fleet))
+        tried = dict[str, list[Setting]]()
         for rival in self.rivals:
             sizes = choices.settings(rival.name)
-            firsts = [one[0] for one in sizes] if isinstance(sizes, list) else []
-            wanted = size_of(rival.setting)
-            nearest = sorted(firsts, key=lambda one: abs(size_of(one) - wanted))[:1]
-            found[rival.name] = nearest + [one for one in firsts[:1] if one not in nearest]
-        return found
+            firsts = [settings[0] for settings in sizes] if isinstance(sizes, list) else []
+            size = size_of(rival.setting)
+            nearest = sorted(firsts, key=lambda setting: abs(size_of(setting) - size))[:1]
+            tried[rival.name] = nearest + [setting for setting in firsts[:1] if setting not in nearest]
+        return tried
 
     def _seconds(self, setting: Setting, change: Change) -> float:
         return self.world.run(setting, rounds_of(setting), change=change).seconds
 
 
 def changed_fleet(fleet: Fleet, given: str, factor: float) -> Fleet | None:
-    """Return a fleet with so many times the losses or colluders; None if there are none, or not so many."""
-    said = fleet.model_dump(mode="json")
+    """Return a fleet with its losses or colluders multiplied; None if it has none, or they are too many."""
+    keys = fleet.model_dump(mode="json")
     if given == COLLUDERS:
-        many = round((fleet.colluders or 0) * factor)
-        if not fleet.colluders or many >= fleet.population.users:
+        colluders = round((fleet.colluders or 0) * factor)
+        if not fleet.colluders or colluders >= fleet.population.users:
             return None
-        said["collude"] = many
+        keys["collude"] = colluders
     else:
-        classes = said["population"]["classes"] or {}
-        blocks = [said["dropout"], *(own["dropout"] for own in classes.values() if own["dropout"])]
-        if not sum(_more(block, factor) for block in blocks):  # all of them are multiplied
+        classes = keys["population"]["classes"] or {}
+        blocks = [keys["dropout"], *(c["dropout"] for c in classes.values() if c["dropout"])]
+        # `sum`, not `any`: each block must be multiplied.
+        if not sum(_multiply(block, factor) for block in blocks):
             return None
     try:
-        return Fleet.model_validate(said)
+        return Fleet.model_validate(keys)
     except ValueError:
         return None
 
 
-def _more(block: dict[str, Any], factor: float) -> bool:
-    """Multiply the rate of a model of losses; return False if it has none above zero."""
+def _multiply(block: dict[str, Any], factor: float) -> bool:
+    """Multiply the rate of a model of losses in place; return False if it has none above zero."""
     keys = [key for key in RATES if block.get(key)]
     for key in keys:
         value = block[key]

@@ -1,4 +1,9 @@
-"""The sweep: the laws of `laws.py` for every case of `cases.py`, times every coalition."""
+"""The proof of `simfl privacy proof`: every case of `cases.py`, seen by every coalition of colluders.
+
+A view is tested for the invariants of `privacy/leaks/invariants.py`. The first finding of each number of
+colluders is kept, and it is a smallest one, as cases come by their number of losses. Where nothing is found,
+one colluder more is tried: a bound that nothing beyond it breaks would be a test that cannot fail.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from math import comb
 from typing import Any
 
 from simfl.errors import counted
 from simfl.privacy.leaks.coalitions import check_colluders, spread, up_to
 from simfl.privacy.leaks.engine import on_engine
-from simfl.privacy.leaks.laws import Leak, beyond, broken
+from simfl.privacy.leaks.invariants import Leak, find_leak, violations
 from simfl.privacy.leaks.views import Transcript
-from simfl.random_streams import Streams
 from simfl.runs.build import build
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
@@ -27,47 +29,53 @@ from simfl.studies.explore.effort import FEW_PATTERNS
 from simfl.studies.explore.rounds import make_cohort, shrunk, total
 from simfl.studies.proof.cases import Case, Small, SmallBuffer
 
-RANDOM_COALITIONS = 200  # of a size, in a whole run: beyond, so many random ones
-FEW_VIEWS = 3  # of a size, that are timed for an estimate
-FEW_LOSSES = 1  # with which one colluder more is tried
+MAX_OF_SIZE = 200
+"""Coalitions of a size that are tried in a scenario's run; more are sampled evenly."""
+FEW_VIEWS = 3
+"""Views of a size that are timed for an estimate."""
+FEW_LOSSES = 1
+"""The most losses with which one colluder more is tried."""
 Coalitions = Mapping[int, Sequence[tuple[int, ...]]]
 
 
 @dataclass(frozen=True)
 class Found:
-    """A broken law: in which case, who colludes, and the leak or the sentence of another law."""
+    """A violated invariant."""
 
     case: Case | None
+    """The case in which it is violated; None of a scenario's run."""
     coalition: tuple[int, ...]
-    what: Leak | str
+    """Users who collude with the server."""
+    violation: Leak | str
+    """The leak, or a sentence on another invariant."""
 
     @property
     def order(self) -> tuple[bool, int]:
-        """Leaks come before other broken laws, then fewer losses before more."""
-        return isinstance(self.what, str), self.case.losses if self.case else 0
+        """Sort key: leaks before other violations, then fewer losses before more."""
+        return isinstance(self.violation, str), self.case.losses if self.case else 0
 
     def __str__(self) -> str:
-        who = ", ".join(map(str, self.coalition))
-        said = f"users {who} collude" if len(self.coalition) > 1 else f"user {who} colludes"
+        users = ", ".join(map(str, self.coalition))
+        colluding = f"users {users} collude" if len(self.coalition) > 1 else f"user {users} colludes"
         case = f"{self.case}; " if self.case else ""
-        return f"{case}{said if self.coalition else 'nobody colludes'}:\n{self.what}"
+        return f"{case}{colluding if self.coalition else 'nobody colludes'}:\n{self.violation}"
 
 
 @dataclass
 class Report:
-    """The counts of a sweep.
+    """The counts of a proof.
 
     Attributes:
-        rounds: rounds, or runs over a buffer.
-        results: those with a result.
-        views: of these, by the number of colluders.
-        leaks: views that break a law.
-        pairs: two rounds as one, without losses in the first.
-        pair_views: of these, by the number of colluders.
-        pair_leaks: views of two rounds that break a law.
-        first: the smallest finding of each number of colluders.
-        further: the first of one colluder more than was asked for.
-        played: rounds of a run that is being played.
+        rounds: Number of rounds, or of runs with a buffer.
+        results: Number of them with a result.
+        views: Number of their views, by the number of colluders.
+        leaks: Number of these views that violate an invariant.
+        pairs: Number of pairs of rounds, without losses in the first.
+        pair_views: Number of their views, by the number of colluders.
+        pair_leaks: Number of these views that violate an invariant.
+        first: The smallest finding of each number of colluders.
+        further: The first finding of one colluder more than was asked for.
+        played: Number of rounds of a scenario's run that have ended.
     """
 
     rounds: int = 0
@@ -82,7 +90,7 @@ class Report:
     played: int = 0
 
     def so_far(self) -> str:
-        """Return how far a sweep has come, as the end of a line."""
+        """Return the counts so far, as the end of a line."""
         rounds = counted(self.rounds + self.pairs or self.played, "round")
         views = counted((self.views + self.pair_views).total(), "view")
         return f", {rounds}, {views}"
@@ -93,7 +101,7 @@ class Report:
         return self.first[min(self.first)] if self.first else None
 
     def look(self, case: Case | None, seen: Transcript, coalitions: Coalitions) -> None:
-        """Hold the laws to the view of every coalition, and count."""
+        """Check the invariants in the view of every coalition, and count."""
         views, leaks = self.views, self.leaks
         if case is not None and case.round:
             self.pairs += 1
@@ -102,52 +110,65 @@ class Report:
             self.rounds += 1
             self.results += bool(seen.results)
         base = seen.view()
-        for size, some in coalitions.items():
-            for coalition in some:
+        for size, of_size in coalitions.items():
+            for coalition in of_size:
                 views[size] += 1
                 knowledge = seen.view(coalition, base) if coalition else base
-                what = beyond(seen, knowledge) or next(broken(seen, knowledge), None)
-                if what is not None:
+                violation = find_leak(seen, knowledge) or next(violations(seen, knowledge), None)
+                if violation is not None:
                     leaks[size] += 1
-                    self._keep(Found(case, coalition, what))
-
-    def _keep(self, found: Found) -> None:
-        best = self.first.setdefault(len(found.coalition), found)
-        if found.order < best.order:
-            self.first[len(found.coalition)] = found
+                    finding = Found(case, coalition, violation)
+                    if size not in self.first or finding.order < self.first[size].order:
+                        self.first[size] = finding
 
 
 def make_small(
     protocol: str, users: int, seed: int = 0, changes: Mapping[str, Any] | None = None
 ) -> Small | SmallBuffer:
-    """Return a protocol with a few users. changes: of its scenario by dotted key, or by a letter: U, T and D
-    are of `privacy`, others the protocol's own."""
+    """Return a protocol with a few users.
+
+    Args:
+        protocol: One of ours, or `path.py:Name`.
+        users: Number of users.
+        seed: Seed of keys and random graphs.
+        changes: Values of its scenario by dotted key, or by a letter: U, T and D are keys of `privacy`,
+            others the protocol's own.
+    """
     changes = dict(changes or {})
     name = protocol.rpartition(":")[2]
-    long = {
+    overrides = {
         key if "." in key else f"{'privacy' if key in 'UTD' else f'protocols.{name}'}.{key}": value
         for key, value in changes.items()
     }
     if "D" not in changes and changes.keys() & {"U", "t"}:
-        long.setdefault("privacy.D", 0)  # it is U or t that says how many may be lost
-    cohort = make_cohort(protocol, users, seed, long)
+        # U or t decides how many users may be lost; the cohort's own D could contradict it.
+        overrides.setdefault("privacy.D", 0)
+    cohort = make_cohort(protocol, users, seed, overrides)
     return Small(cohort) if isinstance(cohort, RoundCohort) else SmallBuffer(cohort)
 
 
 def sweep(small: Small | SmallBuffer, colluders: int = 1, report: Report | None = None) -> Report:
-    """Try every case with every coalition of at most so many users. Where nothing is found, `further` is what
-    one colluder more learns. report: takes the counts as they come."""
+    """Try every case with every coalition of at most `colluders` users.
+
+    Where nothing is found, `further` is what one colluder more learns.
+
+    Args:
+        small: The protocol.
+        colluders: The most colluders.
+        report: Takes the counts as they grow.
+    """
     report, users = report or Report(), small.cohort.users
     coalitions = up_to(colluders, users)
     for case, seen in small.every_case():
         report.look(case, seen, coalitions)
+    # After a leak it would show nothing: a larger coalition knows at least as much.
     if not report.first and colluders + 1 < users:
         report.further = _beyond_the_threshold(small, colluders + 1)
     return report
 
 
 def seconds_for_all(small: Small | SmallBuffer, colluders: int) -> float:
-    """Return about how many seconds `sweep` takes on this machine: 0 where that is surely below an hour."""
+    """Return an estimate of the seconds that `sweep` takes on this machine; 0 for a few patterns."""
     cohort, report = small.cohort, Report()
     coalitions = up_to(colluders, cohort.users)
     if isinstance(cohort, BufferCohort) or total(cohort) <= FEW_PATTERNS:
@@ -161,30 +182,29 @@ def seconds_for_all(small: Small | SmallBuffer, colluders: int) -> float:
 
 
 def seconds_for_sample(small: Small | SmallBuffer, examples: int, colluders: int) -> float:
-    """Return about how many seconds `sample` takes on this machine, from a case without losses and a few
-    coalitions of each size."""
+    """Return an estimate of the seconds that `sample` takes on this machine, from a case without losses."""
     users = small.cohort.users
     coalitions = up_to(colluders, users)
     since = time.perf_counter()
     seen = small.replay(Case((None,) * users, small.cohort.detects[0]))
-    played_s = time.perf_counter() - since
-    return examples * (played_s + seconds_to_look(seen, coalitions))
+    round_s = time.perf_counter() - since
+    return examples * (round_s + seconds_to_look(seen, coalitions))
 
 
 def seconds_to_look(seen: Transcript, coalitions: Coalitions) -> float:
-    """Return about how many seconds `Report.look` takes, from a few coalitions of each size."""
+    """Return an estimate of the seconds that `Report.look` takes, from a few coalitions of each size."""
     seconds = 0.0
-    for size, some in coalitions.items():
-        few = some[:: -(-len(some) // FEW_VIEWS)]
+    for size, of_size in coalitions.items():
+        few = of_size[:: -(-len(of_size) // FEW_VIEWS)]
         since = time.perf_counter()
         Report().look(None, seen, {size: few})
-        seconds += (time.perf_counter() - since) / len(few) * len(some)
+        seconds += (time.perf_counter() - since) / len(few) * len(of_size)
     return seconds
 
 
 def _beyond_the_threshold(small: Small | SmallBuffer, colluders: int) -> Found | None:
     report = Report()
-    coalitions = {colluders: spread(range(small.cohort.users), colluders, RANDOM_COALITIONS)}
+    coalitions = {colluders: spread(range(small.cohort.users), colluders, MAX_OF_SIZE)}
     for case, seen in small.every_case(FEW_LOSSES):
         report.look(case, seen, coalitions)
         if report.first:
@@ -195,7 +215,14 @@ def _beyond_the_threshold(small: Small | SmallBuffer, colluders: int) -> Found |
 def sample(
     small: Small | SmallBuffer, examples: int, colluders: int = 1, report: Report | None = None
 ) -> Report:
-    """Try random patterns, drawn and shrunk by hypothesis, with every coalition. report: as of `sweep`."""
+    """Try random patterns, drawn and shrunk by hypothesis, with every coalition.
+
+    Args:
+        small: The protocol.
+        examples: Number of random patterns.
+        colluders: The most colluders.
+        report: Takes the counts as they grow.
+    """
     cohort, report = small.cohort, report or Report()
     coalitions = up_to(colluders, cohort.users)
 
@@ -211,34 +238,29 @@ def sample(
 def symbolic_run(
     scenario: Scenario, protocol: str, colluders: int, report: Report
 ) -> tuple[Transcript, Coalitions]:
-    """Play a whole run of one entry of a scenario on symbols, on the engine.
+    """Run one entry of a scenario on symbols, on the engine.
 
     Args:
-        report: Takes the count of rounds as they end.
+        scenario: The scenario.
+        protocol: Name of the entry.
+        colluders: The most colluders.
+        report: Takes the number of rounds as they end.
 
     Returns:
-        What was sent, drawn and summed; and the coalitions of its users, or `RANDOM_COALITIONS` random ones
-        of a size.
+        All that was sent, drawn and summed; and by size at most `MAX_OF_SIZE` coalitions of its users.
 
     Raises:
-        BadInput: A coalition of all users.
+        BadInput: No user is honest.
     """
     check_colluders(colluders, scenario.population.users)
-    if isinstance(scenario.clock, Measured):  # it would measure symbols
+    if isinstance(scenario.clock, Measured):  # it would time the work on symbols
         scenario = load(scenario, {"clock": "modelled"})
 
     def published() -> None:
         report.played += 1
 
     seen, users = on_engine(build(scenario), protocol, published), range(scenario.population.users)
-    rng = Streams(scenario.seed).rng("coalitions")
-    coalitions = {}
-    for size in range(colluders + 1):
-        if comb(len(users), size) <= RANDOM_COALITIONS:
-            coalitions[size] = list(combinations(users, size))
-        else:
-            drawn = (rng.choice(len(users), size, replace=False).tolist() for _ in range(RANDOM_COALITIONS))
-            coalitions[size] = [tuple(sorted(some)) for some in drawn]
+    coalitions = {size: spread(users, size, MAX_OF_SIZE) for size in range(colluders + 1)}
     return seen, coalitions
 
 
@@ -250,7 +272,7 @@ def proof(
     seed: int = 0,
     **changes: Any,
 ) -> Report:
-    """Return what the server and at most `colluders` of a few users learn beyond sums, whoever is lost.
+    """Prove what the server and at most `colluders` of a few users learn beyond sums, under every loss.
 
     Args:
         protocol: One of ours, or `path.py:Name`.
@@ -260,9 +282,13 @@ def proof(
         seed: Seed of keys and random graphs.
         changes: Letters of the protocol, such as `U=3`.
 
+    Returns:
+        The counts, and the findings: `found`, the one with the fewest colluders, is None if nothing is
+        learned.
+
     Raises:
-        BadInput: The parameters do not fit, `colluders` leaves no honest user or asks for more coalitions
-            than can be looked at, or a kernel of the protocol has no twin on terms.
+        BadInput: The parameters do not fit, `colluders` leaves no honest user or gives more coalitions than
+            are tried, or a kernel of the protocol has no symbolic kernel.
 
     >>> proof("lightsecagg", users=3, colluders=1).found is None
     True
@@ -274,7 +300,7 @@ def proof(
 def leaks(
     protocol: str, users: int = 4, collude: int = 1, random: int | None = None, seed: int = 0, **changes: Any
 ) -> Report:
-    """Return `proof(...)`, whose earlier name this is.
+    """Return `proof(...)`: its earlier name.
 
     >>> leaks("lightsecagg", users=3, collude=1).found is None
     True

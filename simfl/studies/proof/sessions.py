@@ -1,7 +1,7 @@
-"""Two sessions in which users have the same keys: whatever a key is used for must be of one session.
+"""Two sessions in which users have the same keys: each use of a key must be bound to one session.
 
-A session's number is public (`Params.session`). Keys are the secrets that key agreement was done with, in
-whichever protocol; all other secrets are drawn anew.
+A session's name is public (`Params.session`). Keys are the secrets that users agree on keys with, under any
+protocol. All other secrets are drawn anew.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ ANOTHER = b"another session"
 
 
 class Redrawn(NamedEntropy):
-    """Entropy of a second session: of `keys` the first one's, of all else its own. The server is the
-    adversary, and draws what it drew before, such as a graph."""
+    """Entropy of a second session: the first session's for `keys`, its own for all else.
+
+    The server is the adversary: it draws the same as before, such as a graph.
+    """
 
     def __init__(self, keys: Collection[Term], root: bytes, *scope: Name) -> None:
         super().__init__(root, *scope, ANOTHER.decode())
@@ -42,8 +44,9 @@ def keys_of(ops: SymbolicOps) -> set[Term]:
 
 
 def two_sessions(small: Small | SmallBuffer) -> Transcript | None:
-    """Return two sessions as one, without losses; None where users agree on no keys."""
-    ops = SymbolicOps(small.cohort.scenario.params(small.cohort.protocol, 1).q)  # a nonce must not come twice
+    """Return two sessions without losses as one transcript; None where users agree on no keys."""
+    # The same operations for both sessions: they note a nonce that both use.
+    ops = SymbolicOps(small.cohort.scenario.params(small.cohort.protocol, 1).q)
     first = small.session(ops)
     keys = keys_of(ops)
     if not keys:

@@ -1,8 +1,8 @@
-"""Sealed rows passed to others than they are for: whatever a server passes on, a row opens where it belongs.
+"""Swaps of sealed rows: a row must open only for its receiver, as its sender's and in its own session.
 
-A session is played first as it should be, and each row that a user sealed is followed to the user that
-opens it. Then sessions are played in which the server passes one row on in place of another. A row that is
-passed on is a copy, so that it is seen if it opens: nothing is asked of the machines.
+An honest session runs first, and each sealed row is followed from its sender to its receiver. Then sessions
+run in which the server passes one row on in place of another. The row that it passes on is a copy, an object
+of its own, so an opened copy is recognised by its identity; no machine is asked.
 """
 
 from __future__ import annotations
@@ -22,25 +22,31 @@ from simfl.protocols.machine import Effects, Message
 from simfl.studies.proof.cases import Draw, Small, SmallBuffer
 from simfl.studies.proof.sessions import ANOTHER, Redrawn, keys_of
 
-MOST_FLOWS = 12
-"""Rows in whose place others are passed on: all of a round of four users."""
+MAX_FLOWS = 12
+"""Rows in whose place others are passed on: all rows of a round of four users."""
 
 
-class Place(NamedTuple):
-    """A row of a message; number: of the messages of its kind that the user sent or was sent."""
+class RowId(NamedTuple):
+    """A row of a message."""
 
     user: int
+    """The user that sends or receives the message."""
     kind: str
+    """Kind of message."""
     number: int
+    """Number, from 1, of the message among all of its kind that the user sends, or receives."""
     field: str
+    """Field of the message."""
     row: int
 
 
 class Flow(NamedTuple):
-    """A sealed row on its way: where it is in what its sender sends, and in what its receiver is sent."""
+    """A sealed row on its way from a user to another."""
 
-    sealed: Place
-    passed: Place
+    sealed: RowId
+    """The row in its sender's message to the server."""
+    passed: RowId
+    """The row in the server's message to its receiver."""
 
     @property
     def sender(self) -> int:
@@ -52,16 +58,20 @@ class Flow(NamedTuple):
 
 
 Instead = Callable[[], Sealed | None]
+"""Function that returns the row to pass on."""
 SameKey = tuple[int, int, int] | None
+"""(user, second, third): the user gets the third user's public key in place of the second's."""
 
 
 class _Opening(SymbolicOps):
-    """Operations on terms that keep which sealed rows were opened."""
+    """Operations on terms that note the sealed rows which are opened."""
 
     def __init__(self, q: int) -> None:
         super().__init__(q)
         self.opened = set[int]()
-        self._alive: list[Term] = []  # so that no other row gets the number of one that is gone
+        """`id` of each row that was opened."""
+        self._alive: list[Term] = []
+        """These rows: while they live, no other row gets one of their ids."""
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         handle = super()._run(kernel, shape, args)
@@ -73,7 +83,7 @@ class _Opening(SymbolicOps):
 
 
 def _sealed(message: Message) -> Iterator[tuple[str, int, Sealed]]:
-    """Yield the sealed rows of a message: field, row, and what is there."""
+    """Yield field, number and content of each sealed row of a message."""
     for name, handle in handles(message):
         for k, row in enumerate(handle.content):
             if len(row) == 1 and isinstance(row[0], Sealed):
@@ -82,30 +92,40 @@ def _sealed(message: Message) -> Iterator[tuple[str, int, Sealed]]:
 
 @dataclass
 class _Session:
-    """A session with the rows that its users sealed, and those that the server passed on."""
+    """A session, with its sealed rows as users send and receive them."""
 
     small: Small | SmallBuffer
     draw: Draw = NamedEntropy
+    """Makes a party's source of entropy."""
     name: bytes | None = None
+    """Name of another session than the scenario's."""
     ops: _Opening = field(init=False)
-    sealed: dict[Place, Sealed] = field(default_factory=dict)
-    passed: dict[Place, Sealed] = field(default_factory=dict)
+    sealed: dict[RowId, Sealed] = field(default_factory=dict)
+    """Rows that users sealed."""
+    passed: dict[RowId, Sealed] = field(default_factory=dict)
+    """Rows that the honest server passes on."""
     planted: Sealed | None = None
+    """The copy that was passed on in place of a row."""
 
-    def play(
-        self, at: Place | None = None, instead: Instead = lambda: None, same_key: SameKey = None
+    def run(
+        self, target: RowId | None = None, instead: Instead = lambda: None, same_key: SameKey = None
     ) -> None:
-        """Play the session. at: the row in whose place a copy of `instead()` is passed on. same_key: a user
-        that is told the key of the third user in place of the second's."""
+        """Run the session.
+
+        Args:
+            target: The row in whose place a copy of `instead()` is passed on.
+            instead: Returns the row to copy.
+            same_key: A user that gets another user's public key.
+        """
         cohort, sent = self.small.cohort, Counter[tuple[int, str, str]]()
         self.ops = _Opening(cohort.scenario.params(cohort.protocol, 1).q)
 
         def alter(to: int, message: Message) -> Message:
             sent[to, "to", message.kind] += 1
             for name, k, row in list(_sealed(message)):
-                place = Place(to, message.kind, sent[to, "to", message.kind], name, k)
-                self.passed[place] = row
-                other = instead() if place == at else None
+                row_id = RowId(to, message.kind, sent[to, "to", message.kind], name, k)
+                self.passed[row_id] = row
+                other = instead() if row_id == target else None
                 if other is not None:
                     self.planted = replace(other)
                     message = _with_row(message, name, k, self.planted)
@@ -113,23 +133,26 @@ class _Session:
 
         alters = altered(alter)
 
-        def call(party: int, name: str, own: Callable[..., Effects], *arguments: Any) -> Effects:
+        def call(party: int, name: str, method: Callable[..., Effects], *arguments: Any) -> Effects:
             if name == "receive":
                 user, message = arguments
                 sent[user, "from", message.kind] += 1
                 for part, k, row in _sealed(message):
-                    self.sealed[Place(user, message.kind, sent[user, "from", message.kind], part, k)] = row
-            return alters(party, name, own, *arguments)
+                    self.sealed[RowId(user, message.kind, sent[user, "from", message.kind], part, k)] = row
+            return alters(party, name, method, *arguments)
 
         self.small.session(self.ops, self.draw, self.name, call)
 
     @property
     def flows(self) -> list[Flow]:
-        at = {id(row): place for place, row in self.sealed.items()}
-        return [Flow(at[id(row)], place) for place, row in self.passed.items() if id(row) in at]
+        """The sealed rows that reach a user."""
+        sealed_as = {id(row): row_id for row_id, row in self.sealed.items()}
+        passed = ((id(row), row_id) for row_id, row in self.passed.items())
+        return [Flow(sealed_as[key], row_id) for key, row_id in passed if key in sealed_as]
 
     @property
     def opens(self) -> bool:
+        """True if the planted copy was opened."""
         return self.planted is not None and id(self.planted) in self.ops.opened
 
 
@@ -142,13 +165,13 @@ def _with_row(message: Message, name: str, k: int, row: Term) -> Message:
 def _with_key_of(message: Message, user: int, other: int) -> Message:
     """Return a message with the public keys of another user in place of a user's."""
 
-    def told(item: Any) -> Any:
+    def replaced(item: Any) -> Any:
         if isinstance(item, Public) and isinstance(item.secret, Secret) and item.secret.party == user:
             return Public(Secret(other, item.secret.name, item.secret.scope))
         return item
 
     altered_rows = {
-        name: _filled(handle, [tuple(map(told, row)) for row in handle.content])
+        name: _filled(handle, [tuple(map(replaced, row)) for row in handle.content])
         for name, handle in handles(message)
     }
     return replace(message, **altered_rows)
@@ -160,17 +183,20 @@ def _filled(handle: Handle, content: Any) -> Handle:
 
 @dataclass
 class Swaps:
-    """The swaps that were tried, by their kind, and those after which a row opened where it should not."""
+    """The swaps that were tried, and those after which a row opened where it must not."""
 
     tried: Counter[str] = field(default_factory=Counter)
+    """Number of swaps, by kind."""
     opened: dict[str, str] = field(default_factory=dict)
+    """By kind, the first row that opened, as a sentence."""
 
-    def try_one(
+    def try_swap(
         self, session: _Session, words: str, flow: Flow, instead: Instead, same_key: SameKey = None
     ) -> None:
-        """Play a session in which the row that `instead` returns is passed on in place of a flow's."""
-        session.play(flow.passed, instead, same_key)
-        if session.planted is None:  # a user that was told a wrong key left before there was a row
+        """Run a session in which the row that `instead` returns is passed on in place of a flow's."""
+        session.run(flow.passed, instead, same_key)
+        # A user that got a wrong key may leave before it seals a row.
+        if session.planted is None:
             return
         self.tried[words] += 1
         if session.opens and words not in self.opened:
@@ -180,36 +206,35 @@ class Swaps:
 
 
 def swaps(small: Small | SmallBuffer) -> Swaps:
-    """Try swaps of rows in a session without losses: of the first rows that there are, with one other of each
-    kind."""
+    """Try to swap each of the first `MAX_FLOWS` rows of an honest session with one row of each kind."""
     report, first = Swaps(), _Session(small)
-    first.play()
+    first.run()
     flows = first.flows
     draw = partial(Redrawn, keys_of(first.ops))
-    for flow in flows[:MOST_FLOWS]:
+    for flow in flows[:MAX_FLOWS]:
         for words, (other, key) in _others(flow, flows).items():
-            now = _Session(small)
-            report.try_one(now, words, flow, partial(now.sealed.get, other.sealed), key)
+            session = _Session(small)
+            report.try_swap(session, words, flow, partial(session.sealed.get, other.sealed), key)
         earlier = partial(first.sealed.get, flow.sealed)
-        report.try_one(_Session(small, draw, ANOTHER), "a row of another session", flow, earlier)
+        report.try_swap(_Session(small, draw, ANOTHER), "a row of another session", flow, earlier)
     return report
 
 
 def _others(flow: Flow, flows: list[Flow]) -> dict[str, tuple[Flow, SameKey]]:
-    """Return rows that could be passed on in place of one: what each is, and who is told which key."""
+    """Return rows that a server could pass on in place of a flow's, by kind, each with a false public key."""
     others: dict[str, tuple[Flow, SameKey]] = {}
-    for g in flows:
-        if g is flow:
+    for other in flows:
+        if other is flow:
             continue
-        if (g.sender, g.to) == (flow.sender, flow.to):
-            others.setdefault("another row of the same sender", (g, None))
-        elif g.to == flow.to:
-            others.setdefault("another sender's row", (g, None))
-        elif (g.sender, g.to) == (flow.to, flow.sender):
-            others.setdefault("its own row, sent back", (g, None))
-        elif g.sender == flow.sender:
-            others.setdefault("a row for another user", (g, None))
-            # As if its sender had one key with both: it was told this user's in place of the other's.
-            same_key = flow.sender, g.to, flow.to
-            others.setdefault("a row for another user, under its own key", (g, same_key))
+        if (other.sender, other.to) == (flow.sender, flow.to):
+            others.setdefault("another row of the same sender", (other, None))
+        elif other.to == flow.to:
+            others.setdefault("another sender's row", (other, None))
+        elif (other.sender, other.to) == (flow.to, flow.sender):
+            others.setdefault("its own row, sent back", (other, None))
+        elif other.sender == flow.sender:
+            others.setdefault("a row for another user", (other, None))
+            # The sender gets this user's public key in place of the other's, so it has one key with both.
+            same_key = flow.sender, other.to, flow.to
+            others.setdefault("a row for another user, under its own key", (other, same_key))
     return others

@@ -1,6 +1,7 @@
-"""Workers for a sweep's cells: processes of this machine, or a Dask or Ray cluster; through joblib.
+"""Workers for a sweep's cells: processes of this machine, or a Dask or Ray cluster, through joblib.
 
-A worker has one thread: a cell's work runs in line (`learning.trainer`), and more would only take turns.
+A worker has one thread: a cell's work runs in line (`learning.trainer`), so further threads would only take
+turns.
 """
 
 import logging
@@ -12,7 +13,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from importlib import import_module
 from typing import Any, Literal, assert_never
 
 from joblib import Parallel, cpu_count, parallel_config
@@ -22,24 +22,22 @@ from simfl.connect.engine import reachable
 from simfl.errors import BadInput
 
 Backend = Literal["loky", "dask", "ray"]
-JOBS_PER_CORE = 2  # beyond, processes only take turns
-MODULES = {"dask": "distributed", "ray": "ray"}
-
-
-def need(backend: Backend) -> None:
-    """Raise BadInput, which names the extra, if a backend is not installed."""
-    try:
-        import_module(MODULES.get(backend, "joblib"))
-    except ImportError:
-        raise BadInput(f"--backend {backend} is not installed: pip install 'simfl[{backend}]'") from None
+JOBS_PER_CORE = 2
+"""Processes for each core; more only take turns."""
+MODULES = {"loky": "joblib", "dask": "distributed", "ray": "ray"}
+"""The library behind each backend."""
 
 
 def check_jobs(jobs: int) -> None:
-    """Raise BadInput for more processes than this machine has work for."""
-    most = JOBS_PER_CORE * cpu_count()
-    if not 1 <= jobs <= most:
+    """Check a number of processes.
+
+    Raises:
+        BadInput: It is below 1, or more than `JOBS_PER_CORE` for each core.
+    """
+    max_jobs = JOBS_PER_CORE * cpu_count()
+    if not 1 <= jobs <= max_jobs:
         raise BadInput(
-            f"jobs={jobs} must be at least 1 and at most {most}, {JOBS_PER_CORE} for each core here"
+            f"jobs={jobs} must be at least 1 and at most {max_jobs}, {JOBS_PER_CORE} for each core here"
         )
 
 
@@ -47,24 +45,32 @@ def check_jobs(jobs: int) -> None:
 def workers(
     backend: Backend, jobs: int, address: str | None = None, ordered: bool = False
 ) -> Iterator[Callable[..., Any]]:
-    """Yield a joblib `Parallel` that gives results as they come, or `ordered` as the tasks.
+    """Yield a joblib `Parallel` that yields results as they come.
 
-    jobs: the workers that are made here. address: of a Dask scheduler or a Ray cluster; without one a cluster
-    is started on this machine. BadInput if it does not answer, has several threads a worker, or would be
-    started with more jobs than this machine has work for."""
+    Args:
+        backend: What runs the tasks.
+        jobs: Workers that are started here.
+        address: Address of a Dask scheduler or a Ray cluster; a cluster is started here unless given.
+        ordered: Yield results in the order of the tasks.
+
+    Raises:
+        BadInput: The cluster does not answer, has several threads a worker, or would be started with more
+            jobs than `check_jobs` allows.
+    """
     if address is None:
         check_jobs(jobs)
     results = "generator" if ordered else "generator_unordered"
-    how: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
+    options: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     with ExitStack() as stack:
-        # joblib's warnings are its own affair: that it renews a worker, or cancels what was interrupted.
+        # joblib warns when it renews a worker, or cancels tasks after an interrupt: neither is a user's
+        # fault.
         stack.enter_context(warnings.catch_warnings())
         warnings.filterwarnings("ignore", category=UserWarning, module=r"joblib\.")
         match backend:
             case "loky":
                 stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1))
                 if jobs > 1:
-                    how["initializer"] = partial(_belong_to, os.getpid())
+                    options["initializer"] = partial(_belong_to, os.getpid())
             case "dask":
                 client = connected("--backend dask", jobs, address)
                 stack.enter_context(parallel_config("dask", client=stack.enter_context(client)))
@@ -72,12 +78,13 @@ def workers(
                 stack.enter_context(parallel_config("ray", n_jobs=stack.enter_context(_ray(jobs, address))))
             case _:
                 assert_never(backend)
-        yield stack.enter_context(Parallel(**how))
+        yield stack.enter_context(Parallel(**options))
 
 
 def _belong_to(parent: int) -> None:
-    """Leave interrupts to the parent of a worker, and end when it does, even if it is killed."""
+    """Leave interrupts to a worker's parent, and end when the parent does, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # A parent that is killed sends nothing: the worker must look.
     threading.Thread(target=follow, args=(parent,), daemon=True).start()
 
 
@@ -90,14 +97,15 @@ def follow(parent: int) -> None:
 
 @contextmanager
 def _ray(jobs: int, address: str | None) -> Iterator[int]:
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # it would tell its makers of each use
+    # Ray sends usage statistics to its makers unless this is set before its import.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
     from joblib import register_parallel_backend
     from ray.util.joblib.ray_backend import RayBackend
 
-    def streaming(**how: Any) -> Any:
-        backend = RayBackend(**how)
-        # Its base class, a pool of plain processes, says no; but Ray's calls back as each task is done.
+    def streaming(**options: Any) -> Any:
+        backend = RayBackend(**options)
+        # Its base class, a pool of plain processes, sets False; but Ray's calls back as each task is done.
         backend.supports_return_generator = True
         return backend
 

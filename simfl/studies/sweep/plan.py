@@ -1,4 +1,8 @@
-"""From a study to its cells, every one of them checked before any is run."""
+"""The cells of a study, each of which is checked before any runs.
+
+Checks take seconds and runs take hours, so a slip in the last cell must not show after the first ones have
+run.
+"""
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,17 +19,21 @@ from simfl.scenario.schema import Scenario
 from simfl.scenario.study import load_study
 
 T = TypeVar("T")
-MAX_CELLS = 100_000  # more are taken for a slip
+MAX_CELLS = 100_000
+"""Cells of a study; more are taken for a slip."""
 SHOWN_PROBLEMS = 10
+"""Problems of a study that are reported."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One run: a point of the grid (its number) under one seed."""
+    """A run: a point of the grid under one seed."""
 
     point: int
+    """Number of the point."""
     seed: int
     scenario: Scenario
+    """The resolved scenario, with this seed."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,7 @@ class Plan:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
+        """Dotted keys that vary."""
         return tuple(dict.fromkeys(key for point in self.points for key in point))
 
     def label(self, cell: Cell) -> str:
@@ -62,15 +71,19 @@ def plain(value: Any) -> str:
 
 
 def make_plan(source: str | Path | Mapping[str, Any]) -> Plan:
-    """Return the cells of a study, points by seeds; ScenarioError if any of its scenarios is wrong."""
+    """Return the cells of a study, points by seeds.
+
+    Raises:
+        ScenarioError: One of its scenarios is wrong, or there are more than `MAX_CELLS`.
+    """
     study = load_study(source)
-    many = len(study.cells) * prod(map(len, study.grid)) * len(study.seeds)
-    if many > MAX_CELLS:
-        raise refusal(study.file, None, f"{many} cells; at most {MAX_CELLS}")
+    count = len(study.cells) * prod(map(len, study.grid)) * len(study.seeds)
+    if count > MAX_CELLS:
+        raise refusal(study.file, None, f"must have at most {MAX_CELLS} cells, not {count}")
     chosen = [(*cell, *axes) for cell in study.cells for axes in product(*study.grid)]
     points = tuple({s.key: s.value for s in settings} for settings in chosen)
-    # No rule of a scenario depends on its seed, so that one is enough to check them all.
-    scenarios = _of_each(points, lambda index: study.resolve(chosen[index], study.seeds[0]))
+    # No rule of a scenario depends on its seed, so one seed is enough to check them all.
+    scenarios = _for_each(points, lambda index: study.resolve(chosen[index], study.seeds[0]))
     cells = [
         Cell(number, seed, scenario.model_copy(update={"seed": seed}))
         for (number, scenario), seed in product(enumerate(scenarios), study.seeds)
@@ -79,9 +92,18 @@ def make_plan(source: str | Path | Mapping[str, Any]) -> Plan:
 
 
 def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lambda done: None) -> None:
-    """Build each point of these cells under its first seed; ScenarioError with all that data and files show.
-    watch: called with the number of points that are done."""
-    # Where training picks its way by a measurement, the cache folder keeps it: all cells go the same way.
+    """Build each point of these cells under its first seed, which reads its data and files.
+
+    Args:
+        plan: The cells of the study.
+        cells: The cells to check.
+        watch: Called with the number of points that are done.
+
+    Raises:
+        ScenarioError: Points cannot be built; it has all their problems.
+    """
+    # A training method that is chosen by a measurement is kept in the cache folder, so all cells use the
+    # same.
     firsts = sorted({cell.point: cell.scenario for cell in reversed(list(cells))}.items())
 
     def make(index: int) -> None:
@@ -90,27 +112,32 @@ def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lamb
         finally:
             watch(index + 1)
 
-    _of_each([plan.points[number] for number, _ in firsts], make)
+    _for_each([plan.points[number] for number, _ in firsts], make)
 
 
-def _of_each(points: Sequence[Mapping[str, Any]], make: Callable[[int], T]) -> list[T]:
-    """Return `make(index)` of each point; a problem is told once, with its points unless all have it."""
-    made: list[T] = []
-    found: dict[Problem, list[Mapping[str, Any]]] = {}
+def _for_each(points: Sequence[Mapping[str, Any]], make: Callable[[int], T]) -> list[T]:
+    """Return `make(index)` for each point.
+
+    Raises:
+        ScenarioError: Points have problems. Each problem is reported once, with its points unless all have
+            it.
+    """
+    values: list[T] = []
+    points_with: dict[Problem, list[Mapping[str, Any]]] = {}
     for index, point in enumerate(points):
         try:
-            made.append(make(index))
+            values.append(make(index))
         except BadInput as error:
             single = (Problem("", None, "", str(error)),)
             for problem in error.problems if isinstance(error, ScenarioError) else single:
-                found.setdefault(problem, []).append(point)
+                points_with.setdefault(problem, []).append(point)
     problems = []
-    for problem, having in found.items():
-        more = f" and {len(having) - 1} more" if len(having) > 1 else ""
-        where = f" (at {in_words(having[0])}{more})" if len(having) < len(points) else ""
+    for problem, affected in points_with.items():
+        others = f" and {len(affected) - 1} more" if len(affected) > 1 else ""
+        where = f" (at {in_words(affected[0])}{others})" if len(affected) < len(points) else ""
         problems.append(replace(problem, message=problem.message + where))
-    if (rest := len(problems) - SHOWN_PROBLEMS) > 0:
-        problems[SHOWN_PROBLEMS:] = [Problem("", None, "", f"... and {rest} more problems")]
+    if (hidden := len(problems) - SHOWN_PROBLEMS) > 0:
+        problems[SHOWN_PROBLEMS:] = [Problem("", None, "", f"... and {hidden} more problems")]
     if problems:
         raise ScenarioError(problems)
-    return made
+    return values

@@ -1,4 +1,8 @@
-"""Run what is missing of a sweep, and keep each cell as soon as it is done."""
+"""The runs of a sweep's missing cells, each of which is stored as soon as it is done.
+
+A worker returns a cell's files as text, and the parent writes them: only one process writes to the store,
+also where the workers are on other machines.
+"""
 
 from __future__ import annotations
 
@@ -36,28 +40,30 @@ TRACE = "trace.jsonl"
 CELL_FILES = ("summary.json", "breakdown.csv", "resolved.yaml")
 
 Done = tuple[dict[str, str], dict[str, Any]]
-"""A cell that was run: its files, and `about`, which may differ from one run of it to the next."""
+"""A cell that has run: its files by name, and the content of `about.json`, which differs between machines."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """A cell that failed: the reason in a line, and a traceback."""
+    """A cell that failed."""
 
     reason: str
+    """The error, in a line."""
     details: str
+    """Its traceback."""
 
 
 @dataclass(repr=False)
 class Sweep:
-    """The cells of a study, and those of them that are stored in a folder.
+    """The cells of a study, and the folder that stores finished ones.
 
     Attributes:
-        plan: the cells, and the values that vary.
-        store: the folder.
-        traces: a cell needs its trace, too.
-        keys: the key of each cell, its folder's name.
-        failures: key -> the cell, and why it failed.
-        stored: cells that were stored before, and so were not run.
+        plan: The cells, and the values that vary.
+        store: The folder.
+        traces: Cells store their traces too.
+        keys: Key of each cell, which is its folder's name.
+        failures: By key, each cell that failed, with its error.
+        stored: Number of cells that were stored before, and so did not run.
     """
 
     plan: Plan
@@ -76,24 +82,25 @@ class Sweep:
 
     @property
     def at_once(self) -> int:
-        """Cells to run at a time: one on a measured clock, as they would slow each other down."""
+        """Cells to run at a time: one under the measured clock, as cells would slow each other down."""
         return 1 if any(isinstance(c.scenario.clock, Measured) for c in self.plan.cells) else int(cpu_count())
 
     def missing(self, warn: Callable[[str], None]) -> dict[str, Cell]:
-        """Return the cells that are still to be run, by key; call `warn` for each that is damaged."""
+        """Return the cells that are not stored, by key; `warn` is called for each that is damaged."""
         needed = (*CELL_FILES, TRACE) if self.traces else CELL_FILES
-        out: dict[str, Cell] = {}
+        missing: dict[str, Cell] = {}
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             try:
-                if key not in out and not self.store.verify(key, needed):
-                    out[key] = cell
-            except Damaged as why:
-                warn(f"cell {key} ({self.plan.label(cell)}) is run again: {why.path.name} {why.problem}")
-                out[key] = cell
-        return out
+                if key not in missing and not self.store.verify(key, needed):
+                    missing[key] = cell
+            except Damaged as damage:
+                reason = f"{damage.path.name} {damage.problem}"
+                warn(f"cell {key} ({self.plan.label(cell)}) is run again: {reason}")
+                missing[key] = cell
+        return missing
 
     def kept(self) -> Iterator[tuple[Cell, str, Summary]]:
-        """Yield cell, key and summary of each that did not fail, in the plan's order."""
+        """Yield cell, key and summary of each cell that did not fail, in the plan's order."""
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             if key not in self.failures:
                 yield cell, key, read(self.store.cells / key / "summary.json")
@@ -102,7 +109,7 @@ class Sweep:
         """Return a table of the finished sweep as a data frame, with the columns of its CSV file.
 
         Raises:
-            BadInput: pandas is not installed; or there is no such table.
+            BadInput: pandas is not installed, or there is no such table.
         """
         make: dict[str, Callable[[], Mapping[str, Sequence[Any]]]] = {
             "sweep": lambda: tables.columns(self.plan, list(tables.rows(self))),
@@ -110,7 +117,7 @@ class Sweep:
             "failures": lambda: tables.failure_columns(self.plan, tables.failures(self)),
         }
         if table not in make:
-            raise BadInput(f"to_pandas: table is {table!r}, expected {', '.join(make)}")
+            raise BadInput(f"to_pandas: table must be one of {', '.join(make)}, not {table!r}")
         return frames.frame(make[table]())
 
     def perform(
@@ -121,8 +128,18 @@ class Sweep:
         address: str | None = None,
         watch: Callable[[int], None] = lambda done: None,
     ) -> None:
-        """Run cells by `workers`, and write each that did not fail; the store is locked. watch: called with
-        the number of cells that are done. RunFailed if the workers go away."""
+        """Run cells, and store each that did not fail; the store must be locked.
+
+        Args:
+            todo: The cells by key.
+            backend: What runs them.
+            jobs: Cells at a time on this machine.
+            address: Address of a running cluster.
+            watch: Called with the number of cells that are done.
+
+        Raises:
+            RunFailed: The workers stopped.
+        """
         if not todo:
             return
         code = code_version()
@@ -139,20 +156,28 @@ class Sweep:
 def _results(parallel: Callable[..., Any], tasks: Iterable[Any]) -> Iterator[tuple[str, Done | Failed]]:
     try:
         yield from parallel(tasks)
-    except Exception as error:  # each backend has its own; what a cell raises comes back as `Failed`
+    except Exception as error:  # each backend has its own class; an error of a cell returns as `Failed`
         first = (str(error).splitlines() or [""])[0]
         raise RunFailed(f"the workers stopped: {type(error).__name__}: {first}") from error
 
 
 def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Done | Failed]:
-    """Run a cell, in a worker."""
+    """Run a cell in a worker; return its key, and its files or its error.
+
+    Args:
+        key: Key of the cell.
+        scenario: Its scenario.
+        code: The parent's version of simfl, which the worker's must match.
+        traces: Return its trace too.
+    """
+    # A worker of another machine may have another version, whose results must not get this one's key.
     if code_version() != code:
         return key, Failed(f"the worker has simfl {code_version()}, not {code}", "")
     since_s = time.monotonic()
     try:
         result = run(scenario)
         files = _files(result, traces)
-    except Exception as error:  # listed in the end; other cells go on
+    except Exception as error:  # it is reported after the other cells have run
         return key, Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
     took_s = round(time.monotonic() - since_s, 3)
     about = {"code": code, "versions": versions(), "training": result.training, "took_s": took_s}
@@ -160,9 +185,10 @@ def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Do
 
 
 def _files(result: Result, traces: bool) -> dict[str, str]:
-    """Return the files of a cell by name: those of a run, without what is of this machine."""
+    """Return the files of a cell by name: those of a run, without facts about this machine."""
     summary = result.summary
-    summary["versions"] = {}  # these and `training` are in `about.json`
+    # Versions and training methods differ between machines: they are in `about.json`.
+    summary["versions"] = {}
     for protocol in summary["protocols"].values():
         protocol["training"] = None
     table = StringIO()

@@ -1,9 +1,12 @@
-"""The store of a sweep: a folder for each cell, which is whole or not there.
+"""The store of a sweep: a folder for each cell, which is complete or does not exist.
 
-A cell's folder is named by a hash of what decides its files: the resolved scenario, the content of the
-single files that it names, and the code. Files are written to a folder of another name beside it, synced,
-and renamed. Writers hold the lock, so what a killed sweep left half-written is nobody's. Of a cell's files
-only `about.json` tells of the machine and the day. SHA256SUMS has the digests of the others (`digests`).
+- A cell's folder is named by a hash of all that determines its files: the resolved scenario, the content of
+  the files that it names, and the code.
+- Files are written to a folder of another name beside it, synced, and renamed
+  (`tests/studies/sweep/test_killed.py` kills a sweep at each of these steps).
+- Writers hold the lock, so a partial folder belongs to a sweep that was killed, and the next writer removes
+  it.
+- Only `about.json` depends on the machine and the day. SHA256SUMS has the digests of the other files.
 """
 
 import json
@@ -22,13 +25,15 @@ from simfl.config.digests import SUMS, Damaged
 from simfl.errors import BadInput
 from simfl.runs.folder import disk
 
-PARTIAL_PREFIX = ".writing-"  # of a folder's name until it is whole
+PARTIAL_PREFIX = ".writing-"
+"""Prefix of a folder's name until it is complete."""
 ABOUT = "about.json"
-LINKS = "points"  # the folder of links to cells, which are named by their values
+LINKS = "points"
+"""Folder of links to cells, which are named by their values."""
 
 
 class Store:
-    """The cells of a sweep in `folder`/cells. Nothing is written, and no folder made, before it is locked."""
+    """The cells of a sweep in `folder`/cells. No file is written, and no folder made, before it is locked."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,27 +41,35 @@ class Store:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock out other writers, and remove what a killed one left; BadInput if another sweep is at work in
-        this folder, or something else is in the place of its own."""
+        """Lock out other writers, and remove partial folders of killed ones.
+
+        Raises:
+            BadInput: Another sweep holds the lock, or another file is in the place of the lock or the cells.
+        """
         file = self.folder / ".lock"
         if not self.cells.is_dir() and (self.cells.exists() or self.cells.is_symlink()):
             raise BadInput(f"{self.cells} is not a folder, where cells would go: remove it")
-        if file.is_symlink() or file.is_dir():  # opened, its target would be emptied
+        # To open a link as the lock would empty its target.
+        if file.is_symlink() or file.is_dir():
             raise BadInput(f"{file} is not a sweep's lock, an empty file: remove it")
         self.cells.mkdir(parents=True, exist_ok=True)
         remedy = "wait for it, or give another folder by --out"
         with disk.locked(file, f"{self.folder}: another sweep is at work here: {remedy}"):
-            for left in self.cells.glob(f"{PARTIAL_PREFIX}*"):
-                _remove(left)
+            for partial in self.cells.glob(f"{PARTIAL_PREFIX}*"):
+                _remove(partial)
             yield
 
     def has(self, key: str) -> bool:
-        """Return True if a cell's folder exists, in whatever state."""
+        """Return True if a cell's folder exists, damaged or not."""
         folder = self.cells / key
         return folder.is_dir() and not folder.is_symlink()
 
     def verify(self, key: str, needed: tuple[str, ...]) -> bool:
-        """Return True if a cell has these files; Damaged if it is no folder, or not as it was written."""
+        """Return True if a cell has these files.
+
+        Raises:
+            Damaged: It is not a folder, or a file has another digest than when it was written.
+        """
         folder = self.cells / key
         if not self.has(key):
             if folder.is_symlink() or folder.exists():
@@ -65,24 +78,33 @@ class Store:
         return set(needed) <= digests.check_all(folder)
 
     def write(self, key: str, files: Mapping[str, str], about: Mapping[str, Any]) -> None:
-        """Put a cell in its place, instead of one that is there; call it with the lock held."""
+        """Store a cell in place of an earlier one; the caller holds the lock.
+
+        Args:
+            key: Key of the cell.
+            files: Its files by name.
+            about: Content of `about.json`, to which machine and time are added.
+        """
         partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=self.cells))
         written = datetime.now(UTC).isoformat(timespec="seconds")
         about = {**about, "machine": platform.node(), "written": written}
         for name, text in {**files, ABOUT: json.dumps(about, indent=2) + "\n"}.items():
             disk.write(partial / name, text.encode())
         disk.write(partial / SUMS, digests.manifest(partial, files).encode())
+        # `mkdtemp` makes a folder for its owner alone, but a sweep's folder may be shared.
         partial.chmod(0o755)
+        # On the disk before the rename, so that the cell's name never has less than all its files.
         disk.sync(partial)
         cell, old = self.cells / key, partial.with_name(f"{partial.name}-old")
-        if cell.is_symlink() or cell.exists():  # damaged, or without a file that is asked for now
+        # The earlier one is damaged, or lacks a file that is wanted now.
+        if cell.is_symlink() or cell.exists():
             os.rename(cell, old)
         os.rename(partial, cell)
         disk.sync(self.cells)
         _remove(old)
 
     def link(self, names: Mapping[str, str]) -> None:
-        """Write anew the links to these cells, key -> name, as far as they are there; the lock is held."""
+        """Replace the links to stored cells, whose names are given by key; the caller holds the lock."""
         folder = self.folder / LINKS
         _remove(folder)
         folder.mkdir()
@@ -92,7 +114,7 @@ class Store:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, or a folder with all in it, if there is one; of a link the link alone."""
+    """Remove a file, or a folder with its content, if it exists; a link is removed without its target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

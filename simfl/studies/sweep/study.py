@@ -1,4 +1,4 @@
-"""A study from its file to its tables: check its cells, run what is missing of them, and write tables."""
+"""A study from its file to its tables: its cells are checked, missing ones run, and tables are written."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from simfl.studies.sweep.run import Sweep
 from simfl.studies.sweep.store import Store
 
 FAILURES = "failures.txt"
-"""The file with the tracebacks of cells that failed."""
+"""File with the tracebacks of cells that failed."""
 
 Watch = Callable[[str, int, int], None]
-"""Called with a stage of the work, how much of it is done, and its total."""
+"""Function of a stage of the work, the number of its cells that are done, and their total."""
 
 
 def sweep(
@@ -36,31 +36,31 @@ def sweep(
     parquet: bool = False,
     watch: Watch | None = None,
 ) -> Sweep:
-    """Run what is missing of a study, keep each cell in a folder, and write tables of means over seeds.
+    """Run the missing cells of a study, store each of them, and write tables of means over seeds.
 
-    A cell is stored under its resolved scenario and the code's version, and is not run again, so that the
-    same call continues a sweep that was stopped. A cell that fails is in `failures` of the result, with the
-    reason; the others are run.
+    A cell is stored under its resolved scenario and the code's version, and does not run again. So the same
+    call continues a sweep that was stopped. A cell that fails is in `failures` of the result, with the
+    reason; the others run.
 
     Args:
-        study: a study's YAML file (base, set, cells, grid, seeds), a name such as `studies/which_links`, or a
+        study: A study's YAML file (base, set, cells, grid, seeds), a name such as `studies/which_links`, or a
             mapping of the same shape.
-        out: the folder of cells and tables; `sweeps/NAME` unless given.
-        jobs: cells at a time on this machine; one for each core unless given, under the measured clock one.
-        backend: what runs them: `loky` (processes here), `dask` or `ray`.
-        address: of a Dask scheduler or a Ray cluster that is running.
-        keep_traces: store the trace of each cell.
-        parquet: write `sweep.parquet` too.
-        watch: called with a stage, the number of its cells that are done, and their total.
+        out: Folder of cells and tables; `sweeps/NAME` unless given.
+        jobs: Cells at a time on this machine; one for each core unless given, one under the measured clock.
+        backend: What runs them: `loky` (processes here), `dask` or `ray`.
+        address: Address of a Dask scheduler or a Ray cluster that is running.
+        keep_traces: Store the trace of each cell.
+        parquet: Write `sweep.parquet` too.
+        watch: Called with a stage, the number of its cells that are done, and their total.
 
     Returns:
-        The sweep: `to_pandas()` are its tables, `failures` the cells that failed, `stored` the number of
-        those that were not run again, `store.folder` the folder.
+        The sweep: `to_pandas()` returns its tables, `failures` are the cells that failed, `stored` is the
+        number of cells that did not run again, `store.folder` the folder.
 
     Raises:
-        RuntimeError: an event loop runs, as in a notebook.
-        BadInput: the study, one of its scenarios, the folder or an argument is bad; nothing was run.
-        RunFailed: the workers went away. Finished cells are stored.
+        RuntimeError: An event loop runs, as in a notebook.
+        BadInput: The study, one of its scenarios, the folder or an argument is bad; no cell has run.
+        RunFailed: The workers stopped. Finished cells are stored.
 
     >>> import simfl, tempfile
     >>> study = {
@@ -88,11 +88,11 @@ def sweep(
 def open_sweep(
     study: str | Path | Mapping[str, Any], out: str | Path | None = None, keep_traces: bool = False
 ) -> Sweep:
-    """Return a study with what is stored of it, before anything runs; arguments as of `sweep`."""
+    """Return a study with its stored cells, before any cell runs; arguments as of `sweep`."""
     plan = make_plan(study)
     folder = Path("sweeps") / plan.name if out is None else Path(out)
     if folder.exists() and not folder.is_dir():
-        raise BadInput(f"{folder} is a file, not a folder")
+        raise BadInput(f"{folder} is a file, not a folder: give another one")
     return Sweep(plan, Store(folder), keep_traces)
 
 
@@ -108,13 +108,13 @@ def complete(
     """Check and run the missing cells, and write the tables.
 
     Args:
-        state: the sweep, which takes the failures.
-        jobs, backend, address, parquet, watch: as of `sweep`.
-        warn: called with a line for each stored cell that is damaged, and so run again.
+        state: The sweep, which takes the failures.
+        jobs: As of `sweep`; so are backend, address, parquet and watch.
+        warn: Called with a line for each stored cell that is damaged, and so runs again.
     """
     if address is not None and backend == "loky":
         raise BadInput("address: goes with backend dask or ray, not with loky")
-    backends.need(backend)
+    need(f"--backend {backend}", backends.MODULES[backend], backend)
     if jobs is not None and address is None:
         backends.check_jobs(jobs)
     if parquet:

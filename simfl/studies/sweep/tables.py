@@ -1,4 +1,4 @@
-"""A sweep as tables: a row for each value of each cell, and their means with 95 % intervals over seeds."""
+"""The tables of a sweep: a row for each value of each cell, and means with 95 % intervals over seeds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ from simfl.trace.text import write_csv
 if TYPE_CHECKING:
     from simfl.studies.sweep.run import Sweep
 
-SHOWN_SELECTIONS = 3  # of as many points
+SHOWN_SELECTIONS = 3
+"""Points whose selections of users are printed."""
 Group = tuple[int, str]
 """A point and a protocol."""
 
@@ -47,7 +48,7 @@ FAILURES = {**_GROUP, "reason": "Of failed or skipped rounds.", "rounds": "That 
 
 
 class Row(NamedTuple):
-    """One value of one cell; None where there is none."""
+    """A value of a cell."""
 
     point: int
     """The number of the point: one choice of all values that vary."""
@@ -76,36 +77,40 @@ def rows(sweep: Sweep) -> Iterator[Row]:
 
 
 def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
-    """Return each measure of each point and protocol over its seeds; None where no seed has a value.
+    """Return the mean of each measure over seeds, by point and protocol; None where no seed has a value.
 
-    There is no mean time to a target that a seed did not reach: of the others alone, it would be too short.
+    A time to a target has no mean if a seed did not reach it: over the others alone it would be too short.
     """
-    of_all = {column.measure for column in COLUMNS if "target" in column.traits}
+    needs_all_seeds = {column.measure for column in COLUMNS if "target" in column.traits}
     values: defaultdict[Group, defaultdict[Measure, list[float | None]]]
     values = defaultdict(lambda: defaultdict(list))
     for row in rows:
         values[row.point, row.protocol][row.measure, row.phase].append(row.value)
 
-    def mean(measure: Measure, found: list[float | None]) -> Estimate | None:
-        known = [value for value in found if value is not None]
-        return estimate(known) if known and (measure not in of_all or known == found) else None
+    def mean(measure: Measure, by_seed: list[float | None]) -> Estimate | None:
+        present = [value for value in by_seed if value is not None]
+        is_usable = present and (measure not in needs_all_seeds or len(present) == len(by_seed))
+        return estimate(present) if is_usable else None
 
     return {
-        group: {measure: mean(measure, found) for measure, found in measures.items()}
+        group: {measure: mean(measure, by_seed) for measure, by_seed in measures.items()}
         for group, measures in values.items()
     }
 
 
 class Failures(NamedTuple):
-    """Reasons of failed and skipped rounds of a point and protocol with their counts, over all seeds."""
+    """The failed and skipped rounds of a point and protocol, over all seeds."""
 
     reasons: list[tuple[str, int]]
+    """Each reason with its number of rounds."""
     rounds: int
+    """Rounds in all."""
     unit: str
+    """The word for a round: aggregation in an asynchronous run."""
 
 
 def failures(sweep: Sweep) -> dict[Group, Failures]:
-    """Return those of each point and protocol that has any."""
+    """Return the failures of each point and protocol that has any."""
     outcomes: defaultdict[Group, list[str | None]] = defaultdict(list)
     units = {}
     for cell, _, summary in sweep.kept():
@@ -113,16 +118,16 @@ def failures(sweep: Sweep) -> dict[Group, Failures]:
             explained = (r.reason and summary.explain(name, r.reason) for r in protocol.rounds)
             outcomes[cell.point, name] += explained
             units[cell.point, name] = unit(protocol.buffered)
-    found = {
+    groups = {
         group: Failures(count_reasons(listed), len(listed), units[group])
         for group, listed in outcomes.items()
     }
-    return {group: failures for group, failures in found.items() if failures.reasons}
+    return {group: failures for group, failures in groups.items() if failures.reasons}
 
 
 def failure_columns(plan: Plan, groups: Mapping[Group, Failures]) -> dict[str, list[Any]]:
     """Return `failures` as columns by name."""
-    rows = [(*group, *reason) for group, found in groups.items() for reason in found.reasons]
+    rows = [(*group, *reason) for group, failures in groups.items() for reason in failures.reasons]
     return columns(plan, rows, tuple(FAILURES))
 
 
@@ -130,46 +135,46 @@ def mean_columns(
     plan: Plan, groups: Mapping[Group, Mapping[Measure, Estimate | None]]
 ) -> dict[str, list[Any]]:
     """Return `means` as columns by name; half_95 is half of the interval."""
-    names = tuple(MEANS)
     rows = [
         (*group, *measure, *((e.n, e.mean, e.half) if e else (0, None, None)))
         for group, measures in groups.items()
         for measure, e in measures.items()
     ]
-    return columns(plan, rows, names)
+    return columns(plan, rows, tuple(MEANS))
 
 
 def columns(
     plan: Plan, rows: Sequence[tuple[Any, ...]], names: Sequence[str] = Row._fields
 ) -> dict[str, list[Any]]:
-    """Return rows as columns by name, with the values that vary behind the point."""
+    """Return rows as columns by name, with the values that vary after the point."""
     named = {name: [row[index] for row in rows] for index, name in enumerate(names)}
     varied = {key: [plan.points[point].get(key) for point in named["point"]] for key in plan.keys}
     return {"point": named["point"], **varied, **named}
 
 
 def selections(sweep: Sweep) -> Iterator[tuple[str, dict[str, list[ProtocolSummary]]]]:
-    """Yield the first points where not everyone is selected, in words, and entry -> summaries over seeds."""
-    found: dict[int, dict[str, list[ProtocolSummary]]] = {}
+    """Yield the first points with a selection of users, in words, each with its summaries by entry."""
+    entries: dict[int, dict[str, list[ProtocolSummary]]] = {}
     for cell, _, summary in sweep.kept():
         for name, entry in summary.protocols.items():
             if entry.chosen:
-                found.setdefault(cell.point, {}).setdefault(name, []).append(entry)
-    for point in list(found)[:SHOWN_SELECTIONS]:
-        yield in_words(sweep.plan.points[point]), found[point]
+                entries.setdefault(cell.point, {}).setdefault(name, []).append(entry)
+    for point in list(entries)[:SHOWN_SELECTIONS]:
+        yield in_words(sweep.plan.points[point]), entries[point]
 
 
 def write(sweep: Sweep) -> dict[str, list[Any]]:
-    """Write a sweep's tables, then the digests of those that are read back; return sweep.csv's columns."""
+    """Write a sweep's tables, then digests of the tables that are read back; return sweep.csv's columns."""
     folder, plan = sweep.store.folder, sweep.plan
+    # Removed first: digests of the earlier tables would call the new ones damaged, if this is interrupted.
     (folder / SUMS).unlink(missing_ok=True)
-    listed = list(rows(sweep))
-    swept = columns(plan, listed)
-    write_table(folder / "sweep.csv", swept)
-    write_table(folder / "means.csv", mean_columns(plan, means(listed)))
+    values = list(rows(sweep))
+    value_columns = columns(plan, values)
+    write_table(folder / "sweep.csv", value_columns)
+    write_table(folder / "means.csv", mean_columns(plan, means(values)))
     write_table(folder / "failures.csv", failure_columns(plan, failures(sweep)))
     write_text(folder / SUMS, manifest(folder, ("sweep.csv", "means.csv")))
-    return swept
+    return value_columns
 
 
 def write_table(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
@@ -182,10 +187,10 @@ def write_table(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
 
 @contextmanager
 def read_table(path: Path) -> Iterator[Iterator[dict[str, str]]]:
-    """Open a table of a sweep and give its rows by column.
+    """Open a table of a sweep, and yield its rows by column.
 
     Raises:
-        BadInput: it cannot be read, or what reads its rows finds no such table.
+        BadInput: The file cannot be read, or a row lacks a column or has a value that is not a number.
     """
     checked(path)
     try:
@@ -198,10 +203,10 @@ def read_table(path: Path) -> Iterator[Iterator[dict[str, str]]]:
 
 
 def read_estimate(row: Mapping[str, str]) -> Estimate | None:
-    """Return the mean in a row of `means.csv`; None of no value.
+    """Return the mean in a row of `means.csv`; None if it is empty.
 
     Raises:
-        ValueError: it is not finite.
+        ValueError: It is not finite.
     """
     if row["mean"] == "":
         return None

@@ -13,9 +13,10 @@ from simfl.studies.sweep.picture import short
 from simfl.studies.sweep.plan import in_words
 from simfl.studies.sweep.tables import Failures, Group
 
-# columns of text: of all, of a protocol's name, of a number
 WIDTH, NAME_WIDTH, CELL_WIDTH = 79, 16, 9
-MAX_POINTS = 12  # of a sweep, that are shown; the tables on disk have them all
+"""Columns of text: of a line, of a protocol's name, of a number."""
+MAX_POINTS = 12
+"""Points that are printed; the tables on disk have them all."""
 Point = Mapping[str, Any]
 Measures = Mapping[Measure, Estimate | None]
 NONE: Mapping[Group, Failures] = {}
@@ -29,15 +30,24 @@ def show_sweep(
     seeds: int,
     failures: Mapping[Group, Failures] = NONE,
 ) -> None:
-    """Print mean and 95 % interval of each point and protocol, the first points of many."""
+    """Print mean and 95 % interval of each protocol at the first `MAX_POINTS` points.
+
+    Args:
+        console: Where to print.
+        name: Name of the study.
+        points: Values that vary, by the point's number.
+        means: Mean of each measure, by point and protocol.
+        seeds: Number of seeds.
+        failures: Failed rounds, by point and protocol.
+    """
     over = "one seed, so no interval" if seeds == 1 else f"mean and ± 95 % interval over {seeds} seeds"
     line(console, f"{name}: {over}", "bold")
     line(console, "Seconds of virtual time per aggregate; spans of phases in completed rounds", "dim")
     if console.width >= WIDTH:
         line(console, _cells("", [column.headings["sweep"] for column in columns_of("sweep")]))
-    known = sorted({point for point, _ in means})
-    labels = _labels([points[number] for number in known])
-    for number, label in list(zip(known, labels, strict=True))[:MAX_POINTS]:
+    numbers = sorted({point for point, _ in means})
+    labels = _labels([points[number] for number in numbers])
+    for number, label in list(zip(numbers, labels, strict=True))[:MAX_POINTS]:
         if label:
             say(console, label, "bold")
         for (point, protocol), measures in means.items():
@@ -45,14 +55,14 @@ def show_sweep(
                 _show_one(console, protocol, measures, seeds)
                 for text in to_targets(measures):
                     say(console, f"  {text}", "dim")
-                if (found := failures.get((point, protocol))) is not None:
-                    say(console, f"  {failed(*found)}", "yellow")
-    if (more := len(known) - MAX_POINTS) > 0:
-        line(console, f"... and {more} of {len(known)} points more: means.csv has them all")
+                if (failures_here := failures.get((point, protocol))) is not None:
+                    say(console, f"  {failed(*failures_here)}", "yellow")
+    if (hidden := len(numbers) - MAX_POINTS) > 0:
+        line(console, f"... and {hidden} of {len(numbers)} points more: means.csv has them all")
 
 
 def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -> None:
-    """Two lines of a protocol, the means and below them the intervals; a long name has a line of its own."""
+    """Print a protocol's means, and its intervals in a line below; a long name takes a separate line."""
     shown = [(column, measures.get(column.measure)) for column in columns_of("sweep")]
     if console.width < WIDTH:
         facts = (f"{column.headings['sweep']} {_mean(column, e)}{_half(column, e)}" for column, e in shown)
@@ -63,15 +73,16 @@ def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -
         line(console, name)
         name = ""
     line(console, _cells(name, [_mean(c, e) for c, e in shown]))
-    known = shown[0][1].n if shown[0][1] else 0
+    seeds_with_value = shown[0][1].n if shown[0][1] else 0
     halves = [_half(c, e) for c, e in shown]
-    intervals = _cells(f"  {known} of {seeds} seeds" if known < seeds else "", halves)
+    note = f"  {seeds_with_value} of {seeds} seeds" if seeds_with_value < seeds else ""
+    intervals = _cells(note, halves)
     if seeds > 1 and intervals.strip():
         line(console, intervals.rstrip(), "dim")
 
 
 def to_targets(measures: Measures) -> Iterator[str]:
-    """Yield the seeds of a point and protocol that reached each target, and the means if all of them did."""
+    """Yield, for each target, the share of seeds that reached it, and the means if all of them did."""
     for kind in ("accuracy", "loss"):
         share = measures.get((f"{kind}_reached", ""))
         if share is not None:
@@ -87,10 +98,10 @@ def _cells(name: str, cells: Sequence[str]) -> str:
 
 
 def _labels(points: Sequence[Point]) -> list[str]:
-    """Short texts that tell the points apart: their single values, or all where these do not suffice."""
+    """Return short texts that distinguish the points: their single values, or all if these do not suffice."""
     single = [{k: v for k, v in p.items() if not isinstance(v, dict | list)} for p in points]
-    told = {in_words(p) for p in single} - {""}
-    chosen = single if len(points) in (len(told), 1) else points
+    different = {in_words(p) for p in single} - {""}
+    chosen = single if len(points) in (len(different), 1) else points
     shorts = short(list({key for point in chosen for key in point}))
     return [in_words({shorts[key]: value for key, value in point.items()}) for point in chosen]
 

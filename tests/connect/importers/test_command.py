@@ -10,6 +10,7 @@ import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from simfl.cli import main
@@ -219,7 +220,7 @@ def test_a_run_meets_fedscales_world(files: Path, capsys: pytest.CaptureFixture[
     keys = rng.sample(range(10**6), 53)
     behave = {key: behaviour(rng) for key in keys}
     capacity = {
-        key: {"computation": rng.uniform(1, 500), "communication": rng.lognormvariate(8.7, 1.2)}
+        key: {"computation": np.float64(rng.uniform(1, 500)), "communication": rng.lognormvariate(8.7, 1.2)}
         for key in keys
     }
     (files / "behave").write_bytes(pickle.dumps(behave))

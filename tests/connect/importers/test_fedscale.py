@@ -109,43 +109,6 @@ def behaviour(rng: random.Random) -> Entry:
     return {"duration": lasting, "inactive": ends, "finish_time": period, "active": begins, "model": model}
 
 
-def test_the_imported_world_equals_fedscales_formulas(tmp_path: Path) -> None:
-    rng = random.Random(19)
-    keys = rng.sample(range(10**6), 61)
-    behave = {key: behaviour(rng) for key in keys}
-    capacity = {
-        key: {"computation": np.float64(rng.uniform(1, 500)), "communication": rng.lognormvariate(8.7, 1.2)}
-        for key in keys
-    }
-    of = imported(tmp_path, behave, capacity)
-    online: dict[int, list[tuple[int, int, int]]] = {}
-    for user, *window in of.tables["online"].rows:
-        online.setdefault(user, []).append(tuple(window))
-    seen = {True: 0, False: 0}
-    for _ in range(1000):
-        client = rng.randrange(10**6)
-        entry = behave[keys[client % len(keys)]]  # FedScale's choice
-        at_s = rng.choice([rng.uniform(0, 2e6), rng.randrange(2 * 10**6) + 0.5, rng.randrange(2 * 10**6)])
-        windows = online.get(client % len(keys), ())
-        is_online = any(begin <= at_s % period < end for begin, end, period in windows)
-        assert is_online == is_active(entry, at_s) or at_s % entry["finish_time"] in entry["inactive"]
-        seen[is_online] += 1
-
-        device = capacity[keys[client % len(keys)]]
-        _, key, up_mbps, down_mbps, ms = of.tables["capacity"].rows[client % len(keys)]
-        assert key == str(keys[client % len(keys)])
-        batch, steps, up, down = (
-            rng.randint(1, 64),
-            rng.randint(1, 50),
-            rng.uniform(1, 1e6),
-            rng.uniform(1, 1e6),
-        )
-        computing, sending = completion_s(device, batch, steps, up, down)
-        assert 3 * batch * steps * ms / 1000 == pytest.approx(computing, rel=1e-12)
-        assert up / 1000 / up_mbps + down / 1000 / down_mbps == pytest.approx(sending, rel=1e-12)
-    assert min(seen.values()) > 200
-
-
 def test_only_the_instant_of_an_end_differs(tmp_path: Path) -> None:
     (begin, end, period), *_ = (
         row[1:] for row in imported(tmp_path, PUBLISHED, CAPACITY).tables["online"].rows
@@ -236,7 +199,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     assert wrong(tmp_path, CAPACITY) == ["behave_trace: entry 432802: finish_time is missing"]
 
 
-def test_only_the_first_problems_are_told(tmp_path: Path) -> None:
+def test_only_the_first_problems_are_reported(tmp_path: Path) -> None:
     assert len(wrong(tmp_path, dict.fromkeys(range(100), 0))) == MAX_PROBLEMS
 
 

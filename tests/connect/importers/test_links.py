@@ -143,7 +143,7 @@ def test_a_wrong_table_is_named_by_its_line(tmp_path: Path, text: str, message: 
     ]
 
 
-def test_only_the_first_wrong_rows_are_told(tmp_path: Path) -> None:
+def test_only_the_first_wrong_rows_are_reported(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         ookla(table(tmp_path, HEADER + "A,1\n" * 100))
     assert len(caught.value.problems) == MAX_PROBLEMS

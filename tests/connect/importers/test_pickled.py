@@ -125,7 +125,7 @@ EXECUTED = {
     "reduce of too much": (b"c_codecs\nencode\n(NNNtR.", "takes 2 positional arguments but 3 were given"),
     "a codec": (b"c_codecs\nencode\n(S'a'\nS'zlib'\ntR.", "bytes that are not text in latin1"),
     "not in latin1": (b"c_codecs\nencode\n(V\\u20ac\nS'latin1'\ntR.", "'latin-1' codec can't encode"),
-    "objects of numpy's": (b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.", "that is none of f4, f8, i4, i8"),
+    "objects of numpy's": (b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.", "other than f4, f8, i4, i8"),
     "a number without a type": (b"cnumpy.core.multiarray\nscalar\n(NC\x01atR.", "without a type"),
     "a function's attributes": (b"c_codecs\nencode\n(N}S'__code__'\nNstb.", "sets the state of something"),
     "build": (b"}}S'__setstate__'\ncnumpy\ndtype\nsb.", "sets the state of something"),

@@ -14,7 +14,7 @@ from simfl.protocols.machine import SERVER, Send
 from simfl.protocols.pairwise_masks import SecAggClient, SecAggServer
 
 
-# --- they pass the laws of sums, life and honesty under every loss --------------------------------
+# --- they keep the invariants of sums, ends and honesty under every loss --------------------------------
 class OneKeyForAll(SecAggClient):
     """The mask key is the channel key too: revealing it opens what was sealed."""
 

@@ -1,6 +1,6 @@
 """Coalitions: all of them, some of them in their order, and too many refused before any is made."""
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import pytest
 
@@ -9,11 +9,15 @@ from simfl.privacy.leaks.coalitions import check_colluders, coalitions_of, sprea
 
 
 @pytest.mark.parametrize("users", range(1, 8))
-def test_a_spread_is_every_kth_of_all(users: int) -> None:
+def test_a_spread_has_even_gaps_in_the_order_of_all(users: int) -> None:
     for size in range(users + 1):
-        every = list(combinations(range(users), size))
-        for most in (1, 2, 12, 200):
-            assert spread(range(users), size, most) == every[:: -(-len(every) // most)]
+        ranks = {coalition: k for k, coalition in enumerate(combinations(range(users), size))}
+        for limit in (1, 2, 12, 200):
+            chosen = [ranks[coalition] for coalition in spread(range(users), size, limit)]
+            assert len(chosen) == min(limit, len(ranks))
+            gaps = {b - a for a, b in pairwise([*chosen, len(ranks)])}
+            assert chosen[0] == 0
+            assert max(gaps) - min(gaps) <= 1
 
 
 def test_a_spread_over_many_users_is_not_enumerated() -> None:

@@ -22,13 +22,13 @@ def table(small, case, *coalitions):
 def test_up_to_the_threshold_there_is_the_sum_alone() -> None:
     small = make_small("lightsecagg", 4, changes={"U": 4})
     alone, one, two = table(small, NOBODY, (), (1,), (1, 2))
-    assert alone.circles == dict.fromkeys(range(4))
+    assert alone.exposing == dict.fromkeys(range(4))
     assert alone.summed == {0, 1, 2, 3}
-    assert one.circles == dict.fromkeys((0, 2, 3))
-    assert two.circles == {0: {0}, 3: {3}}
+    assert one.exposing == dict.fromkeys((0, 2, 3))
+    assert two.exposing == {0: {0}, 3: {3}}
 
 
-def test_who_is_lost_before_the_upload_is_in_no_sum() -> None:
+def test_a_user_lost_before_its_upload_is_in_no_sum() -> None:
     lost = Case((Fate("upload", "before_send"), None, None, None), "timeout")
     (alone,) = table(make_small("lightsecagg", 4, changes={"U": 3}), lost, ())
     assert alone.summed == {1, 2, 3}
@@ -39,13 +39,13 @@ def test_a_late_upload_of_a_key_for_all_is_known_alone() -> None:
     small.cohort.__dict__["short"] = replace(small.setup, kind=plant(small.setup.kind, OneKeyForAll))
     late = Case((Fate("upload", "delay", 1.0), None, None, None), "timeout")
     (alone,) = table(small, late, ())
-    assert alone.circles[0] == {0}
+    assert alone.exposing[0] == {0}
 
 
 @pytest.mark.ci
-def test_the_figure_says_it_in_words(tmp_path, monkeypatch, capsys) -> None:
+def test_the_figure_has_a_word_in_each_cell(tmp_path, monkeypatch, capsys) -> None:
     pytest.importorskip("matplotlib")
-    from simfl.privacy.exposure_figure import exposure_figure
+    from simfl.privacy.leaks.exposure import exposure_figure
     from simfl.reports.figures.catalogue import save
 
     small = make_small("lightsecagg", 4, changes={"U": 4})

@@ -1,11 +1,11 @@
-"""Faults of privacy are found, four of which break no law of sums; so is what is used twice, over rounds."""
+"""Faults of privacy are found, four of which keep all invariants of sums; so is reuse over rounds."""
 
 from dataclasses import replace
 
 import pytest
 
 from simfl.privacy.leaks.coalitions import coalitions_of
-from simfl.privacy.leaks.laws import Leak
+from simfl.privacy.leaks.invariants import Leak
 from simfl.protocols.lightsecagg import LightSecAggClient
 from simfl.protocols.pairwise_masks import SecAggClient
 from simfl.studies.explore import invariants
@@ -29,7 +29,7 @@ def swept(protocol, client, server=None, most=1, rounds=1, sizes=None, wanted=Le
         cases = small.rounds(detect, most) if rounds == 1 else small.two_rounds(detect, most)
         for case, seen in cases:
             report.look(case, seen, coalitions)
-            found = [found for found in report.first.values() if isinstance(found.what, wanted)]
+            found = [found for found in report.first.values() if isinstance(found.violation, wanted)]
             if found:
                 return found[0]
     return None
@@ -44,7 +44,7 @@ SILENT = [
 
 
 @pytest.mark.parametrize(("protocol", "client", "colluders", "losses"), SILENT)
-def test_a_fault_that_breaks_no_law_of_sums_leaks(protocol, client, colluders, losses) -> None:
+def test_a_fault_that_keeps_the_invariants_of_sums_leaks(protocol, client, colluders, losses) -> None:
     found = swept(protocol, client)
     assert (len(found.coalition), found.case.losses) == (colluders, losses)
 
@@ -52,7 +52,7 @@ def test_a_fault_that_breaks_no_law_of_sums_leaks(protocol, client, colluders, l
 @pytest.mark.ci
 @pytest.mark.parametrize(("protocol", "client"), [case[:2] for case in SILENT])
 def test_its_sums_are_right_under_every_loss_of_one(protocol, client, monkeypatch) -> None:
-    """The laws of sums, life, haste and honesty hold: nothing but a view shows these faults."""
+    """The invariants of sums, ends, haste and honesty hold: only a view shows these faults."""
     cohort = make_small(protocol, 4, changes=LETTERS[protocol]).cohort
     kind = cohort.kind
     monkeypatch.setattr(
@@ -64,7 +64,7 @@ def test_its_sums_are_right_under_every_loss_of_one(protocol, client, monkeypatc
                 pattern = tuple(fate if user == lost else None for user in range(cohort.users))
                 seen = cohort.observe(fate_of(pattern, detect))
                 wanted = cohort.expected(pattern, seen.graph)
-                life = invariants.of_life(seen.members, seen.out.reason, wanted)
+                life = invariants.of_end(seen.members, seen.out.reason, wanted)
                 assert [*life, *invariants.of_itself(seen)] == []
 
 
@@ -86,8 +86,8 @@ def test_a_fault_leaks(protocol, client, server, colluders, losses) -> None:
     assert (len(found.coalition), found.case.losses) == (colluders, losses)
 
 
-def test_a_seed_from_what_is_public_is_told() -> None:
-    proof = str(swept("lightsecagg", faults.PublicSeed).what)
+def test_a_seed_from_public_bytes_is_known() -> None:
+    proof = str(swept("lightsecagg", faults.PublicSeed).violation)
     assert "less PRG(the constant " in proof
     assert proof.endswith("known to everybody")
 
@@ -99,9 +99,9 @@ def test_a_seed_from_what_is_public_is_told() -> None:
         (faults.SeedForMaskAndRounding, None, "is used for a mask and for rounding"),
     ],
 )
-def test_what_is_used_twice_within_a_round_is_found(client, server, says) -> None:
+def test_reuse_within_a_round_is_found(client, server, says) -> None:
     found = swept("lightsecagg", client, server, wanted=str)
-    assert says in str(found.what)
+    assert says in str(found.violation)
     assert (found.coalition, found.case.losses) == ((), 0)
 
 
@@ -117,7 +117,7 @@ def test_what_is_used_twice_within_a_round_is_found(client, server, says) -> Non
         ("secagg", ["share coefficients"], 1, 1),
     ],
 )
-def test_what_is_drawn_once_for_two_rounds_leaks(protocol, names, colluders, losses) -> None:
+def test_secrets_drawn_once_for_two_rounds_leak(protocol, names, colluders, losses) -> None:
     machine = {"lightsecagg": LightSecAggClient, "secagg": SecAggClient}[protocol]
     found = swept(protocol, reuses(machine, *names), rounds=2)
     assert (len(found.coalition), found.case.losses) == (colluders, losses)
@@ -129,7 +129,7 @@ def test_what_is_drawn_once_for_two_rounds_leaks(protocol, names, colluders, los
 )
 def test_a_channel_key_of_two_rounds_is_a_nonce_used_twice(protocol, machine) -> None:
     found = swept(protocol, reuses(machine, "channel key"), rounds=2, wanted=str)
-    assert "sealed two rows under nonce" in str(found.what)
+    assert "sealed two rows under nonce" in str(found.violation)
 
 
 @pytest.mark.ci

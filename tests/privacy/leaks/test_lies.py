@@ -11,12 +11,12 @@ import pytest
 from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.privacy.leaks.lies import (
+    Assignment,
     ForkedRound,
     Lied,
-    Told,
-    ask,
     every_lie,
     few_alive,
+    fork_round,
     lied,
     lies,
     narrow,
@@ -24,7 +24,7 @@ from simfl.privacy.leaks.lies import (
     search,
     two_stories,
 )
-from simfl.privacy.leaks.views import Setup, play
+from simfl.privacy.leaks.views import Setup, symbolic_round
 from simfl.protocols.keyed_messages import Answer, Signature
 from simfl.studies.proof.cases import Small
 from simfl.studies.proof.patterns import make_small
@@ -40,7 +40,7 @@ def setup(protocol: str, users: int, **changes: Any) -> Setup:
 
 def tried(made: Setup, collude: int, *kinds: Any) -> Lied:
     """Lies of these kinds about survivors, with the last so many users as colluders."""
-    asked, coalition, report = ask(made), made.users[len(made.users) - collude :], Lied()
+    asked, coalition, report = fork_round(made), made.users[len(made.users) - collude :], Lied()
     search(asked, coalition, chain(*(kind(asked, coalition) for kind in kinds)), report)
     return report
 
@@ -48,11 +48,11 @@ def tried(made: Setup, collude: int, *kinds: Any) -> Lied:
 # --- the machines are those of a round ------------------------------------------------------------
 @pytest.mark.parametrize("protocol", ["secagg", "lightsecagg"])
 @pytest.mark.parametrize("more", [{}, SIGNED], ids=["plain", "signed"])
-def test_the_truth_told_to_all_is_the_round_itself(protocol: str, more: Any) -> None:
+def test_an_honest_announcement_gives_the_round_itself(protocol: str, more: Any) -> None:
     made = setup(protocol, 4, **({"t": 3} if protocol == "secagg" else {"U": 3}), **more)
-    asked, everyone = ask(made), made.users
+    asked, everyone = fork_round(made), made.users
     said = list(asked.answers(dict.fromkeys(everyone, everyone), ()))
-    real = [s for s in play(made).sent if isinstance(s.message, Signature | Answer)]
+    real = [s for s in symbolic_round(made).sent if isinstance(s.message, Signature | Answer)]
     assert {(s.sender, type(s.message)) for s in said} == {(s.sender, type(s.message)) for s in real}
     for one in said:
         other = next(s for s in real if (s.sender, type(s.message)) == (one.sender, type(one.message)))
@@ -66,9 +66,9 @@ def content(message: Any) -> Any:
     return signed.secret, signed.said, signed.rows
 
 
-def test_only_what_a_user_does_not_refuse_is_told() -> None:
-    asked = ask(setup("secagg", 4, t=3))
-    assert asked.sets(0) == [(0, 1, 2), (0, 1, 3), (0, 2, 3), (0, 1, 2, 3)]
+def test_only_sets_that_a_user_accepts_are_sent() -> None:
+    asked = fork_round(setup("secagg", 4, t=3))
+    assert asked.accepted_sets(0) == [(0, 1, 2), (0, 1, 3), (0, 2, 3), (0, 1, 2, 3)]
     assert sum(1 for _ in every_lie(asked, ())) == 4**4
     assert all(0 in told[0] for told in two_stories(asked, ()) if 0 in told)
 
@@ -161,7 +161,7 @@ def above_half(users: Sequence[int]) -> list[tuple[int, int, int]]:
     [*above_half([3, 4, 5, 6]), *(pytest.param(c, marks=pytest.mark.slow) for c in above_half(range(7, 14)))],
     ids=str,
 )
-def test_a_lie_about_who_shared_bares_an_update_by_its_rule(case: tuple[int, int, int]) -> None:
+def test_a_lie_about_sharers_bares_an_update_by_its_rule(case: tuple[int, int, int]) -> None:
     n, t, C = case
     made, report = setup("secagg", n, t=t, T=C), Lied()
     lied(made, "shared", made.users[n - C :], report)
@@ -169,31 +169,31 @@ def test_a_lie_about_who_shared_bares_an_update_by_its_rule(case: tuple[int, int
 
 
 @pytest.mark.parametrize(("n", "t", "C"), [(5, 3, 0), (7, 4, 0), (9, 6, 2), (12, 9, 4)])
-def test_signatures_end_the_lie_about_who_shared(n: int, t: int, C: int) -> None:
+def test_signatures_end_the_lie_about_sharers(n: int, t: int, C: int) -> None:
     assert bare(n, t, C)
     for more, leaks in (({}, True), (SIGNED, False)):
         made, report = setup("secagg", n, t=t, T=C, **more), Lied()
         assert lied(made, "shared", made.users[n - C :], report) == leaks, report
 
 
-def one_story(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Told]:
+def one_story(asked: ForkedRound, coalition: Sequence[int]) -> Iterator[Assignment]:
     """Everybody who does not refuse a set is told it."""
     honest = [user for user in asked.waiting if user not in coalition]
-    for users in sorted({one for user in honest for one in asked.sets(user)}):
-        yield {user: users for user in honest if users in asked.sets(user)}
+    for users in sorted({one for user in honest for one in asked.accepted_sets(user)}):
+        yield {user: users for user in honest if users in asked.accepted_sets(user)}
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize(
     "case", [(4, 3, 0), (4, 3, 1), (5, 3, 0), pytest.param((5, 4, 2), marks=pytest.mark.slow)], ids=str
 )
-def test_one_story_with_any_lie_about_who_shared_is_one_sum(case: tuple[int, int, int]) -> None:
+def test_one_story_with_any_lie_about_sharers_is_one_sum(case: tuple[int, int, int]) -> None:
     """What the check leaves to a server: user 0 is told that any t - 1 or more of the others shared."""
     n, t, C = case
     made, report = setup("secagg", n, t=t, T=C, **SIGNED), Lied()
     coalition = made.users[n - C :]
     for partners in chain.from_iterable(combinations(made.users[1:], k) for k in range(t - 1, n)):
-        asked = ask(made, narrow(0, partners))
+        asked = fork_round(made, narrow(0, partners))
         assert not search(asked, coalition, one_story(asked, coalition), report), report
     assert report.tried[C] > 5
 
@@ -225,7 +225,7 @@ def test_the_command_prints_the_lie_and_its_proof(capsys: pytest.CaptureFixture[
 
 
 def test_lies_that_are_not_there_are_bad_input() -> None:
-    with pytest.raises(BadInput, match="none of survivors, shared, keys"):
+    with pytest.raises(BadInput, match="must be one of survivors, shared, keys, not nothing"):
         lies(setup("secagg", 4), "nothing")
-    with pytest.raises(BadInput, match="no server asks its users who survived"):
+    with pytest.raises(BadInput, match="its server announces no survivors"):
         lies(setup("fedavg", 4), "survivors")

@@ -5,9 +5,9 @@ import pytest
 import simfl
 from simfl.errors import BadInput
 from simfl.privacy.leaks.coalitions import coalitions_of
-from simfl.privacy.leaks.laws import Leak
-from simfl.privacy.leaks.views import play
-from simfl.studies.explore.cohort import every
+from simfl.privacy.leaks.invariants import Leak
+from simfl.privacy.leaks.views import symbolic_round
+from simfl.studies.explore.cohort import every_pattern
 from simfl.studies.proof.cases import LOST, Case, every_round
 from simfl.studies.proof.patterns import Report, make_small, sample, sweep
 
@@ -53,11 +53,11 @@ def test_the_threshold_is_tight_over_all_losses(protocol, changes, most, rounds,
 def test_the_threshold_is_tight_where_one_user_is_lost(protocol, changes, T) -> None:
     small, report = make_small(protocol, 4, changes=changes), Report()
     for detect in small.cohort.detects:
-        for case, seen in small.rounds(detect, most=1):
+        for case, seen in small.rounds(detect, max_losses=1):
             report.look(case, seen, coalitions_of(4, [0, T, T + 1]))
     assert report.results > 0
     assert set(report.leaks) == {T + 1}
-    assert isinstance(report.found.what, Leak)
+    assert isinstance(report.found.violation, Leak)
 
 
 @pytest.mark.parametrize("protocol", ["secagg_plus", "ccesa"])
@@ -75,9 +75,9 @@ def test_the_rounds_are_those_of_the_explorers_patterns() -> None:
     """Each pattern leads to a round that was played, and each pattern of a round is the explorer's."""
     small = make_small("lightsecagg", 3)
     for detect in small.cohort.detects:
-        played = every_round(lambda fate: play(small.setup, fate), LOST[detect], 3, most=2)
+        played = every_round(lambda fate: symbolic_round(small.setup, fate), LOST[detect], 3, max_losses=2)
         patterns = {pattern for pattern, _ in played}
-        explored = {p for lost in range(3) for p in every(3, small.cohort.fates(detect), lost)}
+        explored = {p for lost in range(3) for p in every_pattern(3, small.cohort.fates(detect), lost)}
         assert patterns <= explored
         ends = {}
         for pattern in explored:

@@ -11,8 +11,8 @@ import pytest
 
 from simfl.dataplane.terms import Coordinate
 from simfl.privacy.leaks.elimination import reduced, within
-from simfl.privacy.leaks.laws import beyond
-from simfl.privacy.leaks.views import play, union
+from simfl.privacy.leaks.invariants import find_leak
+from simfl.privacy.leaks.views import symbolic_round, union
 from simfl.protocols.index_views import Users
 from simfl.protocols.secagg import Ccesa
 from simfl.runs.multi_round_privacy.modular import rank
@@ -54,7 +54,7 @@ def graphs(n):
 
 def agree(seen):
     """Whether the server's verdict is the symbolic one; and that verdict."""
-    private = beyond(seen, seen.view()) is None
+    private = find_leak(seen, seen.view()) is None
     return seen.verdict.private == private, private
 
 
@@ -63,7 +63,7 @@ def judged(graphs, users, t, words, most=None):
     rounds, bare = 0, 0
     for edges in graphs:
         setup = setup_of(users, t, edges)
-        for pattern, seen in every_round(partial(play, setup), words, users, most):
+        for pattern, seen in every_round(partial(symbolic_round, setup), words, users, most):
             same, private = agree(seen)
             assert same, (edges, pattern, seen.verdict)
             rounds, bare = rounds + 1, bare + (not private)
@@ -126,7 +126,7 @@ def test_theorem_2_on_random_graphs(users) -> None:
         edges = [e for e in combinations(range(users), 2) if random.random() < 3 / users]
         setup = setup_of(users, t, edges)
         lost = {u: random.choice(setup.kind.points) for u in range(users) if random.random() < 0.3}
-        seen = play(setup, lambda u, m, lost=lost: "break" if lost.get(u) == m.point else "deliver")
+        seen = symbolic_round(setup, lambda u, m, lost=lost: "break" if lost.get(u) == m.point else "deliver")
         same, private = agree(seen)
         assert same, (edges, t, lost)
         verdicts.append(private)
@@ -136,7 +136,7 @@ def test_theorem_2_on_random_graphs(users) -> None:
 # --- the same updates in several rounds ---------------------------------------------------------------
 @pytest.mark.parametrize(("protocol", "changes"), [("secagg", {"t": 2}), ("lightsecagg", {"U": 3})])
 @pytest.mark.parametrize("rounds", [2, 4, pytest.param(8, marks=pytest.mark.slow)])
-def test_what_rounds_tell_is_the_row_space_of_who_took_part(protocol, changes, rounds) -> None:
+def test_many_rounds_reveal_the_row_space_of_participation(protocol, changes, rounds) -> None:
     """Of updates that stay the same, which is the model of weak T: the rank and the lightest combination."""
     random, users, k = Random(rounds), 7, 4
     small = make_small(protocol, k, changes=changes).setup
@@ -144,10 +144,10 @@ def test_what_rounds_tell_is_the_row_space_of_who_took_part(protocol, changes, r
     for index in range(rounds):
         chosen = tuple(sorted(random.sample(range(users), k)))
         matrix.append([int(user in chosen) for user in range(users)])
-        transcripts.append(play(replace(small, users=chosen), index=index, update=0))
+        transcripts.append(symbolic_round(replace(small, users=chosen), index=index, update=0))
     seen = union(transcripts)
     knowledge = seen.view()
-    assert beyond(seen, knowledge) is None
+    assert find_leak(seen, knowledge) is None
     first = knowledge.updates(lambda symbol: symbol.k == 0)
     rows = ({Coordinate(user, 0, 0): 1 for user in range(users) if row[user]} for row in matrix)
     space = reduced(rows, seen.q)

@@ -115,7 +115,12 @@ def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(rounds, "SHARED", ((6, 4, 1, 12),))
     monkeypatch.setattr(rounds, "BUFFERED", ((8, 4, 1, 12),))
     monkeypatch.setattr(rounds, "BY_AUTOGRAD", ((30, 10),))
-    warm_s = {**kernels.of_keys(), **kernels.of_vectors(), **kernels.of_codes(), **kernels.of_wire()}
+    warm_s = {
+        **kernels.measure_keys(),
+        **kernels.measure_vectors(),
+        **kernels.measure_codes(),
+        **kernels.measure_wire(),
+    }
     seconds = rounds.solved(rounds.turn(rounds.small_runs(), np.random.default_rng(0)), warm_s)
     assert set(seconds) == {*WORK, CODEC} - set(TRAINING_WORK)
     assert all(0 < rate < 0.1 for rate in seconds.values())
@@ -131,9 +136,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         k = next(index)
         return {kind: k * rate for kind, rate in KNOWN.items()}
 
-    for name in ("of_keys", "of_vectors", "of_wire"):
+    for name in ("measure_keys", "measure_vectors", "measure_wire"):
         monkeypatch.setattr(kernels, name, dict)
-    monkeypatch.setattr(kernels, "of_codes", warm)
+    monkeypatch.setattr(kernels, "measure_codes", warm)
     monkeypatch.setattr(rounds, "small_runs", list)
     monkeypatch.setattr(rounds, "turn", lambda runs, rng: {})
     monkeypatch.setattr(rounds, "undisturbed", list)
@@ -186,7 +191,7 @@ def test_a_law_on_a_device_is_of_its_kernels(monkeypatch: pytest.MonkeyPatch) ->
     here, on_gpu = (
         kernels.Training(MODELS["cnn"](), (1, 8, 8), 10, 10, device) for device in ("cpu", "cuda")
     )
-    law = kernels.of_training(here)(range(len(SIZES)))
+    law = kernels.measure_training(here)(range(len(SIZES)))
     assert (law.start, law.step, law.sample) == pytest.approx((0.007, 0, 0), abs=1e-9)
     assert passes.described([on_gpu]).endswith(f"; training of cnn: {timer.described}")
     assert timer.described not in passes.described(kernels.PAPERS_TRAININGS)

@@ -213,7 +213,7 @@ class Fault:
 
     protocol: str
     machine: type[Any]
-    unlucky: int
+    affected_users: int
     sum_is_wrong: bool = True
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from simfl.cli import common, main
 from simfl.studies.explore import effort
-from simfl.studies.explore.cohort import RoundCohort, every
+from simfl.studies.explore.cohort import RoundCohort, every_pattern
 from simfl.studies.explore.rounds import explore, make_cohort, total
 from simfl.studies.proof import patterns as sweep
 
@@ -22,7 +22,7 @@ def test_the_parts_of_each_round_add_up_to_one(protocol: str) -> None:
     assert isinstance(cohort, RoundCohort)
     parts: Counter[object] = Counter()
     for lost in range(4):
-        for pattern in every(3, cohort.fates("told"), lost):
+        for pattern in every_pattern(3, cohort.fates("told"), lost):
             vars(cohort).pop("tree", None)
             cohort.judge(pattern, "told")
             parts[next(iter(cohort.tree.leaves))] += Fraction(1, effort._size(cohort, "told"))
@@ -32,10 +32,10 @@ def test_the_parts_of_each_round_add_up_to_one(protocol: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("protocol", "users"), [("fedavg", 6), ("lightsecagg", 3), ("fedbuff", 3)])
-def test_an_exploration_takes_what_was_said(protocol: str, users: int) -> None:
+def test_an_exploration_takes_the_estimated_time(protocol: str, users: int) -> None:
     cohort = make_cohort(protocol, users)
     expected, since = effort.seconds_for_all(cohort), time.monotonic()
-    report = explore(cohort, unlucky=None if protocol != "fedbuff" else 1)
+    report = explore(cohort, affected_users=None if protocol != "fedbuff" else 1)
     took = (time.monotonic() - since) * total(cohort) / report.patterns
     assert took / 3 < expected < 3 * took
 

@@ -18,7 +18,7 @@ from tests.studies.explore.faults import FAULTS, Fault, plant
 ids = [f"{fault.protocol}-{fault.machine.__name__}" for fault in FAULTS]
 
 
-def unlucky(pattern: Pattern) -> int:
+def affected_users(pattern: Pattern) -> int:
     return sum(fate is not None for fate in pattern)
 
 
@@ -48,7 +48,7 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
         plant(fault, planted)
         found = explore(cohort).violation
         assert found is not None
-        assert unlucky(found.pattern) == fault.unlucky
+        assert affected_users(found.pattern) == fault.affected_users
         again = judge(cohort, found.pattern, found.detect, replay=True)[1]
         assert again, f"{found} is not what the engine does"
         file = tmp_path / "found.yaml"
@@ -61,7 +61,7 @@ def test_a_planted_fault_is_found_shrunk_and_replayed(
     assert False not in exact(file, fault.protocol)
 
 
-def test_a_cycle_whose_user_leaves_as_it_begins_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cycle_that_ends_as_it_begins_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     """Planted in the engine: the server's call is forgotten, but its machine waits for the user."""
     finish = ServerSide.finish
 
@@ -70,10 +70,10 @@ def test_a_cycle_whose_user_leaves_as_it_begins_is_watched(monkeypatch: pytest.M
             finish(server, device, job, step)
 
     monkeypatch.setattr(ServerSide, "finish", forgets)
-    found = explore(make_cohort("fedbuff", 4), unlucky=0).violation
+    found = explore(make_cohort("fedbuff", 4), affected_users=0).violation
     assert found is not None
     assert found.detect == "flapping"
-    assert any("the server has no deadline for it" in law for law in found.laws)
+    assert any("the server has no deadline for it" in text for text in found.invariants)
 
 
 @pytest.mark.ci
@@ -98,4 +98,4 @@ def test_a_machine_that_fails_is_a_violation(monkeypatch: pytest.MonkeyPatch) ->
     report = explore(make_cohort("secagg", 3))
     assert report == Report(1, 0, 1, report.violation)
     assert report.violation is not None
-    assert report.violation.laws == ("a machine failed: KeyError: 'lost'",)
+    assert report.violation.invariants == ("a machine failed: KeyError: 'lost'",)

@@ -56,7 +56,7 @@ def settings(choices: Choices) -> Iterator[tuple[str, dict[str, Any], Scenario]]
 
 def _choices(fleet: Fleet) -> Choices:
     world = World.of(fleet, fleet.seed)
-    return Choices.of(fleet, world.study, PlainSums(world, fleet))
+    return Choices.of(fleet, world.experiment, PlainSums(world, fleet))
 
 
 def sweep(fleet: Fleet, seeds: range, rounds: int) -> Found:

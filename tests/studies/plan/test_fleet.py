@@ -56,7 +56,7 @@ def test_a_problem_names_its_line(tmp_path: Path) -> None:
 
 @pytest.mark.ci(only=["within_s"])
 @pytest.mark.parametrize("change", ["collude: 99", "failure: 1.0e-11\nupdates: 12", "within_s: 0.001"])
-def test_what_cannot_be_kept_ends_with_code_2(
+def test_a_guarantee_that_cannot_be_kept_ends_with_code_2(
     tmp_path: Path, change: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "few.yaml"

@@ -13,7 +13,7 @@ from simfl.protocols.protocol import KEYED
 from simfl.random_streams import Streams
 from simfl.runs.users import UserPopulation
 from simfl.scenario.load import load
-from simfl.studies.plan.losses import Coalition, Losing
+from simfl.studies.plan.losses import Coalition, LossProbabilities
 from tests.studies.plan.small import small
 
 ROUNDS, SEEDS = 2_000, 500
@@ -38,17 +38,17 @@ SURE: list[tuple[dict[str, Any], tuple[int, int]]] = [
 ]
 
 
-def losing(changes: dict[str, Any]) -> tuple[Any, Losing]:
+def losing(changes: dict[str, Any]) -> tuple[Any, LossProbabilities]:
     world = small(**{key.replace(".", "__"): value for key, value in changes.items()}).world()
     s = load({**world, "protocols": ["fedavg"]})
-    found = Losing.of(s)
+    found = LossProbabilities.of(s)
     assert found is not None
     return s, found
 
 
 @pytest.mark.ci
 @pytest.mark.parametrize("changes", MODELS)
-def test_bounds_are_what_the_models_draw(changes: dict[str, Any]) -> None:
+def test_bounds_agree_with_the_draws_of_the_models(changes: dict[str, Any]) -> None:
     s, found = losing(changes)
     users, early, late = s.population.users, [], []
     for seed in range(SEEDS):  # each draws who is in which class and group

@@ -49,33 +49,33 @@ def assert_planned(answer: Answer, rounds: int, payload: str = "shadow") -> None
 
 
 @pytest.mark.ci
-def test_who_keeps_no_promise_is_refused(answer: Answer) -> None:
-    refused = {one.name: one.why for one in answer.refused}
+def test_a_protocol_without_a_guarantee_is_refused(answer: Answer) -> None:
+    refused = {one.name: one.reason for one in answer.refused}
     assert "promises nothing where 2 of" in refused["ccesa"]
     assert answer.plain is not None
     assert answer.plain.name == "fedavg"
     slow = plan(small(updates=6, user_mb=0.02))
-    over = [one.why for one in slow.refused if "above user_mb=0.02" in one.why]
+    over = [one.reason for one in slow.refused if "above user_mb=0.02" in one.reason]
     assert over
     assert all(c.user_mb.mean <= 0.02 for c in slow.candidates)
 
 
 @pytest.mark.ci
-def test_deadlines_end_the_wait_where_losses_are_not_told() -> None:
+def test_deadlines_end_the_wait_where_losses_are_not_notified() -> None:
     answer = plan(small(detect="timeout", updates=6, dropout={"kind": "rate", "rate": 0.2}))
     assert_planned(answer, rounds=5)
 
 
 @pytest.mark.ci
-def test_losses_that_no_model_tells_are_counted() -> None:
+def test_losses_without_a_known_probability_are_counted() -> None:
     comes = {"kind": "bernoulli", "p": 0.9}
     answer = plan(small(population__availability=comes, population__users=30, protocols=["secagg", "fedavg"]))
-    assert answer.losing.measured >= 3_900
-    ((_, before, in_all),) = answer.losing.cases
+    assert answer.losses.counted_users >= 3_900
+    ((_, before, in_all),) = answer.losses.cases
     away = 1 - 0.9 * 0.98**3
     assert away < before < 1.2 * away
     assert in_all > before
-    assert answer.best.setting.promise.fails <= 0.01
+    assert answer.best.setting.guarantee.fails <= 0.01
     (done,) = run(answer.best.scenario, {"rounds": 20}).summarised().protocols.values()
     assert len(done.completed) == 20
 
@@ -85,7 +85,7 @@ def test_a_protocol_of_ones_own_is_compared() -> None:
     pads = {"module": str(ROOT / "examples" / "dealt_pads.py") + ":DealtPads", "spare": 1}
     said = {"protocols": {"pads": pads, "secagg": None}, "dropout": "none"}
     answer = plan(small(**said, collude=0))
-    assert [(one.name, one.why) for one in answer.refused] == [
+    assert [(one.name, one.reason) for one in answer.refused] == [
         ("pads", "promises nothing where the server looks")
     ]
     answer = plan(small(**said, collude="none"))
@@ -98,7 +98,7 @@ def test_shares_that_take_too_long_are_not_run() -> None:
     model = {"model": {"d": 50_000_000, "macs": 1.0}, "dataset": {"kind": "synthetic", "train": 12}}
     slow = {"uplink_mbps": 100.0, "downlink_mbps": 100.0}
     answer = plan(small(learning=model, network__server=slow, collude=7))
-    (why,) = (one.why for one in answer.refused if one.name == "lightsecagg")
+    (why,) = (one.reason for one in answer.refused if one.name == "lightsecagg")
     assert why.startswith("not run: shares alone take ")
 
 

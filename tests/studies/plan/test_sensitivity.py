@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from simfl.studies.plan.search import Answer, plan
-from simfl.studies.plan.sensitivity import COLLUDERS, FURTHEST, LINKS, LOSSES, Trial, changed_fleet, flips
+from simfl.studies.plan.sensitivity import (
+    COLLUDERS,
+    FURTHEST,
+    LINKS,
+    LOSSES,
+    Trial,
+    changed_fleet,
+    crossovers,
+)
 from tests.studies.plan.small import small
 
 SLOW_MASKS = {
@@ -27,7 +35,7 @@ def answer() -> Answer:
 @pytest.mark.ci
 def test_the_answer_changes_at_the_factor(answer: Answer) -> None:
     assert answer.best.name == "lightsecagg"
-    found = list(flips(answer))
+    found = list(crossovers(answer))
     (slower,) = (flip for flip in found if flip.given == LINKS)
     assert slower.factor < 1
     trial = Trial(answer.fleet, answer.world, answer.candidates)

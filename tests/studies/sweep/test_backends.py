@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from simfl.cli import main
 from simfl.connect import dask_engine
 from simfl.errors import BadInput
 from simfl.studies.sweep import backends
-from simfl.studies.sweep.backends import Backend, need, workers
+from simfl.studies.sweep.backends import Backend, workers
 from tests.studies.sweep.small import BASE, files, study, swept
 
 
@@ -73,15 +72,6 @@ def test_a_cluster_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
         workers("dask", 1, "tcp://127.0.0.1:9"),
     ):
         pass
-
-
-@pytest.mark.parametrize("backend", ["dask", "ray"])
-def test_what_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, backend: Backend) -> None:
-    monkeypatch.setitem(sys.modules, backends.MODULES[backend], None)
-    with pytest.raises(
-        BadInput, match=rf"--backend {backend} is not installed: pip install 'simfl\[{backend}\]'"
-    ):
-        need(backend)
 
 
 def test_a_worker_here_ends_with_its_parent(monkeypatch: pytest.MonkeyPatch) -> None:

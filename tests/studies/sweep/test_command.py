@@ -59,7 +59,7 @@ def test_a_sweep_prints_a_table_and_leaves_its_folder(
 
 @pytest.mark.ci
 @pytest.mark.parametrize(("grows", "moved"), [(50, True), (0, False)])
-def test_a_machine_that_changes_its_speed_is_told_of(
+def test_a_change_of_the_machines_speed_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -84,7 +84,7 @@ def test_a_machine_that_changes_its_speed_is_told_of(
 
 @pytest.mark.ci
 @pytest.mark.parametrize("kind", ["link", "file"])
-def test_what_is_in_a_cells_place_does_not_stop_a_sweep(
+def test_a_file_in_place_of_a_cell_does_not_stop_a_sweep(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     file, out = study(tmp_path), tmp_path / "out"
@@ -108,7 +108,7 @@ def test_what_is_in_a_cells_place_does_not_stop_a_sweep(
     )
 
 
-def test_who_took_part_is_told_where_not_everyone_does(
+def test_participation_is_printed_where_users_are_selected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     part = {"selection": {"random": 5}, "privacy": {"T": 2, "D": 1}}
@@ -128,7 +128,7 @@ def test_who_took_part_is_told_where_not_everyone_does(
         ({"base": "gone.yaml"}, [], "gone.yaml: cannot be read"),
     ],
 )
-def test_what_is_wrong_ends_in_one_message_and_exit_code_2(
+def test_bad_input_ends_in_one_message_and_exit_code_2(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -155,7 +155,7 @@ def test_what_is_wrong_ends_in_one_message_and_exit_code_2(
         ("pyarrow.parquet", ["--parquet"], "parquet"),
     ],
 )
-def test_what_is_not_installed_is_said_before_anything_is_done(
+def test_a_missing_library_is_reported_before_the_first_cell(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

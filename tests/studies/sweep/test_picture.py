@@ -36,7 +36,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.integers(0, 3)), max_size=12))
-def test_the_front_is_what_brute_force_finds(costs: list[tuple[int, int, int]]) -> None:
+def test_the_front_is_that_of_brute_force(costs: list[tuple[int, int, int]]) -> None:
     entries = [entry(s, mb, T) for s, mb, T in costs]
 
     def beats(a: tuple[int, int, int], b: tuple[int, int, int]) -> bool:

@@ -22,7 +22,7 @@ from tests.studies.sweep.small import BASE, files, study, swept
 
 
 @pytest.mark.ci
-def test_a_cell_holds_what_a_run_of_its_scenario_gives(tmp_path: Path) -> None:
+def test_a_cell_holds_the_files_of_a_run_of_its_scenario(tmp_path: Path) -> None:
     sweep = swept(study(tmp_path, seeds=1), tmp_path / "out", traces=True)
     for cell, key, summary in sweep.kept():
         folder = tmp_path / "out" / "cells" / key
@@ -61,7 +61,7 @@ def test_a_cells_files_tell_nothing_of_machine_or_day(
 
 
 @pytest.mark.ci
-def test_what_is_stored_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stored_cells_are_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = swept(study(tmp_path), tmp_path / "out")
     times = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").rglob("*.json")}
     monkeypatch.setattr(module, "run", lambda scenario: pytest.fail("it was run again"))
@@ -105,7 +105,7 @@ def test_traces_that_are_asked_for_later_are_made_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.ci
-def test_damaged_cells_are_told_of_and_run_again(tmp_path: Path) -> None:
+def test_damaged_cells_are_reported_and_run_again(tmp_path: Path) -> None:
     sweep = swept(study(tmp_path), tmp_path / "out")
     whole = files(tmp_path / "out")
     for key, name in zip(sweep.keys[1:], ("summary.json", "breakdown.csv", SUMS), strict=True):
@@ -121,28 +121,6 @@ def test_damaged_cells_are_told_of_and_run_again(tmp_path: Path) -> None:
     ]
     swept(study(tmp_path), tmp_path / "out")
     assert files(tmp_path / "out") == whole
-
-
-@pytest.mark.ci
-def test_a_cell_that_fails_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = module.run
-
-    def run(scenario: Any) -> Any:
-        if scenario.seed == 6 and scenario.dropout.rate == 0.2:
-            raise RuntimeError("boom")
-        return original(scenario)
-
-    monkeypatch.setattr(module, "run", run)
-    sweep = swept(study(tmp_path), tmp_path / "out")
-    failed = {(cell.seed, cell.scenario.dropout.rate): why for cell, why in sweep.failures.values()}
-    assert failed.keys() == {(6, 0.2)}
-    assert failed[6, 0.2].reason == "RuntimeError: boom"
-    assert "in run" in failed[6, 0.2].details
-    assert len(list(sweep.kept())) == 3
-    monkeypatch.undo()
-    again = swept(study(tmp_path), tmp_path / "out")
-    assert not again.failures
-    assert len(list(again.kept())) == 4
 
 
 def test_a_worker_with_other_code_is_refused(tmp_path: Path) -> None:

@@ -119,7 +119,7 @@ STRANGERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", STRANGERS)
-def test_what_is_in_a_cells_place_is_replaced(tmp_path: Path, what: str) -> None:
+def test_a_file_in_place_of_a_cell_is_replaced(tmp_path: Path, what: str) -> None:
     """A link's target is not touched."""
     store, theirs = written(tmp_path), elsewhere(tmp_path)
     STRANGERS[what](store.cells / "new", theirs)
@@ -136,7 +136,7 @@ def test_what_is_in_a_cells_place_is_replaced(tmp_path: Path, what: str) -> None
 
 
 @pytest.mark.parametrize("what", STRANGERS)
-def test_what_a_killed_writer_put_aside_is_removed(tmp_path: Path, what: str) -> None:
+def test_leftovers_of_a_killed_writer_are_removed(tmp_path: Path, what: str) -> None:
     store, theirs = written(tmp_path), elsewhere(tmp_path)
     STRANGERS[what](store.cells / f"{PARTIAL_PREFIX}abc-old", theirs)
     with store.locked():
@@ -153,7 +153,7 @@ def test_a_link_in_a_folder_that_is_replaced_is_not_followed(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["cells", ".lock"])
-def test_what_is_in_the_stores_own_place_is_named(tmp_path: Path, name: str) -> None:
+def test_a_file_in_place_of_the_store_is_named(tmp_path: Path, name: str) -> None:
     kept = elsewhere(tmp_path) / "kept.txt"
     if name == "cells":
         (tmp_path / name).write_text("x")

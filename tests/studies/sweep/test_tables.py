@@ -135,7 +135,7 @@ def test_files_have_a_column_for_each_key_that_varies(
 
 
 @pytest.mark.ci
-def test_selections_are_told_of_where_somebody_is_left_out(tmp_path: Path) -> None:
+def test_selections_are_printed_where_a_user_is_left_out(tmp_path: Path) -> None:
     everyone = swept(study(tmp_path), tmp_path / "out")
     assert not list(selections(everyone))
     part = {"selection": {"random": 5}, "privacy": {"T": 2, "D": 1}}
