@@ -13,8 +13,8 @@ at any nanosecond; at rate 0, transfers stand still.
 
 All transfers with the same cap move alike. So a group needs one counter (the amount that each has moved) and
 a heap of finishing marks. Groups above the level have the same pace too, and share one counter. So an event
-changes one group, and those that the level passes: a group has an offset to one of two counters, cap x time
-or the level's.
+changes one group, and each group that the level passes: a group has an offset to one of two counters, cap x
+time or the level's.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class FairLink:
         moved = self._counter(group) + group.offset
         flow = Flow(group, moved, moved + size_bytes * BYTE, on_done)
         first = self._join(flow)
-        if self._firing:  # `_fire` computes the level once, for the transfers that end and those that follow
+        if self._firing:  # `_fire` computes the level once, for all ends and begins
             return flow
         self._rebalance()
         # A new transfer never raises the level, so no other transfer ends earlier. Only the new one may end

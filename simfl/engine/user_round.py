@@ -193,7 +193,7 @@ class UserRound:
         return []
 
     def end_training(self) -> NextStep:
-        """Return what is planned for the end of the training."""
+        """Return the loss or the delay that is planned for the end of the training."""
         when = self.plan_at("training")
         if when == "delay":
             self.advance_to(State.DELAYED)

@@ -83,7 +83,8 @@ class UserSide:
         self.tasks: dict[int, list[UserRound]] = {}
         """Tasks of each user in which it may still be lost, the oldest first."""
         self._clients: dict[int, tuple[ClientMachine, Any]] = {}
-        self._params: Params | None = None  # those of the latest round
+        self._params: Params | None = None
+        """Parameters of the latest round."""
 
     def device(self, user: int) -> Device:
         """Return a user's device, made when it is first used."""
@@ -231,7 +232,7 @@ class UserSide:
             self.server.on_lost(task, phase, row)
 
     def _remove(self, task: UserRound) -> bool:
-        """Remove a task from those of its user; return False if it is not among them."""
+        """Remove a task from `tasks`; return False if it is not there."""
         tasks = self.tasks.get(task.user, [])
         if task not in tasks:
             return False

@@ -176,7 +176,7 @@ class ConnectedServer:
         return self.peers.get(user) or self.offline_peers.get(user)
 
     def all_peers(self) -> dict[int, Peer]:
-        """Return the connections of all users, also of those that are offline."""
+        """Return the connections of all users, also of offline ones."""
         return {user: peer for user in range(self.config.users) if (peer := self._peer(user)) is not None}
 
     def _horizon(self) -> None:
@@ -203,11 +203,11 @@ class ConnectedServer:
         assert isinstance(connection, Peer)
         message, user = envelope.message, connection.user
         if user < 0:
-            self._enter(connection, message)
+            self._on_hello(connection, message)
             return
         observes = connection.is_observer
         quota = OBSERVER_QUOTA if observes else self.wires.quota_bytes + self.is_over * REPORT_BYTES
-        # Before the message is processed, so that a flood costs no more than its quota.
+        # Before the message is processed, so that a flood is stopped at its quota.
         self.received_bytes[user, observes] += max(MIN_CHARGE, envelope.size)
         if self.received_bytes[user, observes] > quota:
             raise Malformed(f"more than {quota} bytes of a user")
@@ -229,7 +229,7 @@ class ConnectedServer:
             case Rounding(seed):
                 if not self.is_over or not re.fullmatch("[0-9a-f]{64}", seed):
                     raise Malformed("a seed that was not requested")
-                if envelope.round < self.users.parts_of(user):
+                if envelope.round < self.users.next_number(user):
                     self.rounding[user, envelope.round] = bytes.fromhex(seed)
             case Rows() | Done() if not self.is_over:
                 raise Malformed("a report that was not requested")
@@ -244,7 +244,7 @@ class ConnectedServer:
             case _:
                 self.users.on_user_message(user, envelope)
 
-    def _enter(self, connection: Peer, hello: Any) -> None:
+    def _on_hello(self, connection: Peer, hello: Any) -> None:
         if not isinstance(hello, Hello):
             raise Malformed("no hello at first")
         if reason := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
@@ -256,10 +256,12 @@ class ConnectedServer:
         self.unauthenticated.discard(connection)
         connection.has_hello.set()
         connection.user, connection.is_observer = hello.user, hello.wants == LOOK
-        connection.parser.max_bytes = OBSERVER_BYTES if connection.is_observer else self.wires.max_frame_bytes
-        welcome = self.wires.admission.welcome
-        connection.send_control(welcome if connection.is_observer else Welcome())
-        if connection.is_observer:
+        if not connection.is_observer:
+            connection.parser.max_bytes = self.wires.max_frame_bytes
+            connection.send_control(Welcome())
+        else:
+            connection.parser.max_bytes = OBSERVER_BYTES
+            connection.send_control(self.wires.admission.welcome)
             asyncio.get_running_loop().call_later(LOOK_S, connection.abort)
 
     def _untimely(self, hello: Hello) -> str:
@@ -334,7 +336,7 @@ class ConnectedServer:
     def on_broken(self, connection: Connection) -> None:
         self.unauthenticated.discard(connection)
         user = connection.user
-        if self.all_peers().get(user) is connection:
+        if self._peer(user) is connection:
             self.disconnected_s[user] = time.monotonic()
         if self.peers.get(user) is connection:
             del self.peers[user]

@@ -61,7 +61,7 @@ class Sockets:
     """
 
     has_links: bool = True
-    """Rates and latencies are those of the scenario; otherwise those of the sockets."""
+    """Links have the scenario's rates and latencies; otherwise the sockets' own."""
     shapes_rates: bool = True
     """The processes limit rates."""
     adds_latency: bool = True

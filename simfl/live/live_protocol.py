@@ -84,7 +84,7 @@ class LiveProtocol:
         experiment: The experiment.
         name: The entry.
         sockets: Place of its sockets.
-        admission: This side's credentials; unless given, those of users that this process forks.
+        admission: This side's credentials; unless given, of users that this process forks.
         join_s: Seconds within which users must join.
         begins_without: Users that have not joined by then are offline, and the run begins.
     """

@@ -102,7 +102,7 @@ async def measure(observer: Observer) -> LinkMeasurement:
 
 
 def loopback(experiment: Experiment) -> LinkMeasurement:
-    """Measure this machine's loopback, between two processes like those of a live run."""
+    """Measure this machine's loopback, between two processes as in a live run."""
     name = next(iter(experiment.scenario.protocols))
     admission = Admission({0: os.urandom(16).hex()}, code=code_version())
     protocol = LiveProtocol(experiment, name, Sockets(has_links=False), admission)

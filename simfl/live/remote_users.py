@@ -145,7 +145,7 @@ class RemoteUsers(ABC):
         """Act on a user that no longer works on its task of this number."""
         self.busy.discard((user, index))
 
-    def parts_of(self, user: int) -> int:
+    def next_number(self, user: int) -> int:
         """Return the number after that of a user's last task."""
         return self.config.rounds
 
@@ -260,7 +260,7 @@ class BufferUsers(RemoteUsers):
             self.side.rest(user)
             self.side.pick(self.side.device.last_row)
 
-    def parts_of(self, user: int) -> int:
+    def next_number(self, user: int) -> int:
         return self.side.cycles[user]
 
     def on_gone(self, user: int) -> None:

@@ -3,7 +3,7 @@
 A frame is its length, the length of its header, the header and the content of its handles, one after the
 other. The header is a JSON array, `Header`.
 
-Invariant: the kind, direction, types, sizes and ranges of a decoded message are those of the dataclass, or
+Invariant: the kind, direction, types, sizes and ranges of a decoded message are as the dataclass states, or
 the frame is `Malformed`: the peer may be unauthenticated. Nothing is unpickled. tests/fuzz sends mutated
 frames.
 """
