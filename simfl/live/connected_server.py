@@ -17,24 +17,29 @@ from typing import TYPE_CHECKING, Any
 from simfl.engine.server_side import ServerSide
 from simfl.errors import RunFailed, counted
 from simfl.live.connection import Connection, Latencies, LiveRuntime, WireConfig
-from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rejected, Rounding, Welcome
+from simfl.live.control import (
+    Away,
+    Bye,
+    Done,
+    Free,
+    Hello,
+    Ping,
+    Pong,
+    Ready,
+    Rejected,
+    Rounding,
+    Rows,
+    Start,
+    Taken,
+    Welcome,
+)
+from simfl.live.hello import LOOK, RUN
 from simfl.live.mailbox import Mailbox
 from simfl.live.peer import Peer
 from simfl.live.real_time import wait_until
 from simfl.live.shaping import Link
 from simfl.live.user_reports import REPORT_BYTES, REPORT_S, UserReports
-from simfl.live.wire import (
-    UNAUTHENTICATED_BYTES,
-    Away,
-    Bye,
-    Done,
-    Envelope,
-    Free,
-    Malformed,
-    Rows,
-    Start,
-    Taken,
-)
+from simfl.live.wire import UNAUTHENTICATED_BYTES, Envelope, Malformed
 from simfl.protocols.machine import SERVER
 from simfl.trace import rows
 from simfl.virtual_time import NS
@@ -191,6 +196,7 @@ class ConnectedServer:
             peer.send_control(Bye())
 
     def connection_of(self, user: int) -> Connection | None:
+        """Return the connection of a user that is online."""
         return self.peers.get(user)
 
     def on_presence(self, user: int, now: bool) -> None:
@@ -200,6 +206,11 @@ class ConnectedServer:
             box.online(now)
 
     def on_message(self, connection: Connection, envelope: Envelope) -> None:
+        """Act on a message of a connection.
+
+        Raises:
+            Malformed: The connection may not send it now, or has sent too much.
+        """
         assert isinstance(connection, Peer)
         message, user = envelope.message, connection.user
         if user < 0:
@@ -245,6 +256,7 @@ class ConnectedServer:
                 self.users.on_user_message(user, envelope)
 
     def _on_hello(self, connection: Peer, hello: Any) -> None:
+        """Accept or refuse an unauthenticated connection by its first message."""
         if not isinstance(hello, Hello):
             raise Malformed("no hello at first")
         if reason := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
@@ -276,6 +288,7 @@ class ConnectedServer:
         return ""
 
     def _join(self, connection: Peer, online: bool) -> None:
+        """Put a connection in the place of its user's last one."""
         user = connection.user
         earlier = self.peers.get(user)
         if earlier is not None:  # the end of that connection has not arrived yet
@@ -296,6 +309,7 @@ class ConnectedServer:
         self.changed.set()
 
     def _answer(self, connection: Peer, sent: int, size: int) -> None:
+        """Answer a ping with `size` characters."""
         if size > (OBSERVER_BYTES // 2 if connection.is_observer else 0):
             raise Malformed(f"a ping for {size} bytes")
         self.received_bytes[connection.user, connection.is_observer] += size
@@ -318,6 +332,7 @@ class ConnectedServer:
         self.refused[reason if has_room else "for other reasons"] += 1
 
     def on_malformed(self, connection: Connection, fault: Malformed) -> None:
+        """Count a fault, put it into the trace, and end the connection."""
         self.count(str(fault))
         index = self.users.refusal_round()
         if connection.user >= 0 and index >= 0:
@@ -334,6 +349,7 @@ class ConnectedServer:
             peer.abort()
 
     def on_broken(self, connection: Connection) -> None:
+        """Act on the end of a connection: its user is lost, unless it has another one."""
         self.unauthenticated.discard(connection)
         user = connection.user
         if self._peer(user) is connection:

@@ -212,6 +212,7 @@ class LiveLink:
         return self.network.latencies.of(self.user)
 
     def send(self, transmission: Transmission) -> None:
+        """Send a message as a frame; without a connection, it is aborted."""
         network, t = self.network, transmission
         connection = network.ends.connection_of(self.user)
         if connection is None:
@@ -246,14 +247,17 @@ class LiveNetwork:
         self._links: dict[tuple[int, bool], LiveLink] = {}
 
     def link(self, user: int, up: bool) -> LiveLink:
+        """Return a user's link in one direction, made when it is first used."""
         if (user, up) not in self._links:
             self._links[user, up] = (self._link if up == self.up else _ReceivedLink)(self, user)
         return self._links[user, up]
 
     def pause(self, user: int) -> None:
+        """Notify the connections that a user is offline."""
         self.ends.on_presence(user, False)
 
     def resume(self, user: int) -> None:
+        """Notify the connections that a user is back."""
         self.ends.on_presence(user, True)
 
     def is_busy(self, user: int) -> bool:

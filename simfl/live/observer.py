@@ -9,7 +9,8 @@ from collections import deque
 from typing import Any
 
 from simfl.errors import BadInput, cut, reason
-from simfl.live.hello import DOWN, LOOK, Admission, Challenge, Rejected, Welcome
+from simfl.live.control import DOWN, Challenge, Rejected, Welcome
+from simfl.live.hello import LOOK, Admission
 from simfl.live.tls import Address, refuse_open
 from simfl.live.wire import Codec, Envelope, Malformed, Parser
 

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simfl.live.connection import Sockets
+from simfl.live.control import Ping, Pong
 from simfl.live.entrance import Entrance
-from simfl.live.hello import Admission, Ping, Pong
+from simfl.live.hello import Admission
 from simfl.live.live_protocol import LiveProtocol
 from simfl.live.observer import Observer
 from simfl.live.processes import forked

@@ -20,8 +20,9 @@ from simfl.engine.server_side import ServerSide
 from simfl.engine.user_round import UserRound
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveLink, LiveNetwork
+from simfl.live.control import Over, Part
 from simfl.live.mailbox import Mailbox
-from simfl.live.wire import Envelope, Malformed, Over, Part
+from simfl.live.wire import Envelope, Malformed
 from simfl.protocols.keyed_messages import Advertise
 from simfl.protocols.machine import SERVER, Message, UpdateId, name_of
 from simfl.trace import rows

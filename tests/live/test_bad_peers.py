@@ -17,10 +17,11 @@ from simfl.live import connected_server
 from simfl.live import peer as peers
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import QUEUE, Sockets
-from simfl.live.hello import LOOK, RUN, Admission, Challenge, Hello, Ping, Ready, Rounding, proof
+from simfl.live.control import Away, Challenge, Done, Free, Hello, Ping, Ready, Rounding, Rows
+from simfl.live.hello import LOOK, RUN, Admission, proof
 from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.live.peer import Peer
-from simfl.live.wire import Away, Codec, Done, Free, Rows
+from simfl.live.wire import Codec
 from simfl.protocols.index_views import Users
 from simfl.scenario.load import load
 from simfl.trace import rows
