@@ -70,7 +70,12 @@ class Group:
 
 
 class FairLink:
-    """One direction of the server's link (bit/s)."""
+    """One direction of the server's link.
+
+    Args:
+        env: Virtual time.
+        rate_bps: Rate of the link, bit/s.
+    """
 
     def __init__(self, env: Environment, rate_bps: int) -> None:
         self.env = env
@@ -105,7 +110,13 @@ class FairLink:
         return self._empty < len(self._caps)
 
     def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
-        """Begin a transfer; `on_done` is called when its last bit has moved."""
+        """Begin a transfer.
+
+        Args:
+            size_bytes: Its size.
+            cap_bps: Its rate cap, bit/s.
+            on_done: Called when its last bit has moved.
+        """
         self._advance()
         cap = cap_bps * SCALE
         group = self._groups.get(cap) or self._open(cap)
@@ -139,7 +150,7 @@ class FairLink:
         self._turn()
 
     def rate(self, rate_bps: int) -> None:
-        """Change the link's rate now, in O(log n) for each group that the level passes."""
+        """Change the link's rate now, bit/s, in O(log n) for each group that the level passes."""
         self._advance()
         self._spare += rate_bps * SCALE - self._rate
         self._rate = rate_bps * SCALE

@@ -96,7 +96,15 @@ class Transmission:
         return self.row(moved_bytes, None)
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:
-        """Put its transfer into the trace; return the row."""
+        """Put its transfer into the trace.
+
+        Args:
+            moved_bytes: Bytes of the message that crossed.
+            arrived: Time of its arrival, ns; None if it was aborted.
+
+        Returns:
+            The row.
+        """
         m, subject = self.message, name_of(self.message.subject)
         row = Sent._make((
             self.round, self.sender, self.to, m.kind, m.phase, subject, self.full_bytes, moved_bytes,

@@ -94,7 +94,14 @@ class Users(Protocol):
         ...
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
-        """Lose a user whose upload is not counted."""
+        """Lose a user whose upload is not counted.
+
+        Args:
+            task: The user's.
+            phase: Phase to which the loss is booked.
+            why: Reason, in English.
+            cause: Row that led to it.
+        """
 
     def end_task(self, user: int, task: UserRound | None) -> None:
         """End a user's task, since its round has closed, or since the server gave it up."""

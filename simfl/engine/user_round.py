@@ -209,6 +209,12 @@ class UserRound:
 
         It is clipped here and not in the training: there, its content would be computed before the updates
         of others in the cohort have been asked for, and training in batches would be lost.
+
+        Args:
+            ops: Operations of the machine.
+            clip: The scenario's rule, if any.
+            samples: The update's weight.
+            factor: Factor of an update with fewer minibatches, if any.
         """
         assert self.update is not None
         self.samples = samples

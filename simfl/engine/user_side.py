@@ -152,7 +152,14 @@ class UserSide:
         return task.is_under_way or device.has_task(task)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
-        """Lose a user: its device stops working on this task, and unsent messages are dropped."""
+        """Lose a user: its device stops working on this task, and unsent messages are dropped.
+
+        Args:
+            task: The user's.
+            phase: Phase to which the loss is booked.
+            why: Reason, in English.
+            cause: Row that led to it.
+        """
         if not task.is_lost:
             self._interrupt(task, (phase, why, cause))
 
