@@ -384,7 +384,7 @@ class ServerLink(FairLink):
 
 
 @dataclass(eq=False)
-class Network:
+class VirtualNetwork:
     """All links: users', whose states are functions of time, and the server's in each direction."""
 
     env: Environment

@@ -28,7 +28,7 @@ from simfl.engine.life import Life, Waits
 from simfl.engine.links import Transmission
 from simfl.engine.presence import Disconnections
 from simfl.engine.setup import Aggregate, ClosedRound, ModelDownload, RecordedRound, RunConfig, Stop
-from simfl.engine.sides import Network, Receiver, Users
+from simfl.engine.sides import Network, Receiver, UserControl
 from simfl.engine.user_round import UserRound
 from simfl.learning.server_opt import ServerRule
 from simfl.protocols.contracts import AnyServer, BufferServer, RoundServer
@@ -171,7 +171,7 @@ class ServerSide(ABC):
     receiver: Receiver | None = None
     """Receives its messages at the users; None where a socket carries them."""
 
-    def __init__(self, runtime: Runtime, network: Network, users: Users, rule: ServerRule) -> None:
+    def __init__(self, runtime: Runtime, network: Network, users: UserControl, rule: ServerRule) -> None:
         self.runtime = runtime
         self.network = network
         self.users = users

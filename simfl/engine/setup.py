@@ -28,7 +28,7 @@ from simfl.world.energy import EnergyOf, Powers
 from simfl.world.participation import Participation
 
 if TYPE_CHECKING:
-    from simfl.engine.links import Network
+    from simfl.engine.links import VirtualNetwork
     from simfl.engine.user_round import UserRound
 
 
@@ -79,7 +79,7 @@ class RunConfig:
     """Factor by which one of its cores is slower than the machine of the clock."""
     server_cores: int
     """Its work is divided by them."""
-    network: Callable[[Environment], Network]
+    network: Callable[[Environment], VirtualNetwork]
     """Makes the links."""
     overhead_ns: int
     """Duration that a received message adds to its step."""

@@ -20,7 +20,7 @@ from simfl.engine.life import Life, Waits
 from simfl.engine.links import Transmission
 from simfl.engine.presence import LOST, WHY, PresenceTracker
 from simfl.engine.setup import ModelDownload, Stop
-from simfl.engine.sides import Network, Receiver, Server
+from simfl.engine.sides import Network, Receiver, ServerEvents
 from simfl.engine.training import training_job
 from simfl.engine.user_round import Delay, Loss, State, UserRound
 from simfl.protocols.contracts import ClientMachine, client_machine
@@ -56,7 +56,7 @@ class UserSide:
         drops_idle: Users without a task are not followed.
     """
 
-    server: Server
+    server: ServerEvents
     """The other side; set before the run."""
     receiver: Receiver | None = None
     """Receives their messages at the server; None where a socket carries them."""

@@ -25,19 +25,19 @@ from simfl.live.control import (
     Hello,
     Ping,
     Pong,
-    Ready,
     Rejected,
     Rounding,
     Rows,
     Start,
     Taken,
+    UserReady,
     Welcome,
 )
 from simfl.live.hello import LOOK, RUN
 from simfl.live.mailbox import Mailbox
 from simfl.live.peer import Peer
 from simfl.live.real_time import wait_until
-from simfl.live.shaping import Link
+from simfl.live.shaping import ShapedLink
 from simfl.live.user_reports import REPORT_BYTES, REPORT_S, UserReports
 from simfl.live.wire import UNAUTHENTICATED_BYTES, Envelope, Malformed
 from simfl.protocols.machine import SERVER
@@ -110,8 +110,8 @@ class ConnectedServer:
         self.origin = 0
         self.is_over = False
         self.changed = asyncio.Event()
-        self.from_users = Link(self.env, wires.server_rate(up=False))
-        self.to_users = Link(self.env, wires.server_rate(up=True))
+        self.from_users = ShapedLink(self.env, wires.server_rate(up=False))
+        self.to_users = ShapedLink(self.env, wires.server_rate(up=True))
 
     def connection(self) -> Peer:
         """Return the server's end of a new connection, which is unauthenticated."""
@@ -227,10 +227,10 @@ class ConnectedServer:
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
-            case Ready() | Away() if observes or connection is self._peer(user):
+            case UserReady() | Away() if observes or connection is self._peer(user):
                 raise Malformed("ready, which is not due")
-            case Ready() | Away():
-                self._join(connection, online=isinstance(message, Ready))
+            case UserReady() | Away():
+                self._join(connection, online=isinstance(message, UserReady))
             case _ if connection is not self._peer(user):
                 raise Malformed(f"{message.kind} of a user that has not joined")
             case Free():

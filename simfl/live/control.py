@@ -100,7 +100,7 @@ class Pong(Control):
 
 
 @dataclass(frozen=True, slots=True)
-class Ready(Control):
+class UserReady(Control):
     """Notice of a user that it has the server's clock, and can begin."""
 
     kind = ".ready"
@@ -209,7 +209,7 @@ class Done(Control):
     """Maximum error of these two."""
 
 
-UP: tuple[type[Control], ...] = (Hello, Ping, Ready, Away, Free, Taken, Rows, Rounding, Done)
+UP: tuple[type[Control], ...] = (Hello, Ping, UserReady, Away, Free, Taken, Rows, Rounding, Done)
 """Messages of users to the server."""
 DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong, Start, Part, Over, Bye)
 """Messages of the server to users."""

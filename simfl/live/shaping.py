@@ -23,7 +23,7 @@ Sink = Callable[[memoryview], object]
 """Receives bytes that have passed."""
 
 
-class Link:
+class ShapedLink:
     """A link that flows share; for bytes that are put at one time, shares are computed once.
 
     Attributes:
@@ -32,13 +32,13 @@ class Link:
 
     def __init__(self, env: Environment, rate: Rate) -> None:
         self.env, self.rate = env, rate
-        self.active: dict[Flow, None] = {}
-        self._shares: dict[Flow, float] = {}
+        self.active: dict[ShapedFlow, None] = {}
+        self._shares: dict[ShapedFlow, float] = {}
         """Bytes a nanosecond of each flow since the last tick."""
         self._since = 0
         self._due = -1
 
-    def wake(self, flow: Flow) -> None:
+    def wake(self, flow: ShapedFlow) -> None:
         """Add a flow that has bytes to carry."""
         self.active[flow] = None
         self._tick_at(self.env.now)
@@ -60,10 +60,10 @@ class Link:
         if self.active:
             self._tick_at(self.env.now + max(1, min([TICK_NS, *map(int, ends)])))
 
-    def _shared_out(self) -> dict[Flow, float]:
+    def _shared_out(self) -> dict[ShapedFlow, float]:
         """Return the bytes a nanosecond of each flow, by progressive filling."""
         now = self.env.now
-        shares, left = dict[Flow, float](), self.rate(now)
+        shares, left = dict[ShapedFlow, float](), self.rate(now)
         # The number decides between equal caps, as flows have no order. From the lowest cap on, each flow
         # gets at most an equal part of the rate that remains.
         capped = sorted((flow.cap(now), k, flow) for k, flow in enumerate(self.active))
@@ -83,7 +83,7 @@ class Piece(NamedTuple):
     """Called when the last of them has passed, if given."""
 
 
-class Flow:
+class ShapedFlow:
     """One user's bytes through a link, in order.
 
     Args:
@@ -92,7 +92,7 @@ class Flow:
         sink: Called with bytes that have passed.
     """
 
-    def __init__(self, link: Link, cap: Rate, sink: Sink) -> None:
+    def __init__(self, link: ShapedLink, cap: Rate, sink: Sink) -> None:
         self.link, self.cap, self.sink = link, cap, sink
         self.waiting: deque[Piece] = deque()
         self._through = 0.0

@@ -34,17 +34,17 @@ from simfl.live.control import (
     Part,
     Ping,
     Pong,
-    Ready,
     Rejected,
     Rounding,
     Rows,
     Start,
+    UserReady,
     Welcome,
 )
 from simfl.live.hello import RUN
 from simfl.live.observer import AGAIN_S, PASSING, SELDOM_S
 from simfl.live.real_time import RealTime, either
-from simfl.live.shaping import Link
+from simfl.live.shaping import ShapedLink
 from simfl.live.wire import Envelope, Malformed
 from simfl.protocols.machine import SERVER, UpdateId, name_of
 from simfl.trace.rows import row_lines
@@ -190,10 +190,10 @@ class LiveUser:
         if not self.presence.is_online(self.user):
             connection.send_control(Away())
             return
-        connection.send_control(Ready())
+        connection.send_control(UserReady())
         self.connected = connection
         rate = self.wires.rate(self.user, up=True)
-        connection.shape(Link(self.env, rate), rate)
+        connection.shape(ShapedLink(self.env, rate), rate)
 
     # -- calls of the users' side
     def on_lost(self, task: UserRound, phase: str, row: int) -> None:
