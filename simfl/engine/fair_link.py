@@ -40,7 +40,7 @@ BYTE = 8 * NS * SCALE
 class Flow:
     """A transfer that is moving."""
 
-    group: Group
+    group: CapGroup
     start: int
     """The group's counter at its first bit."""
     mark: int
@@ -52,7 +52,7 @@ class Flow:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class CapGroup:
     """The moving transfers of one cap."""
 
     cap: int
@@ -79,7 +79,7 @@ class FairLink:
 
     def __init__(self, env: Environment, rate_bps: int) -> None:
         self.env = env
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, CapGroup] = {}
         self._caps: list[int] = []
         """Caps of the groups, in order: the first `_capped` of them move at their caps."""
         self._capped = 0
@@ -94,9 +94,9 @@ class FairLink:
         """The level's counter: the amount that a transfer at the level would have moved since the start."""
         self._updated_at = 0
         """Time up to which the counter is advanced, ns."""
-        self._ends: list[tuple[int, int, Group]] = []
+        self._ends: list[tuple[int, int, CapGroup]] = []
         """Heap of (next end [ns], entry, capped group)."""
-        self._marks: list[tuple[int, int, Group]] = []
+        self._marks: list[tuple[int, int, CapGroup]] = []
         """Heap of (next mark of the level's counter, entry, other group)."""
         self._armed = FOR_EVER
         """Time of the earliest pending call, ns."""
@@ -181,14 +181,14 @@ class FairLink:
         self._updated_at = now
 
     # -- groups
-    def _counter(self, group: Group) -> int:
+    def _counter(self, group: CapGroup) -> int:
         return group.cap * self._updated_at if group.capped else self._moved
 
-    def _open(self, cap: int) -> Group:
+    def _open(self, cap: int) -> CapGroup:
         index = bisect_left(self._caps, cap)
         # If all groups are capped, it begins capped too, and `_rebalance` moves it if it must.
         all_capped = self._capped == len(self._caps)
-        group = self._groups[cap] = Group(cap, all_capped or index < self._capped)
+        group = self._groups[cap] = CapGroup(cap, all_capped or index < self._capped)
         self._caps.insert(index, cap)
         self._capped += group.capped
         self._empty += 1
@@ -236,7 +236,7 @@ class FairLink:
         self._capped = sum(group.capped for group in self._groups.values())
         self._empty = 0
 
-    def _announce(self, group: Group) -> None:
+    def _announce(self, group: CapGroup) -> None:
         """Put the end of the group's next transfer, at its present pace, among the next ends."""
         heap = group.heap
         while heap[0][1] != heap[0][2].entry:
@@ -279,7 +279,7 @@ class FairLink:
         return True
 
     # -- ends
-    def _soonest(self) -> tuple[int, Group | None]:
+    def _soonest(self) -> tuple[int, CapGroup | None]:
         """Return the end of the next transfer if nothing changes, and its group."""
         ends, marks = self._ends, self._marks
         # A heap cannot lose an entry in its middle, so invalid entries are dropped when they surface.

@@ -28,7 +28,7 @@ from simfl.live.control import (
     Rejected,
     Rounding,
     Rows,
-    Start,
+    RunStart,
     Taken,
     UserReady,
     Welcome,
@@ -133,7 +133,7 @@ class ConnectedServer:
         # In the near future, so that the message arrives before the run begins.
         origin = self.origin = time.monotonic_ns() + START_NS
         for peer in self.all_peers().values():
-            peer.send_control(Start(origin))
+            peer.send_control(RunStart(origin))
         if self.config.horizon_ns is not None:
             self.env.call_at(self.config.horizon_ns, self._horizon)
         self.env.start(origin)

@@ -48,7 +48,7 @@ class Hello(Control):
     protocol: str
     """Entry that it takes part in."""
     origin: int
-    """Origin of the run, from `Start`; 0 before."""
+    """Origin of the run, from `RunStart`; 0 before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class Rounding(Control):
 
 # -- the run
 @dataclass(frozen=True, slots=True)
-class Start(Control):
+class RunStart(Control):
     """The begin of the run."""
 
     kind = ".start"
@@ -211,5 +211,5 @@ class Done(Control):
 
 UP: tuple[type[Control], ...] = (Hello, Ping, UserReady, Away, Free, Taken, Rows, Rounding, Done)
 """Messages of users to the server."""
-DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong, Start, Part, Over, Bye)
+DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong, RunStart, Part, Over, Bye)
 """Messages of the server to users."""

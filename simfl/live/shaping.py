@@ -74,7 +74,7 @@ class ShapedLink:
         return shares
 
 
-class Piece(NamedTuple):
+class PendingBytes(NamedTuple):
     """Bytes on their way."""
 
     data: memoryview
@@ -94,7 +94,7 @@ class ShapedFlow:
 
     def __init__(self, link: ShapedLink, cap: Rate, sink: Sink) -> None:
         self.link, self.cap, self.sink = link, cap, sink
-        self.waiting: deque[Piece] = deque()
+        self.waiting: deque[PendingBytes] = deque()
         self._through = 0.0
         """Bytes of the first waiting piece that may pass now; a fraction stays for the next tick."""
 
@@ -115,7 +115,7 @@ class ShapedFlow:
 
     def put(self, data: bytes, on_sent: Callable[[], object] | None = None) -> None:
         """Queue bytes; `on_sent` is called when the last of them has passed."""
-        self.waiting.append(Piece(memoryview(data), on_sent))
+        self.waiting.append(PendingBytes(memoryview(data), on_sent))
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
         elif len(self.waiting) == 1:
@@ -131,7 +131,7 @@ class ShapedFlow:
             if count:
                 self.sink(data[:count])
             if count < len(data):
-                self.waiting[0] = Piece(data[count:], on_sent)
+                self.waiting[0] = PendingBytes(data[count:], on_sent)
                 return
             self.waiting.popleft()
             if on_sent is not None:

@@ -37,7 +37,7 @@ from simfl.live.control import (
     Rejected,
     Rounding,
     Rows,
-    Start,
+    RunStart,
     UserReady,
     Welcome,
 )
@@ -257,7 +257,7 @@ class LiveUser:
             case Pong(sent, at) if self.offset is not None:
                 self.offset.take(sent, at)
                 self._compare_clocks(connection)
-            case Start(origin):
+            case RunStart(origin):
                 self._start(origin)
             case Part(point, when, delay_ns, cycle):
                 self._begin(index, cycle, PlannedLoss(point, when, delay_ns) if point and when else None)

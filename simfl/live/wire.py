@@ -21,7 +21,7 @@ from simfl.crypto.row_routing import LONG_BYTES
 from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload, Stop
 from simfl.errors import cut
-from simfl.live.fields import LARGEST, Shape, Whole, field_types
+from simfl.live.fields import LARGEST, ArrayShape, Whole, field_types
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import ZeroEntropy
@@ -146,14 +146,14 @@ class Codec:
         message, content, begin = self.kinds[header.kind], frame[4 + length :], 0
         values = [convert(value) for convert, value in zip(converts, decoded, strict=True)]
         for k, value in enumerate(values):
-            if isinstance(value, Shape):
+            if isinstance(value, ArrayShape):
                 values[k], size = self._handle(message, value, content[begin:])
                 begin += size
         if begin != len(content):
             raise Malformed(f"{header.kind}: {len(content) - begin} bytes too many")
         return Envelope(message(*values), header.round, header.step, header.at, len(frame) + 4)
 
-    def _handle(self, message: type[Any], shape: Shape, content: memoryview) -> tuple[Handle, int]:
+    def _handle(self, message: type[Any], shape: ArrayShape, content: memoryview) -> tuple[Handle, int]:
         """Return a handle with the first bytes of `content`, and their number."""
         rows, columns, name = shape
         sizes = {self._type(message, itemsize): itemsize for itemsize in (4, 1)}
