@@ -23,7 +23,7 @@ import simpy
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink
-from simfl.engine.links import Network
+from simfl.engine.links import VirtualNetwork
 from simfl.world.availability import FOR_EVER
 from simfl.world.links import LinkState
 
@@ -124,7 +124,7 @@ def messages(n: int, count: int, caps: int, lasting_ns: int = FOR_EVER) -> Calla
         rate = rates[(user + turn) % caps]
         return LinkState(rate, rate, 0.0001, min((turn + 1) * lasting_ns, FOR_EVER))
 
-    network = Network(env, link, lambda now: (n * CAP_BPS // 2, n * CAP_BPS // 2, FOR_EVER))
+    network = VirtualNetwork(env, link, lambda now: (n * CAP_BPS // 2, n * CAP_BPS // 2, FOR_EVER))
 
     def nothing(moved: int = 0) -> None:
         pass

@@ -109,7 +109,7 @@ class Clock(ABC):
     timed_by: str | None = None
     """Devices of the machine on which durations were measured, and the timer of each."""
     recording: Recording | None = None
-    """Steps of an earlier run, which come before those that are timed."""
+    """Steps of an earlier run, which come before timed ones."""
 
     def __init__(self) -> None:
         self._seen: dict[Spans, Spans] = {}
@@ -166,9 +166,9 @@ class Clock(ABC):
         Returns:
             At least one; None where only the work itself can determine it.
         """
-        what = None if self.recording is None else self.recording.what(lane_key)
-        if what is not None:
-            done = StepsDone.read(what)
+        recorded = None if self.recording is None else self.recording.what(lane_key)
+        if recorded is not None:
+            done = StepsDone.read(recorded)
             # Where that cannot be, the step gets another `what` than the recorded one, and `spans` refuses
             # it.
             return total_steps if done is None else min(done.steps, total_steps)

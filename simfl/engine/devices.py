@@ -218,6 +218,12 @@ class Runtime:
     def note(self, effect: Effect, party: int, index: int, step: int) -> None:
         """Put into the trace that a party's machine ignored or refused a message.
 
+        Args:
+            effect: The machine's.
+            party: A user, or SERVER.
+            index: Round of the row.
+            step: Row of the step that returned the effect.
+
         Raises:
             RunFailed: The effect is another one, which only servers have.
         """

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from simfl.engine.battery import Batteries, Battery
 from simfl.engine.devices import Job
-from simfl.engine.links import Network, Transmission
+from simfl.engine.links import Transmission, VirtualNetwork
 from simfl.trace.rows import SERVER, Spent
 from simfl.world.energy import Powers
 
@@ -128,7 +128,7 @@ NOT_COUNTED = Powers(cpu=0)
 class Meter:
     """The accounts of a session's parties; the session, its devices and its links call it."""
 
-    def __init__(self, users: UserSide, network: Network) -> None:
+    def __init__(self, users: UserSide, network: VirtualNetwork) -> None:
         self.runtime, self.config, self.env = users.runtime, users.config, users.env
         self._accounts: dict[int, Account] = {}
         self._open: dict[int, Account] = {}

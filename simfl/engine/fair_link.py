@@ -13,8 +13,8 @@ at any nanosecond; at rate 0, transfers stand still.
 
 All transfers with the same cap move alike. So a group needs one counter (the amount that each has moved) and
 a heap of finishing marks. Groups above the level have the same pace too, and share one counter. So an event
-changes one group, and those that the level passes: a group has an offset to one of two counters, cap x time
-or the level's.
+changes one group, and each group that the level passes: a group has an offset to one of two counters, cap x
+time or the level's.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BYTE = 8 * NS * SCALE
 class Flow:
     """A transfer that is moving."""
 
-    group: Group
+    group: CapGroup
     start: int
     """The group's counter at its first bit."""
     mark: int
@@ -52,7 +52,7 @@ class Flow:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class CapGroup:
     """The moving transfers of one cap."""
 
     cap: int
@@ -70,11 +70,16 @@ class Group:
 
 
 class FairLink:
-    """One direction of the server's link (bit/s)."""
+    """One direction of the server's link.
+
+    Args:
+        env: Virtual time.
+        rate_bps: Rate of the link, bit/s.
+    """
 
     def __init__(self, env: Environment, rate_bps: int) -> None:
         self.env = env
-        self._groups: dict[int, Group] = {}
+        self._groups: dict[int, CapGroup] = {}
         self._caps: list[int] = []
         """Caps of the groups, in order: the first `_capped` of them move at their caps."""
         self._capped = 0
@@ -89,9 +94,9 @@ class FairLink:
         """The level's counter: the amount that a transfer at the level would have moved since the start."""
         self._updated_at = 0
         """Time up to which the counter is advanced, ns."""
-        self._ends: list[tuple[int, int, Group]] = []
+        self._ends: list[tuple[int, int, CapGroup]] = []
         """Heap of (next end [ns], entry, capped group)."""
-        self._marks: list[tuple[int, int, Group]] = []
+        self._marks: list[tuple[int, int, CapGroup]] = []
         """Heap of (next mark of the level's counter, entry, other group)."""
         self._armed = FOR_EVER
         """Time of the earliest pending call, ns."""
@@ -105,7 +110,13 @@ class FairLink:
         return self._empty < len(self._caps)
 
     def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
-        """Begin a transfer; `on_done` is called when its last bit has moved."""
+        """Begin a transfer.
+
+        Args:
+            size_bytes: Its size.
+            cap_bps: Its rate cap, bit/s.
+            on_done: Called when its last bit has moved.
+        """
         self._advance()
         cap = cap_bps * SCALE
         group = self._groups.get(cap) or self._open(cap)
@@ -113,7 +124,7 @@ class FairLink:
         moved = self._counter(group) + group.offset
         flow = Flow(group, moved, moved + size_bytes * BYTE, on_done)
         first = self._join(flow)
-        if self._firing:  # `_fire` computes the level once, for the transfers that end and those that follow
+        if self._firing:  # `_fire` computes the level once, for all ends and begins
             return flow
         self._rebalance()
         # A new transfer never raises the level, so no other transfer ends earlier. Only the new one may end
@@ -139,7 +150,7 @@ class FairLink:
         self._turn()
 
     def rate(self, rate_bps: int) -> None:
-        """Change the link's rate now, in O(log n) for each group that the level passes."""
+        """Change the link's rate now, bit/s, in O(log n) for each group that the level passes."""
         self._advance()
         self._spare += rate_bps * SCALE - self._rate
         self._rate = rate_bps * SCALE
@@ -170,14 +181,14 @@ class FairLink:
         self._updated_at = now
 
     # -- groups
-    def _counter(self, group: Group) -> int:
+    def _counter(self, group: CapGroup) -> int:
         return group.cap * self._updated_at if group.capped else self._moved
 
-    def _open(self, cap: int) -> Group:
+    def _open(self, cap: int) -> CapGroup:
         index = bisect_left(self._caps, cap)
         # If all groups are capped, it begins capped too, and `_rebalance` moves it if it must.
         all_capped = self._capped == len(self._caps)
-        group = self._groups[cap] = Group(cap, all_capped or index < self._capped)
+        group = self._groups[cap] = CapGroup(cap, all_capped or index < self._capped)
         self._caps.insert(index, cap)
         self._capped += group.capped
         self._empty += 1
@@ -225,7 +236,7 @@ class FairLink:
         self._capped = sum(group.capped for group in self._groups.values())
         self._empty = 0
 
-    def _announce(self, group: Group) -> None:
+    def _announce(self, group: CapGroup) -> None:
         """Put the end of the group's next transfer, at its present pace, among the next ends."""
         heap = group.heap
         while heap[0][1] != heap[0][2].entry:
@@ -268,7 +279,7 @@ class FairLink:
         return True
 
     # -- ends
-    def _soonest(self) -> tuple[int, Group | None]:
+    def _soonest(self) -> tuple[int, CapGroup | None]:
         """Return the end of the next transfer if nothing changes, and its group."""
         ends, marks = self._ends, self._marks
         # A heap cannot lose an entry in its middle, so invalid entries are dropped when they surface.

@@ -96,7 +96,15 @@ class Transmission:
         return self.row(moved_bytes, None)
 
     def row(self, moved_bytes: int, arrived: int | None) -> int:
-        """Put its transfer into the trace; return the row."""
+        """Put its transfer into the trace.
+
+        Args:
+            moved_bytes: Bytes of the message that crossed.
+            arrived: Time of its arrival, ns; None if it was aborted.
+
+        Returns:
+            The row.
+        """
         m, subject = self.message, name_of(self.message.subject)
         row = Sent._make((
             self.round, self.sender, self.to, m.kind, m.phase, subject, self.full_bytes, moved_bytes,
@@ -128,7 +136,9 @@ class UserLink:
     """Bit/s until the time `until`, at which the link's state may change. Set, with latency and `until`, when
     the state is first needed."""
     latency_s: float = 0.0
+    """Latency until then, without jitter."""
     latency_ns: int = 0
+    """The same, rounded."""
     until: int = 0
     """Time up to which the state is certain, ns."""
     is_paused: bool = False
@@ -143,6 +153,7 @@ class UserLink:
     """Called with a transfer and None as it begins to move, and with the bytes that it has moved as its last
     bit has left or as it is interrupted."""
     _life: Life | None = None
+    """Carries the transfers; None while none moves."""
     _follow_at: int = 0
     """End of the state for which a call is pending."""
     _flow: tuple[FairLink, Flow] | None = None
@@ -219,8 +230,7 @@ class UserLink:
                 self._refresh_state()
 
     def _move(self, link: FairLink, size_bytes: int) -> None:
-        """Begin to move bytes through a shared link, at this link's rate at most; the last one wakes the
-        life."""
+        """Begin to move bytes through a shared link; the last of them wakes the life."""
         self._flow = link, link.start(size_bytes, self._cap, self._moved_all)
         self._follow()
 
@@ -276,7 +286,7 @@ class UserLink:
 
     # -- interruptions
     def pause(self) -> None:
-        """Pause while the user is offline: messages wait, on a downlink also those that propagate."""
+        """Pause while the user is offline: messages wait, on a downlink also propagating ones."""
         self.is_paused = True
         self.queue[:0] = self._interrupt()
 
@@ -300,7 +310,7 @@ class UserLink:
         self._abort()
 
     def cut(self) -> None:
-        """Drop messages that have not left, as the user is lost; on a downlink also those that propagate."""
+        """Drop messages that have not left, as the user is lost; on a downlink also propagating ones."""
         self._interrupt()
         for transfer in self.queue:
             transfer.on_aborted(0)
@@ -374,8 +384,8 @@ class ServerLink(FairLink):
 
 
 @dataclass(eq=False)
-class Network:
-    """All links: those of users, whose states are functions of time, and the server's in each direction."""
+class VirtualNetwork:
+    """All links: users', whose states are functions of time, and the server's in each direction."""
 
     env: Environment
     states: Links

@@ -4,7 +4,7 @@ A device is offline while it has a reason: its session is off, it was lost, or i
 
 Only the sessions of a followed user are events, with a row for each change. The state of another user is a
 function of the time, which is evaluated when it is needed. So idle users cost nothing, however many they are
-and however often they come and go (tests/engine/test_idle_users.py).
+and however frequent their churn (tests/engine/test_idle_users.py).
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Rounds(ServerSide):
             self.start = self.env.now
             self.closed = self.env.event()
             chosen = self._select()
-            if not chosen:  # wait as long as for the first answers, and select once more
+            if not chosen:  # wait for the time of the first deadline, and select once more
                 yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
                 chosen = self._select()
             self._begin(chosen or [])

@@ -28,7 +28,7 @@ from simfl.engine.life import Life, Waits
 from simfl.engine.links import Transmission
 from simfl.engine.presence import Disconnections
 from simfl.engine.setup import Aggregate, ClosedRound, ModelDownload, RecordedRound, RunConfig, Stop
-from simfl.engine.sides import Network, Receiver, Users
+from simfl.engine.sides import Network, Receiver, UserControl
 from simfl.engine.user_round import UserRound
 from simfl.learning.server_opt import ServerRule
 from simfl.protocols.contracts import AnyServer, BufferServer, RoundServer
@@ -63,6 +63,14 @@ if TYPE_CHECKING:
 class ServerHost:
     """The server around its machine, without a clock: it opens rounds and cycles, and steps the global model.
 
+    Args:
+        protocol: The protocol.
+        ops: Operations of the server.
+        trainer: Makes the first model.
+        rule: Steps the global model.
+        config: The world.
+        seed: uint8 [32], of the first model.
+
     Attributes:
         version: t, the number of aggregates that were applied.
         weights: The global model x^(t), 1 x d float32.
@@ -96,7 +104,10 @@ class ServerHost:
         return effects if self.protocol.offline else [*effects, *(Send(user, model) for user in users)]
 
     def open_cycle(self, machine: BufferServer, task: UserRound, model_lag: int = 0) -> Effects:
-        """Begin a user's cycle of an asynchronous run, on the model of `model_lag` versions ago."""
+        """Begin a user's cycle of an asynchronous run, on the model of `model_lag` versions ago.
+
+        A prescribed lag is cut to the number of versions so far.
+        """
         assert task.id is not None
         model_lag = min(model_lag, machine.version)
         effects = machine.begin(*task.id, model_lag) if model_lag else machine.begin(*task.id)
@@ -160,7 +171,7 @@ class ServerSide(ABC):
     receiver: Receiver | None = None
     """Receives its messages at the users; None where a socket carries them."""
 
-    def __init__(self, runtime: Runtime, network: Network, users: Users, rule: ServerRule) -> None:
+    def __init__(self, runtime: Runtime, network: Network, users: UserControl, rule: ServerRule) -> None:
         self.runtime = runtime
         self.network = network
         self.users = users

@@ -28,7 +28,7 @@ from simfl.world.energy import EnergyOf, Powers
 from simfl.world.participation import Participation
 
 if TYPE_CHECKING:
-    from simfl.engine.links import Network
+    from simfl.engine.links import VirtualNetwork
     from simfl.engine.user_round import UserRound
 
 
@@ -79,7 +79,7 @@ class RunConfig:
     """Factor by which one of its cores is slower than the machine of the clock."""
     server_cores: int
     """Its work is divided by them."""
-    network: Callable[[Environment], Network]
+    network: Callable[[Environment], VirtualNetwork]
     """Makes the links."""
     overhead_ns: int
     """Duration that a received message adds to its step."""
@@ -92,7 +92,7 @@ class RunConfig:
     disconnect_ns: int | None
     """Time until the server is notified of a broken connection; None: it never is."""
     in_round: Callable[[int], NDArray[np.bool_]] | None
-    """Round -> bool [users], those who can be selected in it; None: all."""
+    """Round -> bool [users], True for users that can be selected in it; None: all."""
     schedule: OnlineSchedule | None
     """Online times of users; None: they are always online."""
     samples: Callable[[int], int]
@@ -110,7 +110,7 @@ class RunConfig:
     concurrency: int | None = None
     """Users in flight at a time, over a buffer; None: all."""
     return_ns: int | None = None
-    """Time for which a lost user is offline; None: loss does not take it offline."""
+    """Time for which a lost user is offline; None: a loss leaves it online."""
     horizon_ns: int | None = None
     """Time at which the run is stopped; None: after its last round."""
     record: bool = False
@@ -158,7 +158,7 @@ class ProtocolSetup:
         return "offline" if self.protocol.offline else "training"
 
     def in_round(self, index: int) -> Params:
-        """Return the parameters in one round, whose number is part of what is signed in it."""
+        """Return the parameters in one round, whose number is part of the signed bytes."""
         return replace(self.params, round=index)
 
 
@@ -205,7 +205,7 @@ class RoundCheckpoint:
     rows: int
     """Length of the trace."""
     models: dict[int, Handle]
-    """Version -> global model [1, d]: those with which a user still works, and the latest."""
+    """Version -> global model [1, d]: each with which a user still works, and the latest."""
     moments: Handle | None
     """Memory of an adaptive server [2, d], if it has one."""
     running: tuple[tuple[Key, Spans], ...]

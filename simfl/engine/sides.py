@@ -58,7 +58,7 @@ class Receiver(Protocol):
         """Receive a message, a latency after its last bit has left; of a lost user it may be half of one."""
 
 
-class Server(Protocol):
+class ServerEvents(Protocol):
     """The server, as the users' side reaches it."""
 
     def on_lost(self, task: UserRound, phase: str, row: int) -> None:
@@ -74,7 +74,7 @@ class Server(Protocol):
         """Count a user that is back, or (`stays`) whose next session or slot leaves it as it is."""
 
 
-class Users(Protocol):
+class UserControl(Protocol):
     """The users, as the server's side reaches them."""
 
     presence: PresenceTracker
@@ -94,7 +94,14 @@ class Users(Protocol):
         ...
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
-        """Lose a user whose upload is not counted."""
+        """Lose a user whose upload is not counted.
+
+        Args:
+            task: The user's.
+            phase: Phase to which the loss is booked.
+            why: Reason, in English.
+            cause: Row that led to it.
+        """
 
     def end_task(self, user: int, task: UserRound | None) -> None:
         """End a user's task, since its round has closed, or since the server gave it up."""

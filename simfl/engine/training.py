@@ -14,6 +14,7 @@ from simfl.dataplane.handles import Handle
 from simfl.dataplane.work import Segment
 from simfl.engine.devices import Device, Job, Runtime
 from simfl.learning.minibatches import Cutoff
+from simfl.learning.partial_work import PartialWork
 from simfl.protocols.machine import Effects, name_of
 from simfl.trace.codes import StepsDone
 from simfl.trace.rows import TRAIN
@@ -33,19 +34,25 @@ def training_job(runtime: Runtime, task: UserRound, device: Device, cause: int) 
     """Return the job of a user's training; its step wakes the life of the task."""
     args = (task.client, TRAIN, (), task.phase, cause, runtime.env.now, task.round)
     job = Job(*args, subject=task.id, task=task, on_done=task.life.wake)
-    job.run = partial(_train, runtime, task, device, job, seed_of(runtime, task))
+    seed, ops, trainer = seed_of(runtime, task), runtime.training_ops, runtime.trainer
+    # Only where it has to, a job's call holds the job: the cycle keeps the round's memory until a collection
+    # (tests/engine/test_endings.py).
+    if runtime.config.partial is None or not trainer.steps(task.user):
+        job.run = partial(task.train, ops, trainer, seed)
+    else:
+        job.run = partial(_train_within, runtime, task, device, job, seed, runtime.config.partial)
     job.is_half = task.plan_at("training") == "mid_send"
     if runtime.config.training_noise is not None:
         job.factor = runtime.config.training_noise(task.user, name_of(task.id) or task.round)
     return job
 
 
-def _train(runtime: Runtime, task: UserRound, device: Device, job: Job, seed: Handle) -> Effects:
-    """Train for the minibatches that the deadline allows, if any, and put them into `what`, unless all."""
-    trainer, ops, rule = runtime.trainer, runtime.training_ops, runtime.config.partial
+def _train_within(
+    runtime: Runtime, task: UserRound, device: Device, job: Job, seed: Handle, rule: PartialWork
+) -> Effects:
+    """Train for the minibatches that the deadline allows; unless these are all, put them into `what`."""
+    trainer, ops = runtime.trainer, runtime.training_ops
     minibatches = trainer.steps(task.user)
-    if rule is None or not minibatches:
-        return task.train(ops, trainer, seed)
     within_ns, slowdown = nanoseconds(rule.within_s), device.slowdown * job.factor
 
     def counted(steps: int) -> Segment:

@@ -193,7 +193,7 @@ class UserRound:
         return []
 
     def end_training(self) -> NextStep:
-        """Return what is planned for the end of the training."""
+        """Return the loss or the delay that is planned for the end of the training."""
         when = self.plan_at("training")
         if when == "delay":
             self.advance_to(State.DELAYED)
@@ -209,6 +209,12 @@ class UserRound:
 
         It is clipped here and not in the training: there, its content would be computed before the updates
         of others in the cohort have been asked for, and training in batches would be lost.
+
+        Args:
+            ops: Operations of the machine.
+            clip: The scenario's rule, if any.
+            samples: The update's weight.
+            factor: Factor of an update with fewer minibatches, if any.
         """
         assert self.update is not None
         self.samples = samples

@@ -20,7 +20,7 @@ from simfl.engine.life import Life, Waits
 from simfl.engine.links import Transmission
 from simfl.engine.presence import LOST, WHY, PresenceTracker
 from simfl.engine.setup import ModelDownload, Stop
-from simfl.engine.sides import Network, Receiver, Server
+from simfl.engine.sides import Network, Receiver, ServerEvents
 from simfl.engine.training import training_job
 from simfl.engine.user_round import Delay, Loss, State, UserRound
 from simfl.protocols.contracts import ClientMachine, client_machine
@@ -56,7 +56,7 @@ class UserSide:
         drops_idle: Users without a task are not followed.
     """
 
-    server: Server
+    server: ServerEvents
     """The other side; set before the run."""
     receiver: Receiver | None = None
     """Receives their messages at the server; None where a socket carries them."""
@@ -83,7 +83,8 @@ class UserSide:
         self.tasks: dict[int, list[UserRound]] = {}
         """Tasks of each user in which it may still be lost, the oldest first."""
         self._clients: dict[int, tuple[ClientMachine, Any]] = {}
-        self._params: Params | None = None  # those of the latest round
+        self._params: Params | None = None
+        """Parameters of the latest round."""
 
     def device(self, user: int) -> Device:
         """Return a user's device, made when it is first used."""
@@ -151,7 +152,14 @@ class UserSide:
         return task.is_under_way or device.has_task(task)
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
-        """Lose a user: its device stops working on this task, and unsent messages are dropped."""
+        """Lose a user: its device stops working on this task, and unsent messages are dropped.
+
+        Args:
+            task: The user's.
+            phase: Phase to which the loss is booked.
+            why: Reason, in English.
+            cause: Row that led to it.
+        """
         if not task.is_lost:
             self._interrupt(task, (phase, why, cause))
 
@@ -231,7 +239,7 @@ class UserSide:
             self.server.on_lost(task, phase, row)
 
     def _remove(self, task: UserRound) -> bool:
-        """Remove a task from those of its user; return False if it is not among them."""
+        """Remove a task from `tasks`; return False if it is not there."""
         tasks = self.tasks.get(task.user, [])
         if task not in tasks:
             return False

@@ -79,7 +79,7 @@ def rehearse(
     ops, zeros = EagerOps(p.q, oracle=oracle), np.zeros((1, p.d), np.float32)
     calls: list[tuple[str, tuple[Any, ...]]] = []
     clients = _clients(protocol, p, range(users), ops)
-    for result in _round(protocol, p, {**clients, 0: _Recording(clients[0], calls)}, ops, zeros):
+    for result in _round(protocol, p, {**clients, 0: _RecordedCalls(clients[0], calls)}, ops, zeros):
         weights, state = Handle(1, p.d, F32, zeros), result.mean
         if rule.rows:
             first = Handle(rule.rows, p.d, F64, rule.first(p.d))
@@ -132,7 +132,7 @@ def _round(
 
 
 @dataclass
-class _Recording:
+class _RecordedCalls:
     """A user's machine, whose calls are recorded."""
 
     machine: ClientMachine

@@ -10,8 +10,9 @@ from functools import partial
 from typing import Any
 
 from simfl.live.connection import Connection
+from simfl.live.control import Taken
 from simfl.live.user import LiveUser
-from simfl.live.wire import Envelope, Taken
+from simfl.live.wire import Envelope
 from simfl.protocols.machine import UpdateId
 
 ACKNOWLEDGED_EVERY = 8

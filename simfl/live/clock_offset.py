@@ -1,7 +1,7 @@
 """The clock of another machine, estimated by pings: the middle of the ping with the shortest round trip.
 
 The other clock was read between the question and its answer. So the estimate is wrong by at most half that
-round trip, whatever the shares of the two ways. Thus a message that takes as long as the pings did cannot
+round trip, whatever the shares of the two ways. Thus a message that takes the time of a ping cannot
 seem to arrive before it was sent.
 """
 

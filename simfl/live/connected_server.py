@@ -17,24 +17,29 @@ from typing import TYPE_CHECKING, Any
 from simfl.engine.server_side import ServerSide
 from simfl.errors import RunFailed, counted
 from simfl.live.connection import Connection, Latencies, LiveRuntime, WireConfig
-from simfl.live.hello import LOOK, RUN, Hello, Ping, Pong, Ready, Rejected, Rounding, Welcome
-from simfl.live.mailbox import Mailbox
-from simfl.live.peer import Peer
-from simfl.live.real_time import wait_until
-from simfl.live.shaping import Link
-from simfl.live.user_reports import REPORT_BYTES, REPORT_S, UserReports
-from simfl.live.wire import (
-    UNAUTHENTICATED_BYTES,
+from simfl.live.control import (
     Away,
     Bye,
     Done,
-    Envelope,
     Free,
-    Malformed,
+    Hello,
+    Ping,
+    Pong,
+    Rejected,
+    Rounding,
     Rows,
-    Start,
+    RunStart,
     Taken,
+    UserReady,
+    Welcome,
 )
+from simfl.live.hello import LOOK, RUN
+from simfl.live.mailbox import Mailbox
+from simfl.live.peer import Peer
+from simfl.live.real_time import wait_until
+from simfl.live.shaping import ShapedLink
+from simfl.live.user_reports import REPORT_BYTES, REPORT_S, UserReports
+from simfl.live.wire import UNAUTHENTICATED_BYTES, Envelope, Malformed
 from simfl.protocols.machine import SERVER
 from simfl.trace import rows
 from simfl.virtual_time import NS
@@ -105,8 +110,8 @@ class ConnectedServer:
         self.origin = 0
         self.is_over = False
         self.changed = asyncio.Event()
-        self.from_users = Link(self.env, wires.server_rate(up=False))
-        self.to_users = Link(self.env, wires.server_rate(up=True))
+        self.from_users = ShapedLink(self.env, wires.server_rate(up=False))
+        self.to_users = ShapedLink(self.env, wires.server_rate(up=True))
 
     def connection(self) -> Peer:
         """Return the server's end of a new connection, which is unauthenticated."""
@@ -128,7 +133,7 @@ class ConnectedServer:
         # In the near future, so that the message arrives before the run begins.
         origin = self.origin = time.monotonic_ns() + START_NS
         for peer in self.all_peers().values():
-            peer.send_control(Start(origin))
+            peer.send_control(RunStart(origin))
         if self.config.horizon_ns is not None:
             self.env.call_at(self.config.horizon_ns, self._horizon)
         self.env.start(origin)
@@ -176,7 +181,7 @@ class ConnectedServer:
         return self.peers.get(user) or self.offline_peers.get(user)
 
     def all_peers(self) -> dict[int, Peer]:
-        """Return the connections of all users, also of those that are offline."""
+        """Return the connections of all users, also of offline ones."""
         return {user: peer for user in range(self.config.users) if (peer := self._peer(user)) is not None}
 
     def _horizon(self) -> None:
@@ -191,6 +196,7 @@ class ConnectedServer:
             peer.send_control(Bye())
 
     def connection_of(self, user: int) -> Connection | None:
+        """Return the connection of a user that is online."""
         return self.peers.get(user)
 
     def on_presence(self, user: int, now: bool) -> None:
@@ -200,14 +206,19 @@ class ConnectedServer:
             box.online(now)
 
     def on_message(self, connection: Connection, envelope: Envelope) -> None:
+        """Act on a message of a connection.
+
+        Raises:
+            Malformed: The connection may not send it now, or has sent too much.
+        """
         assert isinstance(connection, Peer)
         message, user = envelope.message, connection.user
         if user < 0:
-            self._enter(connection, message)
+            self._on_hello(connection, message)
             return
         observes = connection.is_observer
         quota = OBSERVER_QUOTA if observes else self.wires.quota_bytes + self.is_over * REPORT_BYTES
-        # Before the message is processed, so that a flood costs no more than its quota.
+        # Before the message is processed, so that a flood is stopped at its quota.
         self.received_bytes[user, observes] += max(MIN_CHARGE, envelope.size)
         if self.received_bytes[user, observes] > quota:
             raise Malformed(f"more than {quota} bytes of a user")
@@ -216,10 +227,10 @@ class ConnectedServer:
                 raise Malformed("a second hello")
             case Ping(sent, size):
                 self._answer(connection, sent, size)
-            case Ready() | Away() if observes or connection is self._peer(user):
+            case UserReady() | Away() if observes or connection is self._peer(user):
                 raise Malformed("ready, which is not due")
-            case Ready() | Away():
-                self._join(connection, online=isinstance(message, Ready))
+            case UserReady() | Away():
+                self._join(connection, online=isinstance(message, UserReady))
             case _ if connection is not self._peer(user):
                 raise Malformed(f"{message.kind} of a user that has not joined")
             case Free():
@@ -229,7 +240,7 @@ class ConnectedServer:
             case Rounding(seed):
                 if not self.is_over or not re.fullmatch("[0-9a-f]{64}", seed):
                     raise Malformed("a seed that was not requested")
-                if envelope.round < self.users.parts_of(user):
+                if envelope.round < self.users.next_number(user):
                     self.rounding[user, envelope.round] = bytes.fromhex(seed)
             case Rows() | Done() if not self.is_over:
                 raise Malformed("a report that was not requested")
@@ -244,7 +255,8 @@ class ConnectedServer:
             case _:
                 self.users.on_user_message(user, envelope)
 
-    def _enter(self, connection: Peer, hello: Any) -> None:
+    def _on_hello(self, connection: Peer, hello: Any) -> None:
+        """Accept or refuse an unauthenticated connection by its first message."""
         if not isinstance(hello, Hello):
             raise Malformed("no hello at first")
         if reason := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
@@ -256,10 +268,12 @@ class ConnectedServer:
         self.unauthenticated.discard(connection)
         connection.has_hello.set()
         connection.user, connection.is_observer = hello.user, hello.wants == LOOK
-        connection.parser.max_bytes = OBSERVER_BYTES if connection.is_observer else self.wires.max_frame_bytes
-        welcome = self.wires.admission.welcome
-        connection.send_control(welcome if connection.is_observer else Welcome())
-        if connection.is_observer:
+        if not connection.is_observer:
+            connection.parser.max_bytes = self.wires.max_frame_bytes
+            connection.send_control(Welcome())
+        else:
+            connection.parser.max_bytes = OBSERVER_BYTES
+            connection.send_control(self.wires.admission.welcome)
             asyncio.get_running_loop().call_later(LOOK_S, connection.abort)
 
     def _untimely(self, hello: Hello) -> str:
@@ -274,6 +288,7 @@ class ConnectedServer:
         return ""
 
     def _join(self, connection: Peer, online: bool) -> None:
+        """Put a connection in the place of its user's last one."""
         user = connection.user
         earlier = self.peers.get(user)
         if earlier is not None:  # the end of that connection has not arrived yet
@@ -294,6 +309,7 @@ class ConnectedServer:
         self.changed.set()
 
     def _answer(self, connection: Peer, sent: int, size: int) -> None:
+        """Answer a ping with `size` characters."""
         if size > (OBSERVER_BYTES // 2 if connection.is_observer else 0):
             raise Malformed(f"a ping for {size} bytes")
         self.received_bytes[connection.user, connection.is_observer] += size
@@ -316,6 +332,7 @@ class ConnectedServer:
         self.refused[reason if has_room else "for other reasons"] += 1
 
     def on_malformed(self, connection: Connection, fault: Malformed) -> None:
+        """Count a fault, put it into the trace, and end the connection."""
         self.count(str(fault))
         index = self.users.refusal_round()
         if connection.user >= 0 and index >= 0:
@@ -332,9 +349,10 @@ class ConnectedServer:
             peer.abort()
 
     def on_broken(self, connection: Connection) -> None:
+        """Act on the end of a connection: its user is lost, unless it has another one."""
         self.unauthenticated.discard(connection)
         user = connection.user
-        if self.all_peers().get(user) is connection:
+        if self._peer(user) is connection:
             self.disconnected_s[user] = time.monotonic()
         if self.peers.get(user) is connection:
             del self.peers[user]

@@ -25,7 +25,7 @@ from simfl.engine.devices import Device, Job, Runtime
 from simfl.engine.links import Transmission
 from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
-from simfl.live.shaping import Flow, Link
+from simfl.live.shaping import ShapedFlow, ShapedLink
 from simfl.live.wire import Codec, Malformed, Parser
 from simfl.virtual_time import nanoseconds
 from simfl.world.links import Links, ServerLink
@@ -61,7 +61,7 @@ class Sockets:
     """
 
     has_links: bool = True
-    """Rates and latencies are those of the scenario; otherwise those of the sockets."""
+    """Links have the scenario's rates and latencies; otherwise the sockets' own."""
     shapes_rates: bool = True
     """The processes limit rates."""
     adds_latency: bool = True
@@ -212,6 +212,7 @@ class LiveLink:
         return self.network.latencies.of(self.user)
 
     def send(self, transmission: Transmission) -> None:
+        """Send a message as a frame; without a connection, it is aborted."""
         network, t = self.network, transmission
         connection = network.ends.connection_of(self.user)
         if connection is None:
@@ -246,14 +247,17 @@ class LiveNetwork:
         self._links: dict[tuple[int, bool], LiveLink] = {}
 
     def link(self, user: int, up: bool) -> LiveLink:
+        """Return a user's link in one direction, made when it is first used."""
         if (user, up) not in self._links:
             self._links[user, up] = (self._link if up == self.up else _ReceivedLink)(self, user)
         return self._links[user, up]
 
     def pause(self, user: int) -> None:
+        """Notify the connections that a user is offline."""
         self.ends.on_presence(user, False)
 
     def resume(self, user: int) -> None:
+        """Notify the connections that a user is back."""
         self.ends.on_presence(user, True)
 
     def is_busy(self, user: int) -> bool:
@@ -292,7 +296,7 @@ class Connection(asyncio.Protocol):
         self.closed = asyncio.Event()
         self.received_s = time.monotonic()
         self.transport: Any = None
-        self.inflow: Flow | None = None
+        self.inflow: ShapedFlow | None = None
         self._unbounded()
 
     def connection_made(self, transport: Any) -> None:
@@ -304,7 +308,7 @@ class Connection(asyncio.Protocol):
             transport.get_extra_info("socket").setsockopt(level, option, value)
 
     def _unbounded(self) -> None:
-        self.shape(Link(self.owner.env, unbounded), unbounded)
+        self.shape(ShapedLink(self.owner.env, unbounded), unbounded)
 
     def unshape(self) -> None:
         """Send the waiting frames at once, and later ones without shaping.
@@ -317,9 +321,9 @@ class Connection(asyncio.Protocol):
             self.inflow.flush()
             self.inflow = None
 
-    def shape(self, link: Link, cap: Callable[[int], float]) -> None:
+    def shape(self, link: ShapedLink, cap: Callable[[int], float]) -> None:
         """Send later frames through a link, at most at the rate `cap`."""
-        self.outflow = Flow(link, cap, self._write)
+        self.outflow = ShapedFlow(link, cap, self._write)
 
     def _write(self, data: memoryview) -> None:
         if not self.transport.is_closing():
@@ -359,9 +363,9 @@ class Connection(asyncio.Protocol):
         except Malformed as fault:
             self.owner.on_malformed(self, fault)
 
-    def shape_received(self, link: Link) -> None:
+    def shape_received(self, link: ShapedLink) -> None:
         """Let received bytes pass the server's link."""
-        self.inflow = Flow(link, unbounded, self._parse)
+        self.inflow = ShapedFlow(link, unbounded, self._parse)
 
     def connection_lost(self, error: Exception | None) -> None:
         self.outflow.cut()

@@ -20,7 +20,7 @@ Whole = Annotated[int, Meta(ge=0, le=LARGEST)]
 Signed = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 
 
-class Shape(NamedTuple):
+class ArrayShape(NamedTuple):
     """Shape of an array, in a header."""
 
     rows: Annotated[int, Meta(ge=0, le=2**31)]
@@ -48,8 +48,8 @@ def field_types(message: type[Any], users: int = 1) -> list[FieldType]:
     some_users = tuple[user, ...]
     update = tuple[user, Whole]
     types: dict[Any, FieldType] = {
-        Handle: FieldType(Shape),
-        Handle | None: FieldType(Shape | None),
+        Handle: FieldType(ArrayShape),
+        Handle | None: FieldType(ArrayShape | None),
         int: FieldType(Whole),
         int | None: FieldType(Whole | None),
         Signed: FieldType(Signed),

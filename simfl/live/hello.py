@@ -30,118 +30,16 @@ import hmac
 import json
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
 
 from simfl.errors import cut
+from simfl.live.control import Hello, Welcome
 from simfl.live.tls import fingerprint
-from simfl.live.wire import Control
 
 RUN, LOOK = "run", "look"
 """A user's reasons to connect: to take part, or to look at the scenario and at the link."""
-
-
-@dataclass(frozen=True, slots=True)
-class Challenge(Control):
-    """The server's first word."""
-
-    kind = ".challenge"
-    nonce: str
-    """Fresh for each connection, hexadecimal."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hello(Control):
-    """A user's first message."""
-
-    kind = ".hello"
-    user: int
-    """Its number."""
-    proof: str
-    """HMAC under its token, hexadecimal."""
-    wants: str
-    """RUN or LOOK."""
-    code: str
-    """Version of its code."""
-    scenario: str
-    """Digest of its scenario."""
-    protocol: str
-    """Entry that it takes part in."""
-    origin: int
-    """Origin of the run, from `Start`; 0 before."""
-
-
-@dataclass(frozen=True, slots=True)
-class Welcome(Control):
-    """The server's permission to take part, or to observe. Its fields are for an observer."""
-
-    kind = ".welcome"
-    scenario: str = ""
-    """The resolved scenario, as YAML."""
-    protocols: str = ""
-    """Entries that are still to be run, with commas."""
-    links: str = ""
-    """`user` where links are shaped, or `none`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected(Control):
-    """The server's refusal of a user."""
-
-    kind = ".turned"
-    why: str
-    """Reason, in English."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ping(Control):
-    """A question for the server's clock."""
-
-    kind = ".ping"
-    sent: int
-    """The user's clock, nanoseconds."""
-    size: int = 0
-    """Length of the answer's `pad`."""
-    pad: str = ""
-    """Characters that make it longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Pong(Control):
-    """The answer to a `Ping`."""
-
-    kind = ".pong"
-    sent: int
-    """The question's."""
-    at: int
-    """The server's clock, nanoseconds."""
-    pad: str = ""
-    """Characters that make it longer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ready(Control):
-    """Notice of a user that it has the server's clock, and can begin."""
-
-    kind = ".ready"
-
-
-@dataclass(frozen=True, slots=True)
-class Rounding(Control):
-    """After the run, from a user that agrees: the seed by which it rounded its update of a round.
-
-    With it, the server can check that the aggregate was the sum of users' updates. It can also compute each
-    of these updates: a user that sends the seed gives up the secrecy of that update.
-    """
-
-    kind = ".rounding"
-    seed: str
-    """Hexadecimal."""
-
-
-UP: tuple[type[Control], ...] = (Hello, Ping, Ready, Rounding)
-DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong)
 
 
 def proof(token: str, certificate: str, nonce: str, user: int) -> str:
@@ -166,7 +64,7 @@ class Admission:
     """Digest of this side's scenario."""
     protocol: str = ""
     """Entry that is run."""
-    welcome: Welcome = Welcome()
+    welcome: Welcome = field(default_factory=Welcome)
     """The server's answer to an observer."""
     one_clock: bool = False
     """Both sides are on one machine."""

@@ -10,7 +10,8 @@ from dataclasses import replace
 from simfl.errors import BadInput, RunFailed
 from simfl.learning.trainer import one_thread
 from simfl.live.connection import Sockets
-from simfl.live.hello import Admission, Welcome
+from simfl.live.control import Welcome
+from simfl.live.hello import Admission
 from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.live.observer import Observer
 from simfl.live.processes import GONE, cores, exit_codes, forked

@@ -14,7 +14,8 @@ from simfl.engine.warm_up import rehearse, train
 from simfl.errors import ScenarioError, cut
 from simfl.live.buffer_user import LiveBufferUser
 from simfl.live.connection import Sockets, WireConfig
-from simfl.live.hello import DOWN, UP, Admission
+from simfl.live.control import DOWN, UP
+from simfl.live.hello import Admission
 from simfl.live.merge import merged
 from simfl.live.processes import training_thread
 from simfl.live.server import LiveServer
@@ -84,7 +85,7 @@ class LiveProtocol:
         experiment: The experiment.
         name: The entry.
         sockets: Place of its sockets.
-        admission: This side's credentials; unless given, those of users that this process forks.
+        admission: This side's credentials; unless given, of users that this process forks.
         join_s: Seconds within which users must join.
         begins_without: Users that have not joined by then are offline, and the run begins.
     """
@@ -116,7 +117,7 @@ class LiveProtocol:
             links=experiment.people.links if sockets.has_links else None,
             server_link=experiment.people.server_link if sockets.has_links else None,
             jitter=experiment.people.jitter(),
-            quota_bytes=(self.scenario.rounds + 1) * len(up) * max_frame_bytes,
+            quota_bytes=(self.scenario.rounds + 1) * (len(up) + len(UP)) * max_frame_bytes,
             join_s=join_s,
             begins_without=begins_without,
             sockets=sockets,

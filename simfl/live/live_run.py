@@ -50,7 +50,7 @@ FACTS = {
 
 
 class RoundSaver:
-    """Saves the rounds of one protocol. Those of an earlier attempt stay until its first round.
+    """Saves the rounds of one protocol. Rounds of an earlier attempt stay until its first one.
 
     Args:
         saver: The run's.

@@ -6,10 +6,13 @@ import asyncio
 import ssl
 import time
 from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from simfl.errors import BadInput, cut, reason
-from simfl.live.hello import DOWN, LOOK, Admission, Challenge, Rejected, Welcome
+from simfl.live.control import DOWN, Challenge, Rejected, Welcome
+from simfl.live.hello import LOOK, Admission
 from simfl.live.tls import Address, refuse_open
 from simfl.live.wire import Codec, Envelope, Malformed, Parser
 
@@ -27,6 +30,17 @@ MAX_REASON = 500
 
 class Unreached(BadInput):
     """No server answered, or it closed the connection without a reason."""
+
+
+@contextmanager
+def _located(problem: str) -> Iterator[None]:
+    """Raise errors of a connection as BadInput, and as Unreached if it may succeed later."""
+    try:
+        yield
+    except PASSING as error:
+        raise Unreached(f"{problem} ({reason(error) or 'it takes too long'})") from None
+    except (OSError, Malformed) as error:  # TLS errors are OSErrors, too
+        raise BadInput(f"{problem} ({reason(error)})") from None
 
 
 class Observer:
@@ -59,25 +73,17 @@ class Observer:
         while True:
             try:
                 return await cls._welcomed(address, admission, user, max(ANSWER_S, ends - time.monotonic()))
-            except Unreached as error:
-                if time.monotonic() + pause_s > ends:
-                    raise BadInput(f"{place}: {error}") from None
             except BadInput as error:
-                raise BadInput(f"{place}: {error}") from None
+                if not isinstance(error, Unreached) or time.monotonic() + pause_s > ends:
+                    raise BadInput(f"{place}: {error}") from None
             await asyncio.sleep(pause_s)
             pause_s = min(SELDOM_S, 1.5 * pause_s)
 
     @classmethod
     async def _welcomed(cls, address: Address, admission: Admission, user: int, within_s: float) -> Observer:
-        try:
+        with _located("no connection"):
             async with asyncio.timeout(within_s):
                 observer = cls(*await asyncio.open_connection(*address, ssl=admission.context))
-        except ConnectionRefusedError as error:
-            raise Unreached(f"no server listens there ({reason(error)})") from None
-        except PASSING as error:
-            raise Unreached(f"no connection ({reason(error) or 'it takes too long'})") from None
-        except OSError as error:  # TLS errors are such, too
-            raise BadInput(f"no connection ({reason(error)})") from None
         try:
             if mismatch := admission.pin_mismatch(observer.writer.transport):
                 raise BadInput(mismatch)
@@ -100,7 +106,7 @@ class Observer:
             Unreached: The connection ended, or no answer arrived in time.
             BadInput: The server refuses the user, or sent another message.
         """
-        try:
+        with _located("the server does not answer"):
             async with asyncio.timeout(within_s):
                 while not self.frames:
                     data = await self.reader.read(2**18)
@@ -108,10 +114,6 @@ class Observer:
                         raise Unreached("the server closed the connection")
                     self.frames.extend(self.parser.feed(data))
             envelope: Envelope = self.codec.decode(self.frames.popleft())
-        except PASSING as error:
-            raise Unreached(f"the server does not answer ({reason(error) or 'it takes too long'})") from None
-        except (OSError, Malformed) as error:
-            raise BadInput(f"the server does not answer ({reason(error) or 'it takes too long'})") from None
         if isinstance(envelope.message, Rejected):
             raise BadInput(cut(envelope.message.why, MAX_REASON))
         if not isinstance(envelope.message, kind):

@@ -8,7 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from simfl.live.connection import QUEUE, Connection
-from simfl.live.hello import Challenge
+from simfl.live.control import Challenge
 from simfl.live.wire import Malformed
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from simfl.live.connection import Sockets
+from simfl.live.control import Ping, Pong
 from simfl.live.entrance import Entrance
-from simfl.live.hello import Admission, Ping, Pong
+from simfl.live.hello import Admission
 from simfl.live.live_protocol import LiveProtocol
 from simfl.live.observer import Observer
 from simfl.live.processes import forked
@@ -102,7 +103,7 @@ async def measure(observer: Observer) -> LinkMeasurement:
 
 
 def loopback(experiment: Experiment) -> LinkMeasurement:
-    """Measure this machine's loopback, between two processes like those of a live run."""
+    """Measure this machine's loopback, between two processes as in a live run."""
     name = next(iter(experiment.scenario.protocols))
     admission = Admission({0: os.urandom(16).hex()}, code=code_version())
     protocol = LiveProtocol(experiment, name, Sockets(has_links=False), admission)

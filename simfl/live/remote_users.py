@@ -20,8 +20,9 @@ from simfl.engine.server_side import ServerSide
 from simfl.engine.user_round import UserRound
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveLink, LiveNetwork
+from simfl.live.control import Over, Part
 from simfl.live.mailbox import Mailbox
-from simfl.live.wire import Envelope, Malformed, Over, Part
+from simfl.live.wire import Envelope, Malformed
 from simfl.protocols.keyed_messages import Advertise
 from simfl.protocols.machine import SERVER, Message, UpdateId, name_of
 from simfl.trace import rows
@@ -145,7 +146,7 @@ class RemoteUsers(ABC):
         """Act on a user that no longer works on its task of this number."""
         self.busy.discard((user, index))
 
-    def parts_of(self, user: int) -> int:
+    def next_number(self, user: int) -> int:
         """Return the number after that of a user's last task."""
         return self.config.rounds
 
@@ -260,7 +261,7 @@ class BufferUsers(RemoteUsers):
             self.side.rest(user)
             self.side.pick(self.side.device.last_row)
 
-    def parts_of(self, user: int) -> int:
+    def next_number(self, user: int) -> int:
         return self.side.cycles[user]
 
     def on_gone(self, user: int) -> None:

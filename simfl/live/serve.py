@@ -16,7 +16,8 @@ from pathlib import Path
 from simfl.errors import BadInput, reason
 from simfl.learning.trainer import one_thread
 from simfl.live.connection import Sockets
-from simfl.live.hello import Admission, Welcome
+from simfl.live.control import Welcome
+from simfl.live.hello import Admission
 from simfl.live.live_protocol import LiveProtocol, LiveStats
 from simfl.live.live_run import open_live_run
 from simfl.live.real_time import run

@@ -23,7 +23,7 @@ Sink = Callable[[memoryview], object]
 """Receives bytes that have passed."""
 
 
-class Link:
+class ShapedLink:
     """A link that flows share; for bytes that are put at one time, shares are computed once.
 
     Attributes:
@@ -32,13 +32,13 @@ class Link:
 
     def __init__(self, env: Environment, rate: Rate) -> None:
         self.env, self.rate = env, rate
-        self.active: dict[Flow, None] = {}
-        self._shares: dict[Flow, float] = {}
+        self.active: dict[ShapedFlow, None] = {}
+        self._shares: dict[ShapedFlow, float] = {}
         """Bytes a nanosecond of each flow since the last tick."""
         self._since = 0
         self._due = -1
 
-    def wake(self, flow: Flow) -> None:
+    def wake(self, flow: ShapedFlow) -> None:
         """Add a flow that has bytes to carry."""
         self.active[flow] = None
         self._tick_at(self.env.now)
@@ -60,10 +60,10 @@ class Link:
         if self.active:
             self._tick_at(self.env.now + max(1, min([TICK_NS, *map(int, ends)])))
 
-    def _shared_out(self) -> dict[Flow, float]:
+    def _shared_out(self) -> dict[ShapedFlow, float]:
         """Return the bytes a nanosecond of each flow, by progressive filling."""
         now = self.env.now
-        shares, left = dict[Flow, float](), self.rate(now)
+        shares, left = dict[ShapedFlow, float](), self.rate(now)
         # The number decides between equal caps, as flows have no order. From the lowest cap on, each flow
         # gets at most an equal part of the rate that remains.
         capped = sorted((flow.cap(now), k, flow) for k, flow in enumerate(self.active))
@@ -74,7 +74,7 @@ class Link:
         return shares
 
 
-class Piece(NamedTuple):
+class PendingBytes(NamedTuple):
     """Bytes on their way."""
 
     data: memoryview
@@ -83,7 +83,7 @@ class Piece(NamedTuple):
     """Called when the last of them has passed, if given."""
 
 
-class Flow:
+class ShapedFlow:
     """One user's bytes through a link, in order.
 
     Args:
@@ -92,9 +92,9 @@ class Flow:
         sink: Called with bytes that have passed.
     """
 
-    def __init__(self, link: Link, cap: Rate, sink: Sink) -> None:
+    def __init__(self, link: ShapedLink, cap: Rate, sink: Sink) -> None:
         self.link, self.cap, self.sink = link, cap, sink
-        self.waiting: deque[Piece] = deque()
+        self.waiting: deque[PendingBytes] = deque()
         self._through = 0.0
         """Bytes of the first waiting piece that may pass now; a fraction stays for the next tick."""
 
@@ -115,7 +115,7 @@ class Flow:
 
     def put(self, data: bytes, on_sent: Callable[[], object] | None = None) -> None:
         """Queue bytes; `on_sent` is called when the last of them has passed."""
-        self.waiting.append(Piece(memoryview(data), on_sent))
+        self.waiting.append(PendingBytes(memoryview(data), on_sent))
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
         elif len(self.waiting) == 1:
@@ -131,7 +131,7 @@ class Flow:
             if count:
                 self.sink(data[:count])
             if count < len(data):
-                self.waiting[0] = Piece(data[count:], on_sent)
+                self.waiting[0] = PendingBytes(data[count:], on_sent)
                 return
             self.waiting.popleft()
             if on_sent is not None:

@@ -24,11 +24,28 @@ from simfl.engine.user_side import UserSide
 from simfl.errors import BadInput, cut
 from simfl.live.clock_offset import ClockOffset
 from simfl.live.connection import Connection, Latencies, LiveNetwork, LiveRuntime, WireConfig
-from simfl.live.hello import RUN, Challenge, Ping, Pong, Ready, Rejected, Rounding, Welcome
+from simfl.live.control import (
+    Away,
+    Bye,
+    Challenge,
+    Done,
+    Free,
+    Over,
+    Part,
+    Ping,
+    Pong,
+    Rejected,
+    Rounding,
+    Rows,
+    RunStart,
+    UserReady,
+    Welcome,
+)
+from simfl.live.hello import RUN
 from simfl.live.observer import AGAIN_S, PASSING, SELDOM_S
 from simfl.live.real_time import RealTime, either
-from simfl.live.shaping import Link
-from simfl.live.wire import Away, Bye, Done, Envelope, Free, Malformed, Over, Part, Rows, Start
+from simfl.live.shaping import ShapedLink
+from simfl.live.wire import Envelope, Malformed
 from simfl.protocols.machine import SERVER, UpdateId, name_of
 from simfl.trace.rows import row_lines
 from simfl.virtual_time import NS
@@ -124,6 +141,8 @@ class LiveUser:
                 await self.dialled.closed.wait()
 
     async def _dial(self) -> None:
+        """Connect, again and again until the server has accepted the user or has ended."""
+
         def connection() -> Connection:
             self.dialled = _ToServer(self, self.wires.down, self.wires.max_frame_bytes, SERVER)
             return self.dialled
@@ -171,10 +190,10 @@ class LiveUser:
         if not self.presence.is_online(self.user):
             connection.send_control(Away())
             return
-        connection.send_control(Ready())
+        connection.send_control(UserReady())
         self.connected = connection
         rate = self.wires.rate(self.user, up=True)
-        connection.shape(Link(self.env, rate), rate)
+        connection.shape(ShapedLink(self.env, rate), rate)
 
     # -- calls of the users' side
     def on_lost(self, task: UserRound, phase: str, row: int) -> None:
@@ -204,6 +223,7 @@ class LiveUser:
         """Do nothing: the server detects runs that stall."""
 
     def connection_of(self, user: int) -> Connection | None:
+        """Return its connection, while it takes part."""
         return self.connected
 
     def on_broken(self, connection: Connection) -> None:
@@ -215,11 +235,13 @@ class LiveUser:
             self._dial_again()
 
     def on_malformed(self, connection: Connection, fault: Malformed) -> None:
+        """End the connection to a server that sent a malformed message."""
         connection.abort()
         self.on_broken(connection)
 
     # -- messages of the server
     def on_message(self, connection: Connection, envelope: Envelope) -> None:
+        """Act on a message of the server."""
         index = envelope.round
         match envelope.message:
             case Challenge(nonce):
@@ -235,7 +257,7 @@ class LiveUser:
             case Pong(sent, at) if self.offset is not None:
                 self.offset.take(sent, at)
                 self._compare_clocks(connection)
-            case Start(origin):
+            case RunStart(origin):
                 self._start(origin)
             case Part(point, when, delay_ns, cycle):
                 self._begin(index, cycle, PlannedLoss(point, when, delay_ns) if point and when else None)

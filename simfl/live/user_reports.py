@@ -6,7 +6,8 @@ run. A report beyond a bound is refused, and its user counts as silent.
 
 from collections import Counter
 
-from simfl.live.wire import Done, Malformed
+from simfl.live.control import Done
+from simfl.live.wire import Malformed
 from simfl.trace import rows
 from simfl.trace.rows import Row
 from simfl.virtual_time import NS

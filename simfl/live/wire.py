@@ -3,16 +3,16 @@
 A frame is its length, the length of its header, the header and the content of its handles, one after the
 other. The header is a JSON array, `Header`.
 
-Invariant: the kind, direction, types, sizes and ranges of a decoded message are those of the dataclass, or
+Invariant: the kind, direction, types, sizes and ranges of a decoded message are as the dataclass states, or
 the frame is `Malformed`: the peer may be unauthenticated. Nothing is unpickled. tests/fuzz sends mutated
 frames.
 """
 
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from msgspec import DecodeError, Meta, Raw, Struct, json
@@ -21,118 +21,15 @@ from simfl.crypto.row_routing import LONG_BYTES
 from simfl.dataplane.handles import Handle
 from simfl.engine.setup import ModelDownload, Stop
 from simfl.errors import cut
-from simfl.live.fields import LARGEST, Shape, Signed, Whole, field_types
+from simfl.live.fields import LARGEST, ArrayShape, Whole, field_types
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import ZeroEntropy
-from simfl.world.dropout import WhenPlanned
 
 LENGTHS = struct.Struct(">II")
 """Length of the frame without this number, and of the header in it."""
 UNAUTHENTICATED_BYTES = 1024
 """Maximum size of a frame on an unauthenticated connection."""
-
-
-# --- control messages: of no protocol, not shaped, not in the trace --------------------------------------
-@dataclass(frozen=True, slots=True)
-class Control:
-    """A message of the live driver."""
-
-    kind: ClassVar[str]
-    """Its name on the wire."""
-
-
-@dataclass(frozen=True, slots=True)
-class Start(Control):
-    """The begin of the run."""
-
-    kind = ".start"
-    origin: int
-    """The server's monotonic clock then, nanoseconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class Part(Control):
-    """A user's task in the round of this frame, with its planned loss."""
-
-    kind = ".part"
-    point: str = ""
-    """Point of the loss; empty if none is planned."""
-    when: WhenPlanned | None = None
-    """Time of the loss at the point."""
-    delay_ns: int = 0
-    """Planned delay."""
-    cycle: int | None = None
-    """Over a buffer, the cycle of its update."""
-
-
-@dataclass(frozen=True, slots=True)
-class Over(Control):
-    """The end of the round (the cycle) of this number, for a user whose upload has not arrived."""
-
-    kind = ".over"
-
-
-@dataclass(frozen=True, slots=True)
-class Free(Control):
-    """The answer to `Over`, once the user no longer works on the round."""
-
-    kind = ".free"
-
-
-@dataclass(frozen=True, slots=True)
-class Taken(Control):
-    """Over a buffer, an acknowledgement of messages of the protocol."""
-
-    kind = ".taken"
-    count: int
-    """Messages that the user has received so far."""
-
-
-@dataclass(frozen=True, slots=True)
-class Away(Control):
-    """Notice that the user is offline: on this connection it only reports, if the run ends now."""
-
-    kind = ".away"
-
-
-@dataclass(frozen=True, slots=True)
-class Bye(Control):
-    """The end of the run, after which a user reports and leaves."""
-
-    kind = ".bye"
-
-
-@dataclass(frozen=True, slots=True)
-class Rows(Control):
-    """A piece of the user's trace."""
-
-    kind = ".rows"
-    lines: str
-    """Lines as in `trace.jsonl`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Done(Control):
-    """The end of a user's report, with figures that the server cannot check."""
-
-    kind = ".done"
-    steps_ns: int
-    """Total duration that the clock gave to its steps."""
-    late_ns: int
-    """Total time by which they took longer."""
-    held_ns: int
-    """Longest real work of one."""
-    offset_ns: Signed = 0
-    """The server's clock minus the user's as the run began."""
-    ahead_ns: Signed = 0
-    """Growth of that difference during the run."""
-    off_ns: int = 0
-    """Maximum error of these two."""
-
-
-UPWARD: tuple[type[Control], ...] = (Away, Free, Taken, Rows, Done)
-DOWNWARD: tuple[type[Control], ...] = (Start, Part, Over, Bye)
 
 
 class Header(Struct, array_like=True, forbid_unknown_fields=True):
@@ -189,7 +86,7 @@ def messages(protocol: Protocol, params: Params) -> tuple[list[type[Any]], list[
     up = set(server_table or ()) if stages is None else {stage.message for stage in stages.values()}
     for message in (*up, *down):
         field_types(message)
-    return [*up, *UPWARD], [*down, *DOWNWARD]
+    return [*up], [*down]
 
 
 class Codec:
@@ -249,14 +146,14 @@ class Codec:
         message, content, begin = self.kinds[header.kind], frame[4 + length :], 0
         values = [convert(value) for convert, value in zip(converts, decoded, strict=True)]
         for k, value in enumerate(values):
-            if isinstance(value, Shape):
+            if isinstance(value, ArrayShape):
                 values[k], size = self._handle(message, value, content[begin:])
                 begin += size
         if begin != len(content):
             raise Malformed(f"{header.kind}: {len(content) - begin} bytes too many")
         return Envelope(message(*values), header.round, header.step, header.at, len(frame) + 4)
 
-    def _handle(self, message: type[Any], shape: Shape, content: memoryview) -> tuple[Handle, int]:
+    def _handle(self, message: type[Any], shape: ArrayShape, content: memoryview) -> tuple[Handle, int]:
         """Return a handle with the first bytes of `content`, and their number."""
         rows, columns, name = shape
         sizes = {self._type(message, itemsize): itemsize for itemsize in (4, 1)}

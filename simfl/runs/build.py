@@ -23,7 +23,7 @@ from simfl.dataplane.shadow import ShadowOps
 from simfl.dataplane.work import CODEC
 from simfl.engine import clocks
 from simfl.engine.environment import Environment
-from simfl.engine.links import Network
+from simfl.engine.links import VirtualNetwork
 from simfl.engine.session import Session
 from simfl.engine.setup import ProtocolSetup, RunConfig
 from simfl.errors import BadInput, counted
@@ -223,11 +223,11 @@ def deadlines_of(s: Scenario) -> tuple[dict[str, int], dict[str, float]]:
 def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopulation) -> RunConfig:
     """Return the settings that all protocols share."""
 
-    def network(env: Environment) -> Network:
+    def network(env: Environment) -> VirtualNetwork:
         world = people.links, people.server_link
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
-        return Network(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
+        return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
         return s.selection.chosen(available, history, streams.rng("selection", index))

@@ -30,7 +30,7 @@ SHARED = {
     "party": "A user, or -1 for the server.",
     "sender": "A user, or -1 for the server.",
     "user": "Its number, from 0.",
-    "users": "Those invited, given up, or told to stop.",
+    "users": "Users that are invited, given up, or stopped.",
     "phase": "The one that it is charged to.",
     "about": "In an asynchronous run the update (`3.7`: user 3's update 7) or recovery (`r4`); else empty.",
     "message": "Its kind.",
@@ -40,7 +40,7 @@ SHARED = {
     "start": "[ns] Its beginning.",
     "at": "[ns] Of the event.",
 }
-"""Fields of many rows; a row that has another meaning of one says so. A unit stands in brackets."""
+"""Fields of many rows; a row with another meaning of one has its own text. A unit stands in brackets."""
 
 
 class Begin(NamedTuple):
@@ -69,7 +69,7 @@ class Step(NamedTuple):
     previous: int
     """The step that held the lane (or the core) before, so that this one did not start when ready."""
     ready: int
-    """[ns] The work was there."""
+    """[ns] The work was ready."""
     start: int
     end: int
     """[ns] The work was over."""
@@ -93,12 +93,12 @@ class Sent(NamedTuple):
     size: int
     """[B] Of the whole message."""
     bytes: int
-    """[B] Of it, those that crossed."""
+    """[B] Bytes of it that crossed."""
     cause: int
     sent: int
     """[ns] Handed to the link."""
     arrived: int | None
-    """[ns] There in full; null when it broke off."""
+    """[ns] Complete at the receiver; null when it was aborted."""
 
 
 class TimerSet(NamedTuple):
@@ -138,7 +138,7 @@ class Presence(NamedTuple):
 
 
 class GaveUp(NamedTuple):
-    """The server went on without these users' messages."""
+    """The server continued without these users' messages."""
 
     round: int
     phase: str
@@ -275,7 +275,7 @@ class Trace(list[Row]):
 
     @property
     def buffered(self) -> bool:
-        """True for an asynchronous run, by its one `Begin`, the first row after those of presence."""
+        """True for an asynchronous run, by its one `Begin`, the first row that is not of presence."""
         return next((row.buffered for row in self if isinstance(row, Begin)), False)
 
     def add(self, row: Row) -> int:

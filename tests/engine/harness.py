@@ -10,7 +10,7 @@ from typing import Any
 
 import simfl
 from simfl.engine.environment import Environment
-from simfl.engine.links import Network
+from simfl.engine.links import VirtualNetwork
 from simfl.runs.folder.result import Result
 from simfl.trace import rows
 from simfl.world.availability import FOR_EVER, OnlineTimes
@@ -105,11 +105,13 @@ class Carried:
 
 def uniform(
     env: Environment, up_mbps: float, down_mbps: float, latency_s: float, server_mbps: float, **more: Any
-) -> Network:
+) -> VirtualNetwork:
     """A network of equal users whose links never change, as the server's own does not."""
     state = LinkState(round(up_mbps * 1e6), round(down_mbps * 1e6), latency_s, FOR_EVER)
     server_bps = round(server_mbps * 1e6)
-    return Network(env, lambda user, now: state, lambda now: (server_bps, server_bps, FOR_EVER), **more)
+    return VirtualNetwork(
+        env, lambda user, now: state, lambda now: (server_bps, server_bps, FOR_EVER), **more
+    )
 
 
 def days(everyone: OnlineTimes, user: int) -> Iterator[tuple[int, bool]]:

@@ -61,7 +61,7 @@ def test_an_event_can_end_a_slice() -> None:
 
     def stop() -> None:
         done.append(2)
-        env.enough = True
+        env.ends_slice = True
 
     for when, then in ((1, partial(done.append, 1)), (2, stop), (2, partial(done.append, 3))):
         env.call_at(when, then)

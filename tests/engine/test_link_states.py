@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import Network
+from simfl.engine.links import VirtualNetwork
 from simfl.world.availability import FOR_EVER
 from simfl.world.links import LinkState
 from tests.engine.test_changing_rates import Act, Integrator
@@ -52,7 +52,7 @@ class World:
             rate, _, end = until(server, now) if server else (GBPS, 0.0, FOR_EVER)
             return rate, rate, end
 
-        self.network = Network(self.env, link, rates, direct=direct)
+        self.network = VirtualNetwork(self.env, link, rates, direct=direct)
 
     def at(self, when: int, then: Callable[[], object]) -> None:
         self.env.call_at(when, lambda: [then()].clear())
@@ -207,7 +207,7 @@ def test_a_message_that_arrives_as_the_servers_state_ends() -> None:
 def test_users_messages_pass_the_servers_downlink(up: bool, end_ns: int) -> None:
     env = Environment()
     log, state = Log(env), LinkState(GBPS, GBPS, 0.02, FOR_EVER)
-    network = Network(env, lambda user, now: state, lambda now: (8 * MBPS, 16 * MBPS, FOR_EVER))
+    network = VirtualNetwork(env, lambda user, now: state, lambda now: (8 * MBPS, 16 * MBPS, FOR_EVER))
     network.link(0, up).send(log.transfer("a", 1000))
     env.run()
     assert log.when("sent") == {"a": end_ns}

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import FairLink, Flow, Network, UserLink
+from simfl.engine.links import FairLink, Flow, UserLink, VirtualNetwork
 from simfl.virtual_time import NS
 from tests.engine.harness import Carried, uniform
 from tests.sizes import examples
@@ -22,7 +22,7 @@ LATENCY_S, LATENCY = 0.02, 20_000_000
 
 def network(
     env: Environment, up_mbps: float = 8, down_mbps: float = 16, server_mbps: float = 1000
-) -> Network:
+) -> VirtualNetwork:
     return uniform(env, up_mbps, down_mbps, LATENCY_S, server_mbps)
 
 

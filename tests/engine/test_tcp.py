@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import Network
+from simfl.engine.links import VirtualNetwork
 from simfl.runs.results.metrics import rounds
 from simfl.trace.rows import Lost, Sent, Step
 from simfl.world.links import LinkState
@@ -27,7 +27,9 @@ MOVES = 52_310 * US
 WAITS = 2 * 40_000 * US - (15_140 + 30_280) * US
 
 
-def network(env: Environment, slow_start: Any = "fresh", server_mbps: float = 1000, **more: Any) -> Network:
+def network(
+    env: Environment, slow_start: Any = "fresh", server_mbps: float = 1000, **more: Any
+) -> VirtualNetwork:
     tcp = Tcp(slow_start=slow_start, **more)
     return uniform(env, 8, 8, LATENCY_S, server_mbps, tcp=lambda user: tcp)
 
@@ -101,7 +103,7 @@ def test_a_message_that_waited_moves_at_the_rate_of_then() -> None:
         return LinkState(bps, bps, LATENCY_S, until)
 
     tcp, log = Tcp(slow_start="fresh"), Log(env)
-    links = Network(env, link, lambda now: (10**9, 10**9, FOR_EVER), tcp=lambda user: tcp)
+    links = VirtualNetwork(env, link, lambda now: (10**9, 10**9, FOR_EVER), tcp=lambda user: tcp)
     links.link(0, up=True).send(log.transfer("a", SIZE))
     env.run()
     assert log.when("sent") == {"a": 40 * MS + 2 * (MOVES - 15_140 * US)}

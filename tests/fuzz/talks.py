@@ -28,7 +28,8 @@ from unittest.mock import patch
 
 from simfl.errors import BadInput, RunFailed
 from simfl.live.connection import Sockets
-from simfl.live.hello import Admission, Hello
+from simfl.live.control import Hello
+from simfl.live.hello import Admission
 from simfl.live.join import received
 from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.live.observer import Observer

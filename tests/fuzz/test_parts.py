@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from simfl.config.yaml_tree import parse, plain
-from simfl.live.hello import Hello
+from simfl.live.control import Hello
 from simfl.live.user import LiveUser
 from simfl.live.wire import Codec
 from simfl.scenario.load import load

@@ -17,10 +17,11 @@ from simfl.live import connected_server
 from simfl.live import peer as peers
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import QUEUE, Sockets
-from simfl.live.hello import LOOK, RUN, Admission, Challenge, Hello, Ping, Ready, Rounding, proof
+from simfl.live.control import Away, Challenge, Done, Free, Hello, Ping, Rounding, Rows, UserReady
+from simfl.live.hello import LOOK, RUN, Admission, proof
 from simfl.live.live_protocol import LiveProtocol, prepared
 from simfl.live.peer import Peer
-from simfl.live.wire import Away, Codec, Done, Free, Rows
+from simfl.live.wire import Codec
 from simfl.protocols.index_views import Users
 from simfl.scenario.load import load
 from simfl.trace import rows
@@ -85,7 +86,7 @@ def a_server(protocol: str) -> ConnectedServer:
 
 def joined(session: ConnectedServer, user: int) -> Wire:
     wire = Wire(session.connection())
-    wire.gives(wire.hello(user, origin=session.origin), Ready())
+    wire.gives(wire.hello(user, origin=session.origin), UserReady())
     assert session.peers[user] is wire.connection
     return wire
 
@@ -215,7 +216,7 @@ def test_bad_hellos_are_refused_and_nothing_else() -> None:
                 Hello(user, proof("right", "", "another nonce", user), RUN, "", "", "", 0),
                 Hello(user, good.proof, "steal", "", "", "", 0),
                 Hello((user + 1) % 4, good.proof, RUN, "", "", "", 0),
-                Ready(),
+                UserReady(),
             ][rng.integers(0, 5)]
             sent = codec.encode(wrong, 0, -1, 0)
             if k % 2:
@@ -264,7 +265,7 @@ def test_observers_have_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
         return list(session.refused)
 
     for sent, why in (
-        ([Ready()], "ready, which is not due"),
+        ([UserReady()], "ready, which is not due"),
         ([Free()], ".free of a user that has not joined"),
         ([Ping(0, 2**30)], "a ping for 1073741824 bytes"),
         ([Ping(0)] * 1001, "more than 1000 pings"),
@@ -282,7 +283,7 @@ def test_words_at_the_wrong_time_are_refused() -> None:
         return list(session.refused)
 
     for sent, why in (
-        (Ready(), "ready, which is not due"),
+        (UserReady(), "ready, which is not due"),
         (Rows("x"), "a report that was not requested"),
         (Done(1, 1, 1), "a report that was not requested"),
         (Rounding("0" * 64), "a seed that was not requested"),

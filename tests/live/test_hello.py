@@ -2,7 +2,8 @@
 
 import pytest
 
-from simfl.live.hello import RUN, Admission, Hello, proof
+from simfl.live.control import Hello
+from simfl.live.hello import RUN, Admission, proof
 
 TOKENS = {0: "right", 1: "another"}
 NONCE = "a nonce"

@@ -16,6 +16,7 @@ import pytest
 from simfl.dataplane.handles import Handle
 from simfl.live import connected_server
 from simfl.live.connection import Connection
+from simfl.live.control import Done, Rows
 from simfl.live.hello import Admission
 from simfl.live.join import join
 from simfl.live.live_protocol import LiveStats, prepared
@@ -24,7 +25,7 @@ from simfl.live.run_live import run_live
 from simfl.live.serve import OWN, Listening, listening, serve
 from simfl.live.server import LiveServer
 from simfl.live.user import LiveUser
-from simfl.live.wire import Codec, Done, Rows
+from simfl.live.wire import Codec
 from simfl.protocols.keyed_messages import Advertise
 from simfl.runs.folder.unfinished import recover
 from simfl.runs.results.summary import read

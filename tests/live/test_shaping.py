@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from simfl.engine.environment import Environment
-from simfl.live.shaping import TICK_NS, Flow, Link
+from simfl.live.shaping import TICK_NS, ShapedFlow, ShapedLink
 from simfl.virtual_time import NS
 
 MEGA = 1e6
@@ -15,9 +15,9 @@ def passed(
     rate: float, caps: list[float], sizes: list[int], until_s: float = 1e3
 ) -> tuple[dict[int, int], list[bytes]]:
     env, ends = Environment(), dict[int, int]()
-    link, out = Link(env, lambda now: rate), [bytearray() for _ in caps]
+    link, out = ShapedLink(env, lambda now: rate), [bytearray() for _ in caps]
     for k, (cap, size) in enumerate(zip(caps, sizes, strict=True)):
-        flow = Flow(link, lambda now, cap=cap: cap, out[k].extend)  # type: ignore[misc]
+        flow = ShapedFlow(link, lambda now, cap=cap: cap, out[k].extend)  # type: ignore[misc]
         data = bytes(i % 251 for i in range(size))
         env.call_at(0, lambda flow=flow, data=data, k=k: flow.put(data, lambda: ends.setdefault(k, env.now)))  # type: ignore[misc]
     while env.peek() < until_s * NS:
@@ -45,7 +45,7 @@ def test_a_flow_uses_the_share_that_another_leaves() -> None:
 def test_a_message_ends_to_the_byte_before_one_behind_it() -> None:
     """1 kB at 8 Mbit/s takes 1 ms, less than a tick, with 1 MB behind it."""
     env, ends = Environment(), list[int]()
-    flow = Flow(Link(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, len)
+    flow = ShapedFlow(ShapedLink(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, len)
     env.call_at(0, lambda: flow.put(bytes(1000), lambda: ends.append(env.now)))
     env.call_at(0, lambda: flow.put(bytes(1_000_000), lambda: ends.append(env.now)))
     while env.peek() < float("inf"):
@@ -66,7 +66,7 @@ def test_an_open_link_carries_at_once() -> None:
 
 def test_a_cut_flow_drops_its_bytes_and_carries_later_ones() -> None:
     env, out, ends = Environment(), bytearray(), list[str]()
-    flow = Flow(Link(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
+    flow = ShapedFlow(ShapedLink(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
     env.call_at(0, lambda: flow.put(bytes(1_000_000), lambda: ends.append("never")))
     env.call_at(NS // 2, flow.cut)
     env.call_at(NS, lambda: flow.put(bytes(1000), lambda: ends.append("passed")))
@@ -78,7 +78,7 @@ def test_a_cut_flow_drops_its_bytes_and_carries_later_ones() -> None:
 
 def test_a_flow_that_is_flushed_passes_at_once_and_in_order() -> None:
     env, out, ends = Environment(), bytearray(), list[int]()
-    flow = Flow(Link(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
+    flow = ShapedFlow(ShapedLink(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
     flow.put(b"a" * 10_000, lambda: ends.append(env.now))
     flow.put(b"b" * 10_000, lambda: ends.append(env.now))
     while not out:

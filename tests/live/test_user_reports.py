@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from simfl.live import user_reports
+from simfl.live.control import Done
 from simfl.live.user_reports import CLOCK_NS, SLACK_NS, UserReports, is_possible
-from simfl.live.wire import Done, Malformed
+from simfl.live.wire import Malformed
 from simfl.trace import rows
 from simfl.trace.rows import SERVER
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from simfl.dataplane.handles import F32, U8, Handle
 from simfl.engine.setup import ModelDownload
-from simfl.live.hello import DOWN, UP
-from simfl.live.wire import Codec, Control, Malformed, Parser, messages
+from simfl.live.control import DOWN, UP, Control
+from simfl.live.wire import Codec, Malformed, Parser, messages
 from simfl.protocols.consistency import Consistent
 from simfl.protocols.fedavg import FedAvg, PlainUpload
 from simfl.protocols.index_views import Users, UsersExcept

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import Network
+from simfl.engine.links import VirtualNetwork
 from simfl.virtual_time import NS
 from simfl.world.links import LinkState
 from simfl.world.tcp import LEAST_RTO_NS, Connection, Tcp
@@ -38,7 +38,9 @@ def moved_ns(tcp: Tcp, size: int, rtt_ns: int, rate_bps: int) -> int:
     """When the last bit of a message leaves the engine's link of a sender alone."""
     env, state = Environment(), LinkState(rate_bps, rate_bps, rtt_ns / 2 / NS, FOR_EVER)
     log = Log(env)
-    network = Network(env, lambda *_: state, lambda now: (10**12, 10**12, FOR_EVER), tcp=lambda user: tcp)
+    network = VirtualNetwork(
+        env, lambda *_: state, lambda now: (10**12, 10**12, FOR_EVER), tcp=lambda user: tcp
+    )
     network.link(0, up=True).send(log.transfer("a", size))
     env.run()
     return log.when("sent")["a"]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import Network
+from simfl.engine.links import VirtualNetwork
 from simfl.trace.rows import Sent
 from simfl.world.availability import FOR_EVER
 from simfl.world.links import LinkState
@@ -21,7 +21,7 @@ def arrival_s(rate_bps: int, latency_s: float, size_bytes: int, server_bps: int 
     env, arrived = Environment(), list[int]()
     state = LinkState(rate_bps, rate_bps, latency_s, FOR_EVER)
     links, server = lv08(lambda user, now: state, lambda now: (server_bps, server_bps, FOR_EVER))
-    Network(env, links, server).link(0, up=True).send(
+    VirtualNetwork(env, links, server).link(0, up=True).send(
         Carried(size_bytes, lambda: None, lambda: arrived.append(env.now), lambda moved: None)
     )
     env.run()

@@ -66,7 +66,7 @@ def test_a_cycle_that_ends_as_it_begins_is_watched(monkeypatch: pytest.MonkeyPat
     finish = ServerSide.finish
 
     def forgets(server: ServerSide, device: Device, job: Job, step: int) -> None:
-        if job.task is None or not job.task.lost:
+        if job.task is None or not job.task.is_lost:
             finish(server, device, job, step)
 
     monkeypatch.setattr(ServerSide, "finish", forgets)

@@ -1,0 +1,215 @@
+"""Control messages: messages of the live drivers to each other, which belong to no protocol.
+
+They are not shaped, and not in the trace. The first of them are the handshake that `hello.py` describes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from simfl.live.fields import Signed
+from simfl.world.dropout import WhenPlanned
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A message of a live driver."""
+
+    kind: ClassVar[str]
+    """Its name on the wire."""
+
+
+# -- the handshake
+@dataclass(frozen=True, slots=True)
+class Challenge(Control):
+    """The server's first message."""
+
+    kind = ".challenge"
+    nonce: str
+    """Fresh for each connection, hexadecimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hello(Control):
+    """A user's first message."""
+
+    kind = ".hello"
+    user: int
+    """Its number."""
+    proof: str
+    """HMAC under its token, hexadecimal."""
+    wants: str
+    """RUN or LOOK."""
+    code: str
+    """Version of its code."""
+    scenario: str
+    """Digest of its scenario."""
+    protocol: str
+    """Entry that it takes part in."""
+    origin: int
+    """Origin of the run, from `RunStart`; 0 before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Welcome(Control):
+    """The server's permission to take part, or to observe. Its fields are for an observer."""
+
+    kind = ".welcome"
+    scenario: str = ""
+    """The resolved scenario, as YAML."""
+    protocols: str = ""
+    """Entries that are still to be run, with commas."""
+    links: str = ""
+    """`user` where links are shaped, or `none`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected(Control):
+    """The server's refusal of a user."""
+
+    kind = ".turned"
+    why: str
+    """Reason, in English."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ping(Control):
+    """A question for the server's clock."""
+
+    kind = ".ping"
+    sent: int
+    """The user's clock, nanoseconds."""
+    size: int = 0
+    """Length of the answer's `pad`."""
+    pad: str = ""
+    """Characters that make it longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pong(Control):
+    """The answer to a `Ping`."""
+
+    kind = ".pong"
+    sent: int
+    """The question's."""
+    at: int
+    """The server's clock, nanoseconds."""
+    pad: str = ""
+    """Characters that make it longer."""
+
+
+@dataclass(frozen=True, slots=True)
+class UserReady(Control):
+    """Notice of a user that it has the server's clock, and can begin."""
+
+    kind = ".ready"
+
+
+@dataclass(frozen=True, slots=True)
+class Rounding(Control):
+    """After the run, from a user that agrees: the seed by which it rounded its update of a round.
+
+    With it, the server can check that the aggregate was the sum of users' updates. It can also compute each
+    of these updates: a user that sends the seed gives up the secrecy of that update.
+    """
+
+    kind = ".rounding"
+    seed: str
+    """Hexadecimal."""
+
+
+# -- the run
+@dataclass(frozen=True, slots=True)
+class RunStart(Control):
+    """The begin of the run."""
+
+    kind = ".start"
+    origin: int
+    """The server's monotonic clock then, nanoseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part(Control):
+    """A user's task in the round of this frame, with its planned loss."""
+
+    kind = ".part"
+    point: str = ""
+    """Point of the loss; empty if none is planned."""
+    when: WhenPlanned | None = None
+    """Time of the loss at the point."""
+    delay_ns: int = 0
+    """Planned delay."""
+    cycle: int | None = None
+    """Over a buffer, the cycle of its update."""
+
+
+@dataclass(frozen=True, slots=True)
+class Over(Control):
+    """The end of the round (the cycle) of this number, for a user whose upload has not arrived."""
+
+    kind = ".over"
+
+
+@dataclass(frozen=True, slots=True)
+class Free(Control):
+    """The answer to `Over`, once the user no longer works on the round."""
+
+    kind = ".free"
+
+
+@dataclass(frozen=True, slots=True)
+class Taken(Control):
+    """Over a buffer, an acknowledgement of messages of the protocol."""
+
+    kind = ".taken"
+    count: int
+    """Messages that the user has received so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class Away(Control):
+    """Notice that the user is offline: on this connection it only reports, if the run ends now."""
+
+    kind = ".away"
+
+
+@dataclass(frozen=True, slots=True)
+class Bye(Control):
+    """The end of the run, after which a user reports and leaves."""
+
+    kind = ".bye"
+
+
+@dataclass(frozen=True, slots=True)
+class Rows(Control):
+    """A piece of the user's trace."""
+
+    kind = ".rows"
+    lines: str
+    """Lines as in `trace.jsonl`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Done(Control):
+    """The end of a user's report, with figures that the server cannot check."""
+
+    kind = ".done"
+    steps_ns: int
+    """Total duration that the clock gave to its steps."""
+    late_ns: int
+    """Total time by which they took longer."""
+    held_ns: int
+    """Longest real work of one."""
+    offset_ns: Signed = 0
+    """The server's clock minus the user's as the run began."""
+    ahead_ns: Signed = 0
+    """Growth of that difference during the run."""
+    off_ns: int = 0
+    """Maximum error of these two."""
+
+
+UP: tuple[type[Control], ...] = (Hello, Ping, UserReady, Away, Free, Taken, Rows, Rounding, Done)
+"""Messages of users to the server."""
+DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong, RunStart, Part, Over, Bye)
+"""Messages of the server to users."""
