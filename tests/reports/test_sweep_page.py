@@ -66,7 +66,7 @@ def test_a_dot_for_each_point_and_protocol(tab: Any, found: Picture) -> None:
 
 @pytest.mark.ci
 def test_front_shows_one_point_for_each_choice(tab: Any, found: Picture) -> None:
-    """Four worlds, of two drop-out rates and two ways to notice a loss: each has one point for each protocol."""
+    """Four worlds, of two drop-out rates and two ways to notice a loss, have a point for each protocol."""
     worlds = by_circumstances(found.entries)
     assert tab.locator("#fr-world option").all_inner_texts() == list(worlds)
     for where, entries in worlds.items():
