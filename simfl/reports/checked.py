@@ -110,4 +110,4 @@ def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str
     yield from (f"{name}: {sentence}" for name, sentence in decisive)
     yield from warnings
     yield from (f"{name}: {entry}" for name, entry in experiment.memory.items())
-    yield "keys that end with `filled in` are not in the scenario: defaults, and what presets mean"
+    yield "keys that end with `filled in` are not in the scenario: defaults, or what a preset gives"

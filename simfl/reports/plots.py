@@ -18,17 +18,18 @@ def plot(result: Result, kind: str) -> Any:
     rounds, time = result.rounds, "real" if LIVE in result.beside else "virtual"
     run = Run(Path(), result.scenario, "", result.summarised(rounds), result.traces, rounds, time)
     if not (figures := drawn(run, kind)):
-        raise BadInput(f"plot: {kind}: this run has nothing to draw; {HAS[kind]}")
+        raise BadInput(f"plot: {kind}: this run has nothing to draw; it needs {NEEDS[kind]}")
     return figures[0]
 
 
-HAS = {
-    "breakdown": "it needs an aggregate",
-    "timing": "it needs a completed round",
-    "accuracy": "it needs an evaluation, and payload shadow has none",
-    "staleness": "it needs an asynchronous protocol",
-    "participation": "it needs a selection of some users",
+NEEDS = {
+    "breakdown": "an aggregate",
+    "timing": "a completed round",
+    "accuracy": "an evaluation, which payload shadow has not",
+    "staleness": "an asynchronous protocol",
+    "participation": "a selection of some users",
 }
-"""Kind -> what a run without such a figure lacks."""
+"""Kind -> what a run must have to be drawn."""
 
+# A result stands below reports, which it may not import; `simfl/__init__.py` imports this module with it.
 Result._drawn_by = plot

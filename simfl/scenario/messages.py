@@ -28,7 +28,6 @@ _MESSAGES = {  # by pydantic's type of error, or by the part of it before the fi
     "string": "must be text, not {input}: put it in quotes",
     "bool": "must be true or false, not {input}",
     "tuple": "must be a list, not {input}",
-    "dict": "must be a mapping, not {input}",
     "model": "must be a mapping, not {input}",
     "invalid_key": "a key must be text",
     "greater_than": "must be above {gt}, not {input}",
@@ -150,6 +149,8 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
     if kind == "literal_error":
         words = shape.words
         return f"must be one of {', '.join(words)}, not {show(value)}{did_you_mean(value, words)}"
+    if kind == "dict_type":
+        return f"must be {_purpose(shape)}, not {show(value)}"
     if kind == "value_error":
         return str(context["error"])
     if kind.startswith("model") and shape.kinds:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from simfl.studies.sweep.page import page
-from simfl.studies.sweep.picture import Picture, picture
+from simfl.studies.sweep.picture import Picture, by_circumstances, picture
 from tests.reports.test_page import EVIL
 from tests.studies.sweep.small import study, swept
 
@@ -62,6 +62,18 @@ def test_a_dot_for_each_point_and_protocol(tab: Any, found: Picture) -> None:
     entry = found.entries[0]
     text = f"{entry.protocol}, {entry.label}: {entry.mean('per_aggregate_s'):.3f}"
     assert tab.locator("#sw-plot a").first.get_attribute("aria-label").startswith(text)
+
+
+@pytest.mark.ci
+def test_front_shows_one_point_for_each_choice(tab: Any, found: Picture) -> None:
+    """Four worlds, of two drop-out rates and two ways to notice a loss, have a point for each protocol."""
+    worlds = by_circumstances(found.entries)
+    assert tab.locator("#fr-world option").all_inner_texts() == list(worlds)
+    for where, entries in worlds.items():
+        tab.select_option("#fr-world", label=where)
+        assert tab.locator("#scatter circle:visible").count() == len(entries) == 2
+        rows = tab.locator("#front tbody tr:visible td:last-child").all_inner_texts()
+        assert {*rows} == {entry.label for entry in entries}
 
 
 @pytest.mark.ci

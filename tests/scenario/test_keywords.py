@@ -44,6 +44,7 @@ def test_keyword_of_none_leaves_the_scenario_as_it_is() -> None:
         ({"dropout": {"sometimes": 1}}, [
             "dropout: does not say its kind: one of none, rate, worst_case, per_step, groups, "
             "script, module"]),
+        ({"protocols": "secagg"}, ["protocols: must be a mapping or a list of names, not 'secagg'"]),
         ({"clock": "modeled"}, [
             "clock: unknown kind 'modeled'; known: measured, modelled, recorded; did you mean 'modelled'?"]),
         ({"users": 20_000, "payload": "shadow", "protocols": ["secagg"]}, [

@@ -92,7 +92,7 @@ def accuracy(run: Run) -> Figure | None:
         by_time.plot([r.end_s for r, _ in values], shares, **how)
         by_round.plot([r.index + 1 for r, _ in values], shares, **how)
     _target(run, by_time, by_round)
-    by_time.set(xlabel=f"{run.time} time (s)", ylabel="accuracy on the test set (share)")
+    by_time.set(xlabel=f"{run.time} time (s)", ylabel="test accuracy (share)")
     by_round.set_xlabel(f"{run.unit}s")
     by_round.xaxis.set_major_locator(MaxNLocator(integer=True))
     by_time.set_xlim(left=0)

@@ -88,6 +88,11 @@ function heat() {
   });
 }
 
+function front() {
+  document.querySelectorAll("[data-world]").forEach(node => { node.style.display = +node.dataset.world === $("fr-world").selectedIndex ? "" : "none"; });
+}
+
+if ($("fr-world")) { $("fr-world").addEventListener("change", front); front(); }
 ["sw-measure", "hm-measure"].forEach(id => fill($(id), data.measures));
 fill($("sw-axis"), data.axes.length ? data.axes.map(a => a.label) : ["the only point"]);
 fill($("hm-protocol"), data.protocols);

@@ -10,22 +10,24 @@ from simfl.reports.page import environment
 from simfl.runs.results.columns import Column
 from simfl.studies.sweep.picture import Entry, Picture, best, by_circumstances, front, widest
 
-MAX_FRONT = 40  # entries of the front that are listed
+MAX_FRONT = 40  # entries of a world's front that are listed
 
 
 def page(found: Picture) -> str:
     """Return the page of a sweep."""
     protocols = list(dict.fromkeys(e.protocol for e in found.entries))
     worlds = by_circumstances(found.entries)
-    ahead = [entry for entries in worlds.values() for entry in front(entries)]
+    fronts = [front(entries) for entries in worlds.values()]
+    ahead = [entry for entries in fronts for entry in entries]
+    listed = [(e, world) for world, entries in enumerate(fronts) for e in entries[:MAX_FRONT]]
     return environment().get_template("sweep.html").render(
         sweep=found,
         protocols=protocols,
-        worlds=[where for where in worlds if where],
+        worlds=list(worlds) if any(worlds) else [],
         best=[(heading(c), e, value.text(*c.form)) for c, e, value in best(found)],
-        front=[(e, e.means["per_aggregate_s", ""]) for e in ahead[:MAX_FRONT]],
-        more=max(0, len(ahead) - MAX_FRONT),
-        scatter=_scatter(found, ahead),
+        front=[(e, world, e.means["per_aggregate_s", ""]) for e, world in listed],
+        more=len(ahead) - len(listed),
+        scatter=_scatter(found, list(worlds), ahead),
         lines=[chart.line(k) for k in range(len(protocols))],
         data=_data(found, protocols),
     )  # fmt: skip
@@ -42,8 +44,10 @@ def heading(column: Column) -> str:
     return name + (", s" if column.key.endswith("_s") else "")
 
 
-def _scatter(found: Picture, ahead: list[Entry]) -> dict[str, Any] | None:
-    """Time against bytes per aggregate: points in percent of the chart, from its left and from its top."""
+def _scatter(found: Picture, worlds: list[str], ahead: list[Entry]) -> dict[str, Any] | None:
+    """Return time against bytes per aggregate: points in percent of the chart, from its left and its top.
+
+    A world of `worlds` has one point for each choice; the page shows one world at a time."""
     known = [(e, e.mean("per_aggregate_s"), e.megabytes) for e in found.entries]
     points = [(e, s, mb) for e, s, mb in known if s is not None and mb is not None]
     if not points:
@@ -57,6 +61,7 @@ def _scatter(found: Picture, ahead: list[Entry]) -> dict[str, Any] | None:
             "y": round(100 - up.at(mb), 3),
             "protocol": protocols.index(e.protocol),
             "ahead": e in ahead,
+            "world": worlds.index(e.where),
             "text": f"{e.protocol}{', ' * bool(e.label)}{e.label}: {s:.3f} s, {mb:.3f} MB, T = {e.T}",
         }
         for e, s, mb in points
