@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +48,18 @@ def test_its_first_output_is_that_of_the_command() -> None:
     assert not differs(tuple(shown.splitlines()), printed)
     assert not differs(tuple(printed.splitlines()), shown)
     assert len(shown.splitlines()) <= 20
+
+
+@pytest.mark.ci
+def test_its_python_prints_what_it_shows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Without its last lines, which print a scenario and draw a picture."""
+    pytest.importorskip("pandas", reason="simfl[pandas] is not installed")
+    monkeypatch.chdir(tmp_path)
+    (code,), (shown,) = ([block.text for block in blocks(PAGE, name)] for name in ("python", "text"))
+    assert len(code.splitlines()) <= 10
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        exec(code.partition("\nresult.plot()")[0], {})
+    assert not (wrong := differs(tuple(shown.splitlines()), out.getvalue())), wrong
 
 
 def drawn(svg: str) -> tuple[list[str], int]:

@@ -128,10 +128,15 @@ def _path(page: str) -> str:
 
 
 def _contents(home: dict[str, str]) -> str:
+    """Return a table of the pages. Its anchors serve links from the time when all blocks were on one page."""
+
+    def link(name: str) -> str:
+        return f'<a id="{name.lower()}"></a>[{name}](#{name.lower()})'
+
     lines = ["| page | what it has | further blocks |", "|---|---|---|"]
     for page, answer in PAGES.items():
-        others = ", ".join(f"[{n}](#{n.lower()})" for n, first in home.items() if first == page != n)
-        lines.append(f"| [{page}](#{page.lower()}) | {answer} | {others} |")
+        others = ", ".join(link(name) for name, first in home.items() if first == page != name)
+        lines.append(f"| {link(page)} | {answer} | {others} |")
     return "\n".join(lines)
 
 

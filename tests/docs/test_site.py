@@ -1,9 +1,10 @@
-"""The documentation as a site: it builds without a warning, and every page is in it."""
+"""The documentation as a site: it builds without a warning, has every page, and works from a folder."""
 
 from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,18 +22,60 @@ def build(root: Path, site: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=quiet)
 
 
-@pytest.mark.ci
-def test_it_builds_without_a_warning(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("material", reason="the site needs simfl[docs]")
-    done = build(ROOT, tmp_path / "site")
-    assert done.returncode == 0, done.stderr
+    folder = tmp_path_factory.mktemp("built") / "site"
+    done = build(ROOT, folder)
+    assert done.returncode == 0, done.stderr  # a warning too
+    return folder
+
+
+@pytest.mark.ci
+def test_it_has_every_page(site: Path) -> None:
     pages = {path.relative_to(DOCS).with_suffix("") for path in DOCS.rglob("*.md")}
-    built = {path.relative_to(tmp_path / "site").with_suffix("") for path in tmp_path.rglob("*.html")}
+    built = {path.relative_to(site).with_suffix("") for path in site.rglob("*.html")}
     assert built - {Path("404")} == pages
-    assert not list((tmp_path / "site" / "reproduction").glob("*.json"))
-    text = (tmp_path / "site" / "search" / "search_index.json").read_text(encoding="utf-8")
+    assert not list((site / "reproduction").glob("*.json"))
+    text = (site / "search" / "search_index.json").read_text(encoding="utf-8")
     assert '"location":"glossary.html#' in text
-    assert (tmp_path / "site" / "search" / "search_index.js").is_file()
+    assert (site / "search" / "search_index.js").is_file()
+
+
+@pytest.mark.ci
+def test_a_page_loads_nothing_from_the_network(site: Path) -> None:
+    """Material has a script on another host, without which a site in a folder cannot search."""
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        loaded = re.findall(r"<script[^>]*\ssrc=\"?([^\s\">]+)|<link[^>]*rel=\"?stylesheet[^>]*", text)
+        assert not [address for address in loaded if address.startswith("http")], page
+
+
+FOUND_BY = {
+    "straggler": "Stragglers",
+    "churn": "Users who come and go",
+    "over-selection": "Compare selection schemes",
+    "seed": "What is simulated, and what is executed",
+}
+"""A word of the field -> the page that a search from files finds first."""
+
+
+@pytest.mark.ci
+def test_search_works_from_files(site: Path) -> None:
+    driver = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed (simfl[dev])")
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if chromium is None:
+        pytest.skip("there is no Chromium (apt-get install chromium)")
+    with driver.sync_playwright() as started:
+        browser = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto((site / "index.html").as_uri())
+        query = page.locator(".md-search__input")
+        for word, title in FOUND_BY.items():
+            query.fill("")
+            query.press_sequentially(word)
+            page.locator(".md-search-result__item h1", has_text=title).first.wait_for(timeout=20_000)
+        browser.close()
 
 
 def test_nav_has_each_page_once_and_search_works_from_files() -> None:
