@@ -63,7 +63,7 @@ def content(message: Any) -> Any:
     if isinstance(message, Answer):
         return message.content.content
     ((signed,),) = message.signed.content
-    return signed.secret, signed.said, signed.rows
+    return signed.secret, signed.message, signed.rows
 
 
 def test_only_what_a_user_does_not_refuse_is_told() -> None:
