@@ -5,10 +5,9 @@ taken, so a step takes the same way in every run, and `dataplane/work.py` can co
 same thresholds.
 
 Most runs of a small model never import numba, which takes half a second with its cache and four seconds more
-without. A process that measures time imports every loop before it begins (`prepare_process`).
+without. A process that measures time imports every loop before it begins (`dataplane.eager.prepare_process`).
 """
 
-import ctypes
 from functools import cache
 from importlib import import_module
 from itertools import pairwise
@@ -43,21 +42,10 @@ def loops_for(elements: int, compiled: str = "loops", short: int = SHORT) -> Any
     return _module(__name__ if elements <= short else f"simfl.crypto.{compiled}")
 
 
-def prepare_process() -> None:
-    """Import and compile every loop, and keep freed memory in the process, before anything is timed.
-
-    A first call in a timed step would count as that step's work: `tests/engine/test_first_second.py`.
-    """
+def import_compiled() -> None:
+    """Import all compiled loops, which compiles them or loads numba's cache."""
     for compiled in ("loops", "interpolation_loops", "butterflies"):
         _module(f"simfl.crypto.{compiled}")
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        # glibc then gives freed memory to the next step, and not back to the system: each page that a step is
-        # the first to touch costs it a fault, which made LightSecAgg's first coding a third longer. Numbers
-        # and bounds are those of mallopt(3).
-        m_trim_threshold, m_mmap_threshold = -1, -3
-        mallopt(m_trim_threshold, 2**31 - 1)
-        mallopt(m_mmap_threshold, 2**25)
 
 
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:

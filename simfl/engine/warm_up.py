@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from simfl.crypto.short_loops import prepare_process
-from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.eager import EagerOps, prepare_process
 from simfl.dataplane.handles import F32, F64, Handle
 from simfl.dataplane.ops import Ops, Oracle
 from simfl.dataplane.shadow import ShadowOps

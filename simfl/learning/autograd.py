@@ -87,6 +87,8 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
     samples, sgd, lr, seed = work.samples, cohort.sgd, cohort.lrs[client], cohort.seeds[client]
     start = samples.put(cohort.starts[client])
     work.flat.copy_(start)
+    # A plain step subtracts lr times the gradient, which `Stepping` layers do in the backward pass. Momentum,
+    # decay and FedProx need the gradient itself.
     parameters = work.others if sgd.plain else work.parameters
     values = [parameter.data for parameter in parameters]
     work.step_within(lr if sgd.plain else None)
@@ -99,12 +101,15 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
     for step, (x, y) in enumerate(islice(chain.from_iterable(batches), cohort.steps[client])):
         work.keep(work.draws.kept(keys, step, len(y)))
         loss = loss_of.mean(work.module(x), y)
+        # Not `backward()`: the gradients are lists for torch's fused operations, and `grad` fields are not
+        # needed.
         gradients = list(torch.autograd.grad(loss, parameters))
         if sgd.weight_decay + sgd.mu:
             torch._foreach_add_(gradients, values, alpha=sgd.weight_decay + sgd.mu)
         if sgd.mu:
             torch._foreach_add_(gradients, [slot.view(start) for slot in work.slots], alpha=-sgd.mu)
         if sgd.momentum:
+            # The first step has no velocity yet: it is the gradient itself, as in torch.optim.SGD.
             if velocity:
                 torch._foreach_add_(gradients, velocity, alpha=sgd.momentum)
             velocity = gradients
@@ -113,6 +118,7 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
             break
     work.keep(None)
     work.step_within(None)
+    # A copy: the thread's next client overwrites the vector.
     return work.flat.clone()
 
 

@@ -85,6 +85,7 @@ class FlowerTrainer(Trainer):
         self.split = Split(x, y, x[:1], y[:1], classes=1)
         self.model, self.sgd = BySize(d=self.d, macs=1.0), LocalSgd(1, max(counts), 1.0)
         self.stated = None if spec.sample_s is None else TrainingTime(1e-9, spec.sample_s)
+        # Fields that `Trainer.__init__` sets for a model of simfl's; its other methods are inherited.
         self._dtype = np.float32
         self._device, self._way, self._softmax, self._by_law = "cpu", "loop", False, True
         self._facts = facts(self.model, self.split.shape, 1)
@@ -217,6 +218,7 @@ class FlowerTrainer(Trainer):
         node: dict[str, Any] = {"partition-id": user, "num-partitions": self.users}
         context = Context(0, user + _NODE, node, Empty(), dict(self.spec.config))
         metadata = Metadata(0, "", 0, user + _NODE, "", "", time.time(), DEFAULT_TTL, kind)
+        # One call at a time, as the process has its global generators once.
         with self._lock, _seeded(seed):
             answer = self._app(make_message(metadata, content), context)
         return answer.content

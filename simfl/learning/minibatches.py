@@ -171,10 +171,12 @@ class _Minibatches:
 
     def take(self, count: int) -> I64:
         """Return the next minibatches [count, width]."""
+        # An epoch may give more minibatches than are needed now; the others are the next ones.
         blocks, drawn = [self.next], len(self.next)
         while drawn < count:
             order = next(self.orders)
             batches = -(-len(self.part) // self.width)
+            # Sample 0 fills up the last minibatch; the schedule gives it weight 0.
             filled = np.zeros((len(order), batches * self.width), np.int64)
             filled[:, : len(self.part)] = self.part[order]
             blocks.append(filled.reshape(-1, self.width))

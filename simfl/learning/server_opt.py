@@ -115,6 +115,7 @@ class FedAdam(ServerRule):
 
     def step(self, state: F64, lr: float) -> F64:
         """Return eta m_t / (sqrt(v_t) + tau)."""
+        # tau bounds the quotient where v is near zero.
         moved: F64 = lr * state[:1] / (np.sqrt(state[1:]) + self.tau)
         return moved
 

@@ -331,6 +331,7 @@ class Trainer:
             return self._learner.train(cohort)
         from simfl.learning.on_device import free_bytes, out_of_memory
 
+        # A list takes the result, since `out_of_memory` returns only whether the attempt failed.
         done: list[Floats] = []
         if not out_of_memory(lambda: done.append(self._learner.train(cohort))):
             return done[0]
@@ -358,6 +359,7 @@ class Trainer:
                 z, y = learner.logits(start, self.split.x_test[rows]), self.split.y_test[rows]
                 z = z.astype(np.float64)
                 if isinstance(learner, ClosedForm) or isinstance(self.loss, CrossEntropy):
+                    # log-sum-exp without the largest logit, so that no exponential overflows.
                     z -= z.max(axis=1, keepdims=True)
                     losses = np.log(np.exp(z).sum(axis=1)) - z[np.arange(len(y)), y]
                 else:

@@ -109,6 +109,7 @@ class Slot:
         part = flat[self.start : self.end]
         if len(self.shape) != 4:
             return part.view(self.shape)
+        # Channels last in the vector, in torch's order of axes as a view.
         out, into, high, wide = self.shape
         return part.view(out, high, wide, into).permute(0, 3, 1, 2)
 
@@ -174,6 +175,8 @@ class Workspace(threading.local):
                 )
                 content = samples.put(np.array(start, np.float32)).to(samples.dtype)
                 setattr(layer, leaf, nn.Parameter(content, requires_grad=False))
+        # Under a fixed key, so that parameters that are not sent start equally for all users and in each
+        # round.
         self.own_start = self._all(bytes(16))[self.d :]
         self.stepping = _install(self.module, samples.shape, samples.tokens)
         own = {id(layer.weight) for layer in self.stepping}
@@ -253,6 +256,7 @@ class _Step(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         (g,) = gradients
+        # The input's gradient first, as it must be that of the old weights.
         down = g @ ctx.weight if ctx.needs_input_grad[0] else None
         ctx.weight.addmm_(g.t(), ctx.x, alpha=-ctx.lr)
         return down, g.sum(dim=0), None, None

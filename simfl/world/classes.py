@@ -33,6 +33,8 @@ class Classes:
         >>> Classes.drawn({"4g": 0.5, "5g": 0.5}, 6, Streams(1)).member.tolist()
         [1, 0, 1, 1, 1, 0]
         """
+        # One class needs no draw, and no user's draw depends on the number of users: coins are drawn in their
+        # order.
         if len(shares) == 1:
             return cls(tuple(shares), np.zeros(users, np.int16))
         ends = np.cumsum(list(shares.values()))[:-1]

@@ -164,6 +164,7 @@ class _Share(Dropout):
         return self._loss if coin < self.rate_in(0) else None
 
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
+        # An order of all N users, not of the selected ones: it is the same under every protocol.
         rank = np.argsort(streams.rng("losses", index).permutation(users))
         count = round(self.rate_in(index) * len(selected))
         lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
@@ -236,6 +237,7 @@ class PerStep(Dropout):
         return self._at_a_step(streams.rng("losses", "steps", user, index).random(len(STEPS)))
 
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
+        # Coins of all N users in one draw, and not a generator for each user.
         coins = streams.rng("losses", "steps", index).random((users, len(STEPS)))
         return {user: plan for user in selected if (plan := self._at_a_step(coins[user]))}
 

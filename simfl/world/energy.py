@@ -171,6 +171,7 @@ class BatteryModel(KindBlock):
         charger_w, base_w = self.bounds_w()
         return Store(
             capacity=capacity,
+            # At least 1 fJ: at 0 an empty device would be back at once.
             back=max(1, round(self.comes_back_at * capacity)),
             base=round(base_w * MICRO),
             charger=round(charger_w * MICRO),
@@ -264,6 +265,7 @@ class Plugged(BatteryModel):
         # seed keeps the two independent.
         charging_streams = Streams(int.from_bytes(streams.bytes("battery", "charging"), "big"))
         charger, base = round(self.charger_w * MICRO), round(self.base_w * MICRO)
+        # Without power the times of charging do not matter, and no event is needed for them.
         if not charger:
             return lambda user, now: ((0, base), FOR_EVER)
         plugged_in = self.charging.times(users, charging_streams).at

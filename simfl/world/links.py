@@ -65,6 +65,7 @@ def user_links(
     def state(user: int, now: int) -> LinkState:
         name = class_of(user)
         (up_mbps, down_mbps, latency_s), until = changes[name](user, now, params(user))
+        # Falsy without any outage, which spares a look-up for each state.
         if outages:
             factor, end = outages.factor(user, now)
             up_mbps, down_mbps, until = up_mbps * factor, down_mbps * factor, min(until, end)

@@ -157,6 +157,7 @@ class Outages:
             (outage, outage.times(streams, name), streams.uniforms("outage", name, "group"))
             for outage, name in zip(outages, names, strict=True)
         ]
+        # A link asks for its user's outages at each change; the groups never change.
         self._of = lru_cache(maxsize=MEMBERS_KEPT)(self._hitting)
         self.take_offline = any(outage.offline for outage in outages)
         """True if users may be offline by an outage."""
@@ -192,6 +193,7 @@ class Outages:
         def at(user: int, now: int) -> State:
             online, until = schedule(user, now)
             offline, end = self.offline(user, now)
+            # Offline by the outage until it ends. A user that the schedule keeps offline longer stays so.
             if offline:
                 return False, end if online else max(until, end)
             return online, min(until, end) if online else until

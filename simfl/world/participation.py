@@ -41,6 +41,7 @@ class Participation:
         self.battery: NDArray[np.float64] | None = None
         """Present levels of the users' batteries, fractions [N]; 1 for a device without a battery. None if no
         device has one."""
+        # A view that callers cannot write to, and that needs no copy in each round.
         self._counts = np.zeros(users, np.int64)
         self.counts = self._counts.view()
         """f^(t), int64 [N]: the number of rounds of each user; a read-only view that follows `append`."""

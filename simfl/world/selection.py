@@ -192,6 +192,7 @@ class Charged(_OfOneSize):
         if history.battery is None:
             raise RunFailed("selection charged: no device has a battery")
         charged = available[history.battery[available] >= self.least]
+        # The same draw as `random` among the charged users.
         return Random(users=self.users).select(charged, history, rng)
 
     def needed(self) -> str:

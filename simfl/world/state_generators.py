@@ -91,6 +91,7 @@ class StateGenerator(KindBlock):
             try:
                 seconds, *values = state
                 value = self.value_of(*values) if seconds > 0 and is_number(seconds, 0, np.inf) else None
+            # A user-defined state may be anything: too few values, or values that cannot be compared.
             except (TypeError, ValueError):
                 value = None
             if value is None:

@@ -36,6 +36,7 @@ def timeline_from(states: Callable[[int], Iterator[tuple[float, V]]], default: V
             following, value, begin, end = states(key), default, 0, 0
         while now >= end:
             begin, (seconds, value) = end, next(following, (math.inf, value))
+            # `lasting` is at least a nanosecond, so the loop ends; infinite seconds have no integer.
             end = FOR_EVER if seconds >= FOR_EVER / NS else end + lasting(seconds)
         latest[key] = following, value, begin, end
         return value, end

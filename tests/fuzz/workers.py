@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, wait
 from unittest.mock import patch
 
-from simfl.crypto.short_loops import prepare_process
+from simfl.dataplane.eager import prepare_process
 from tests.fuzz.attempt import PATIENCE, Report, bounded_memory
 
 KILL_S = 180.0 * PATIENCE

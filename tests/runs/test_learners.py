@@ -65,11 +65,11 @@ def test_a_mistake_is_one_message(overrides: dict[str, Any], expected: str) -> N
     assert problem(**overrides).startswith(expected)
 
 
-def test_uncounted_work_needs_a_law_when_modelled(tmp_path: Path) -> None:
+def test_a_model_with_parameters_outside_of_layers_is_charged(tmp_path: Path) -> None:
     (tmp_path / "scaled.py").write_text(BARE)
-    own = {"learning.model": {"module": f"{tmp_path}/scaled.py:Scaled"}}
-    assert "learning.model: " in problem(**own)
-    assert build(load(SYNC, {**own, "clock": "measured"})).trainer.d == 64 * 10 + 10 + 1
+    trainer = build(load(SYNC, {"learning.model": {"module": f"{tmp_path}/scaled.py:Scaled"}})).trainer
+    assert trainer.d == 64 * 10 + 10 + 1
+    assert trainer.work(0)["train_mac"] == 3 * 64 * 10 * trainer.sgd.epochs * trainer.samples(0)
 
 
 def test_your_own_model_is_found_from_the_scenarios_folder(tmp_path: Path) -> None:

@@ -117,6 +117,8 @@ def _users(path: Path, reading: Reading) -> Iterator[tuple[str, Array, I64]]:
     for user, size in zip(users, sizes, strict=True):
         if not isinstance(user, str) or user not in by_user:
             raise DataError(f"{path}: user_data has no {user!r}, who is one of its users")
+        # Popped, so that a user's numbers are freed once they are an array, and users without an entry
+        # remain.
         samples = by_user.pop(user)
         where = f"{path}: user {user!r}"
         x, y = _part(where, samples, "x", list), _part(where, samples, "y", list)

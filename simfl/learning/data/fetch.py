@@ -11,7 +11,7 @@ import os
 import shutil
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -163,33 +163,21 @@ class _ResumingDownloader:
 
 
 def _unpack(archive: Path, members: tuple[str, ...]) -> None:
-    """Write members beside the archive: only these, under these names, and not under names from the
-    archive."""
-    for name, source in _opened(archive, members):
-        target = archive.parent / name
-        target.parent.mkdir(exist_ok=True)
-        part = target.with_name(f"{target.name}.part")
-        with part.open("wb") as file:
-            shutil.copyfileobj(source, file)
-        os.replace(part, target)
-
-
-def _opened(archive: Path, members: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
-    """Yield each member's name and content, of a zip file or a tar file."""
-    files: dict[str, Any]
-    if archive.suffix == ".zip":
-        with zipfile.ZipFile(archive) as zipped:
-            files = {info.filename: info for info in zipped.infolist()}
-            yield from ((name, zipped.open(info)) for name, info in _found(files, archive, members))
-    else:
-        with tarfile.open(archive) as packed:
-            files = {info.name: info for info in packed if info.isfile()}
-            yield from ((name, packed.extractfile(info)) for name, info in _found(files, archive, members))
-
-
-def _found(files: dict[str, Any], archive: Path, members: tuple[str, ...]) -> list[tuple[str, Any]]:
-    """Return each member with its file, which may be in a folder of the archive."""
-    by_name = {"/".join(PurePosixPath(name).parts[-2:]): info for name, info in files.items()}
-    if absent := [name for name in members if name not in by_name]:
-        raise RunFailed(f"{archive}: it lacks {', '.join(absent[:_LISTED])}")
-    return [(name, by_name[name]) for name in members]
+    """Write members beside the archive: no others, and under these names, not those of the archive."""
+    packed: Any
+    with zipfile.ZipFile(archive) if archive.suffix == ".zip" else tarfile.open(archive) as packed:
+        if isinstance(packed, zipfile.ZipFile):
+            opened, names = packed.open, packed.namelist()
+        else:
+            opened, names = packed.extractfile, [info.name for info in packed if info.isfile()]
+        # A member may be in a folder of the archive.
+        by_member = {"/".join(PurePosixPath(name).parts[-2:]): name for name in names}
+        if absent := [member for member in members if member not in by_member]:
+            raise RunFailed(f"{archive}: it lacks {', '.join(absent[:_LISTED])}")
+        for member in members:
+            target = archive.parent / member
+            target.parent.mkdir(exist_ok=True)
+            part = target.with_name(f"{target.name}.part")
+            with part.open("wb") as file:
+                shutil.copyfileobj(opened(by_member[member]), file)
+            os.replace(part, target)

@@ -75,6 +75,7 @@ class Synthetic(Dataset):
 
 
 def _drawn(rng: np.random.Generator, means: F32, n: int, noise: float) -> tuple[F32, I64]:
+    # Labels in turn, then mixed: sizes of classes differ by at most one.
     y = rng.permutation(np.arange(n) % len(means))
     x = rng.standard_normal((n, *means.shape[1:]), np.float32)
     # An overflow becomes infinite, which `Split.checked` refuses.

@@ -57,6 +57,7 @@ def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Fac
     """
     if (size := model.size()) is not None:
         return Facts(size[0], False, size[1])
+    # Known by a formula, so that softmax regression never imports torch.
     if type(model).build is Logistic.build:
         if tokens:
             raise ValueError(f"model {model.name} takes numbers, and the samples are tokens: embed them")
@@ -67,6 +68,7 @@ def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Fac
     given, base = os.environ.get("SIMFL_CACHE"), os.environ.get("XDG_CACHE_HOME")
     folder = Path(given) if given else (Path(base) if base else Path.home() / ".cache") / "simfl"
     file = folder / "models.json"
+    # The key holds each figure on which the facts depend, so a newer torch or source computes them again.
     key = f"{model.name} {'x'.join(map(str, shape))} {classes} {'tokens ' * tokens}{_code()}"
     cached: dict[str, Any] = {}
     # An unreadable or unwritable cache is ignored.

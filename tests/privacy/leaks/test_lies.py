@@ -63,7 +63,7 @@ def content(message: Any) -> Any:
     if isinstance(message, Answer):
         return message.content.content
     ((signed,),) = message.signed.content
-    return signed.secret, signed.said, signed.rows
+    return signed.secret, signed.message, signed.rows
 
 
 def test_only_sets_that_a_user_accepts_are_sent() -> None:
