@@ -106,7 +106,7 @@ def _show(folder: Path, loaded: Scenario) -> None:
 
 
 def print_stats(name: str, stats: LiveStats) -> None:
-    """Print how exactly a protocol's live run kept its times, and what it refused or could not check."""
+    """Print the precision of a protocol's live run, and the messages and aggregates that it refused."""
     from simfl.live.play import WARN_HELD_S, WARN_OVERRUN
 
     own = f"of the server's own steps {stats.server_overrun:.1%}, of users' by their word"

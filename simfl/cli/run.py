@@ -255,7 +255,7 @@ def check(
     protocols: Protocols = None,
     workers: Workers = None,
 ) -> None:
-    """Check a scenario without running it, and print what it resolves to.
+    """Check a scenario without running it, and print it with every default.
 
     Example: simfl check tutorial --set population.users=50
     """

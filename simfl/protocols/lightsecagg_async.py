@@ -150,7 +150,7 @@ class LightSecAggAsyncServer(BufferedServer):
             why = flaw or "malformed: for strangers or twice"
             return [Refuse(sender, "shares", why, message.update), *self._give_up(sender)]
         self.shared[sender] = message.update
-        self.gathered.pop(sender, None)  # of an abandoned cycle: no recovery will ask for that mask
+        self.gathered.pop(sender, None)  # no recovery requests a mask of an abandoned cycle
         self.gathered[sender] = message
         return self._pass_on() if len(self.gathered) >= self.params.K else []
 

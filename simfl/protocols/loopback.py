@@ -108,7 +108,7 @@ def run_round(
     fate: Fate = lambda user, message: "deliver",
     offline: bool = True,
 ) -> LoopbackRound:
-    """Drive one synchronous round to its result or its abort, and deliver what is left.
+    """Drive one synchronous round to its result or its abort, and deliver the messages that are left.
 
     Args:
         server: The server's machine.

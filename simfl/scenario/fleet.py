@@ -67,15 +67,15 @@ class Fleet(Block):
     learning: Learning = Learning()
     """Data, model and local training, as in a scenario; `model: {d: ..., macs: ...}` is enough."""
     samples: Count | None = None
-    """Training samples of each user, made up; those of `learning.dataset` unless given."""
+    """Synthetic training samples of each user; the samples of `learning.dataset` unless given."""
     clip: Positive = 1.0
-    """Coordinates of updates are held within +-clip; what is left of the field decides their levels."""
+    """Coordinates of updates are held within +-clip; the rest of the field decides their levels."""
     updates: Count | None = None
-    """Updates that an aggregate is to hold; those of all users who are not lost, unless given."""
+    """Updates that an aggregate must have; unless given, those of all users who are not lost."""
     asynchronous: Annotated[Literal["true", "false", "either"], BeforeValidator(_word)] = "false"
     """Aggregation by a buffer, in rounds, or by whichever is faster."""
     staleness_bound: Natural = 10
-    """The greatest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
+    """The largest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
     return_s: Positive | None = None
     """Seconds that a lost user is offline, for a buffer with losses."""
     collude: Annotated[Any, AfterValidator(_colluders)]
@@ -89,7 +89,7 @@ class Fleet(Block):
     user_mb: Positive | None = None
     """MB (10^6 bytes) that a user may send and receive for an aggregate, on average."""
     protocols: Protocols | None = None
-    """The protocols that are compared, as in a scenario; all that simfl knows unless given."""
+    """The protocols that are compared, as in a scenario; all built-in and installed ones unless given."""
 
     @property
     def colluders(self) -> int | None:

@@ -80,7 +80,7 @@ def with_location(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
 
 
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
-    """Return a problem at a path, and at its `tag` if given, or at the innermost mapping that is there.
+    """Return a problem at a path, and at its `tag` if given, or at the innermost existing mapping.
 
     The problem's path has the keys as they were typed."""
     node = _above(tree, path if tag is None else (*path, tag))[-1]
@@ -91,7 +91,7 @@ def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Probl
 
 
 def _above(tree: Node, path: Keys) -> list[Node]:
-    """Return the nodes along a path, as far as they are there; the last is the innermost."""
+    """Return the existing nodes along a path; the last is the innermost."""
     above = [tree]
     for part in path:
         key = int(part) if isinstance(above[-1].value, list) and str(part).isdecimal() else part
@@ -103,7 +103,7 @@ def _above(tree: Node, path: Keys) -> list[Node]:
 
 
 def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
-    """Return pydantic's errors as problems; a missing key that is there misspelt is reported once."""
+    """Return pydantic's errors as problems; a missing key with a misspelt one beside it is reported once."""
     found = [(error, *_follow(error["loc"], root, tree)) for error in errors.errors(include_url=False)]
     problems: dict[Problem, None] = {}
     misspelt: set[Keys] = set()

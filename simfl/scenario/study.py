@@ -8,8 +8,8 @@
     grid: {dropout.rate: [0.1, 0.3]}     # each with each, and with each of `cells`
     seeds: 5                             # five from the base's on, or a list
 
-Keys are those of `--set`, and are applied in the order `set`, `cells`, `grid`; but a list of names for
-`protocols` keeps these entries of the base as they are there.
+Keys are dotted, as for `--set`, and are applied in the order `set`, `cells`, `grid`. A list of names for
+`protocols` selects these entries of the base.
 """
 
 import os
