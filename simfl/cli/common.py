@@ -232,7 +232,7 @@ def stages() -> Iterator[Begin]:
             nonlocal waiting
 
             def tick() -> None:
-                if number == stage_number:
+                if number == stage_number:  # a timer that has fired cannot be cancelled any longer
                     more = so_far()
                     show(f"{head}{stage}{more} ...")
                     if more:

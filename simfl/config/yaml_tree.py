@@ -162,7 +162,7 @@ def parse(text: str, file: str, path: str = "") -> Node:
 
 def dump(data: Any) -> str:
     """Write plain values as YAML that `parse` reads back equal, keys in their order."""
-    # ASCII with escapes: PyYAML writes the line breaks of Unicode unquoted, and reads them as "\n".
+    # ASCII with escapes: PyYAML writes Unicode's line breaks unquoted, and would read them back as "\n".
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=110)
 
 
@@ -224,7 +224,9 @@ class _Reader:
                     self._bad((*path, "<<"), base.line, "only mappings can be merged")
                     continue
                 for name, inherited in each.value.items():
-                    out.setdefault(name, inherited)
+                    out.setdefault(
+                        name, inherited
+                    )  # a key of the mapping itself has priority, then the first
         return out
 
     def _bad(self, path: Keys, line: int | None, message: str) -> None:

@@ -98,6 +98,7 @@ class LightSecAggAsyncServer(BufferedServer):
         ]
 
     def take(self, sender: int, message: Upload) -> Effects:
+        # A mask that was not shared could not be removed: its update would spoil the sum.
         if self.shared.get(sender) != message.update:
             return [Ignore(sender, "upload", Reason.NO_MASK, message.update)]
         return super().take(sender, message)
@@ -187,6 +188,8 @@ class LightSecAggAsyncServer(BufferedServer):
         asked = [user for user in self.publics if user not in self.offline]
         waits = any(w.update.user in self.gathered for w in taken)
         timer = Timer("recovery", "recovery", recovery)
+        # A link keeps its order, so the shares arrive before the request that needs them
+        # (`test_shares_that_a_recovery_needs_go_out_before_it`).
         return [timer, *(self._pass_on() if waits else ()), *(Send(user, self.request) for user in asked)]
 
     def take_answer(self, user: int, message: SumOfShares) -> Effects:
@@ -238,6 +241,7 @@ class LightSecAggAsyncServer(BufferedServer):
         return super().gone(user)
 
     def back(self, user: int) -> Effects:
+        # A user who was offline when the recovery began has not been sent the request.
         was_away = user in self.offline
         self.offline.discard(user)
         if self.request is None or not was_away or user not in self.publics or user in self.answers:

@@ -266,6 +266,7 @@ class LightSecAggAsyncClient(BufferedClient):
         for mask in filterfalse(self.held_shares.__contains__, masks):
             if mask.cycle <= self.latest.get(mask.user, -1):
                 raise PeerFault(SERVER, f"mask {mask} was answered for before, or is too old")
+        # After all checks: a refused request must neither use up a recovery nor drop shares.
         self.asked = request.recovery.number
         self._forget(request.version - p.staleness_bound)
         missing = list(filterfalse(self.held_shares.__contains__, masks))

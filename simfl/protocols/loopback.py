@@ -143,6 +143,8 @@ class _Round:
             if self.wires:
                 self.deliver(*self.wires.popleft())
                 continue
+            # What is late arrives after a deadline for which the server waited; a stale timer lets nothing
+            # pass.
             overdue = True
             if self.timers:
                 timer = self.timers.popleft()

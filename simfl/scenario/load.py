@@ -126,7 +126,7 @@ def load_tree(tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, A
         except Unfit as unfit:
             at = value if isinstance(value, Node) else Node(None, OVERRIDES)
             problems.append(Problem(at.file, at.line, path, str(unfit)))
-    anchor(tree, folders)
+    anchor(tree, folders)  # once more, for files that an override from Python or a shorthand named
     try:
         with located_errors(BadInput):
             scenario = Scenario.model_validate(plain(tree))

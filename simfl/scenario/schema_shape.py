@@ -136,7 +136,7 @@ _UNKNOWN = Shape(None)
 
 def expand(shape: Shape, node: Node) -> Node:
     """Write out all shorthands of a node; each value keeps its line."""
-    for write_out in reversed(shape.before):
+    for write_out in reversed(shape.before):  # pydantic, too, calls the last `BeforeValidator` first
         short = _shallow(node)
         try:
             long = write_out(short)
