@@ -173,7 +173,8 @@ class _Reader:
         self.file = file
         self.problems: list[Problem] = []
         self.count = 0
-        self.open: set[int] = set()  # ids of the nodes around the current one: an alias to one is a circle
+        # Ids of the nodes around the current one: an alias to one of them would be a circle.
+        self.open: set[int] = set()
 
     def line(self, node: yaml.Node) -> int | None:
         return None if is_override(self.file) else node.start_mark.line + 1
@@ -223,10 +224,9 @@ class _Reader:
                 if not isinstance(each.value, dict):
                     self._bad((*path, "<<"), base.line, "only mappings can be merged")
                     continue
+                # A key of the mapping itself has priority over a merged one, and then the first that is merged.
                 for name, inherited in each.value.items():
-                    out.setdefault(
-                        name, inherited
-                    )  # a key of the mapping itself has priority, then the first
+                    out.setdefault(name, inherited)
         return out
 
     def _bad(self, path: Keys, line: int | None, message: str) -> None:

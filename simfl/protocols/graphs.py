@@ -151,7 +151,8 @@ class Evolution:
         return len(components) < 2 or not any(all(map(self.informative, self._plus(C))) for C in components)
 
     @cached_property
-    def _answers(self) -> dict[int, int]:  # |closed neighbourhood & V4|
+    def _answers(self) -> dict[int, int]:
+        """User -> users of its closed neighbourhood in V4."""
         counts: dict[int, int] = {}  # by id of a neighbourhood
         for closed in self.graph.values():
             if id(closed) not in counts:

@@ -13,13 +13,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
 from simfl.config.python_files import located_errors
 from simfl.config.texts import FileName
-from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain
-from simfl.errors import BadInput, Problem, ScenarioError, show
+from simfl.config.yaml_tree import plain
+from simfl.errors import BadInput, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
 from simfl.protocols.protocol import SIGNED_STAGES, Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import checks
-from simfl.scenario.load import anchor, read_tree
+from simfl.scenario.load import anchor, apply_overrides, read_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
@@ -132,33 +132,19 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
         ScenarioError: The fleet is wrong; `problems` has all problems, each with its place.
     """
     tree, folders = read_tree(source, "fleet")
-    for key, value in (overrides or {}).items():
-        _put(tree, key, value)
     anchor(tree, folders)
     tree = expand(Shape(Fleet), tree)
+    problems = list(apply_overrides(Fleet, tree, folders, overrides or {}))
     anchor(tree, folders)
-    problems: list[Problem]
     try:
         with located_errors(BadInput):
             fleet = Fleet.model_validate(plain(tree))
-            problems = [place(tree, tuple(path.split(".")), text) for path, text in _problems(fleet)]
+            problems += [place(tree, tuple(path.split(".")), text) for path, text in _problems(fleet)]
     except ValidationError as errors:
-        problems = translate(errors, tree, Fleet)
+        problems += translate(errors, tree, Fleet)
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: p.line or 0))
     return fleet
-
-
-def _put(tree: Node, path: str, value: Any) -> None:
-    """Set one value of a fleet's tree by its dotted path."""
-    *above, last = path.split(".")
-    for key in above:
-        if not isinstance(tree.value, dict):
-            tree.value = {}
-        tree = tree.value.setdefault(key, Node({}, OVERRIDES))
-    if not isinstance(tree.value, dict):
-        tree.value = {}
-    tree.value[last] = nodes(value, Node(None, OVERRIDES))
 
 
 def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
