@@ -224,7 +224,8 @@ class _Reader:
                 if not isinstance(each.value, dict):
                     self._bad((*path, "<<"), base.line, "only mappings can be merged")
                     continue
-                # A key of the mapping itself has priority over a merged one, and then the first that is merged.
+                # A key of the mapping itself has priority over a merged one, and then the first that is
+                # merged.
                 for name, inherited in each.value.items():
                     out.setdefault(name, inherited)
         return out
