@@ -146,13 +146,13 @@ def parse(text: str, file: str, path: str = "") -> Node:
         tree = Node(None, file) if root is None else reader.convert(root, above, reader.line(root))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = ", ".join(part for part in (error.context, error.problem) if part)
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark and not is_override(file) else None
-        raise refusal(file, line, f"not YAML: {cut(what)}", path) from None
+        raise refusal(file, line, f"not YAML: {cut(problem)}", path) from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1 if not is_override(file) else None
-        what = f"not YAML: the character {chr(error.character)!r} is not allowed"
-        raise refusal(file, line, what, path) from None
+        message = f"not YAML: the character {chr(error.character)!r} is not allowed"
+        raise refusal(file, line, message, path) from None
     except RecursionError:
         raise refusal(file, None, "nested too deeply", path) from None
     if reader.problems:

@@ -148,8 +148,8 @@ class LightSecAggAsyncServer(BufferedServer):
         share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
         flaw, to = misshapen(message.sealed, len(message.to), share_bytes, U8), set(message.to)
         if flaw or len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
-            why = flaw or "malformed: for strangers or twice"
-            return [Refuse(sender, "shares", why, message.update), *self._give_up(sender)]
+            reason = flaw or "malformed: for strangers or twice"
+            return [Refuse(sender, "shares", reason, message.update), *self._give_up(sender)]
         self.shared[sender] = message.update
         self.gathered.pop(sender, None)  # no recovery requests a mask of an abandoned cycle
         self.gathered[sender] = message
@@ -284,8 +284,8 @@ class LightSecAggAsync(Coded):
         yield from super().problems(p)
         for key, least in (("K", p.K), ("least", p.least if p.timed else p.K)):
             if least < 2:
-                why = "a sum over one update is that update ({name})"
-                yield f"buffer.{key}", f"{key}={least} must be at least 2: {why}"
+                reason = "a sum over one update is that update ({name})"
+                yield f"buffer.{key}", f"{key}={least} must be at least 2: {reason}"
                 break
         tau = p.staleness_bound
         try:

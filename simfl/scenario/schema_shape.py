@@ -20,8 +20,9 @@ from simfl.errors import cut, did_you_mean, show
 
 @cache
 def hints(model: type[BaseModel]) -> dict[str, Any]:
-    found = get_type_hints(model, include_extras=True)
-    return {name: found[name] for name in model.model_fields}
+    """Return the annotation of each field of a model."""
+    annotations = get_type_hints(model, include_extras=True)
+    return {name: annotations[name] for name in model.model_fields}
 
 
 @cache

@@ -142,7 +142,7 @@ class Population(Block):
     @field_validator("classes")
     @classmethod
     def shares_add_up(cls, classes: dict[str, UserClass] | None) -> dict[str, UserClass] | None:
-        total = math.fsum(one.share for one in (classes or {}).values())
+        total = math.fsum(kind.share for kind in (classes or {}).values())
         if classes and abs(total - 1) > 1e-9:
             raise ValueError(f"the shares of {', '.join(classes)} must add up to 1, not {total:.10g}")
         return classes
