@@ -24,7 +24,7 @@ MOVED = {
     "selection": "world",
     "simulation": "runs.simulation",
     "trackers": "connect.trackers",
-    # Modules that left their package; those of a package above have its new name here.
+    # Modules that left their package. A package above is given by its new name.
     "privacy.circuits": "runs.multi_round_privacy.circuits",
     "privacy.metrics": "runs.multi_round_privacy.metrics",
     "privacy.modular": "runs.multi_round_privacy.modular",
@@ -74,7 +74,7 @@ class MovedModules:
         return ModuleSpec(name, self, origin=f"simfl.{new}")  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> None:
-        """Leave it to `exec_module`: what is returned here would get the old name's spec."""
+        """Return None: a module returned here would get the old name's spec (see `exec_module`)."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Put the module in the place of an empty one, which importing allows a loader to do."""

@@ -49,9 +49,10 @@ def heed_termination() -> None:
 
     def end(number: int, frame: object) -> None:
         _ending_signals.append(number)
-        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):  # as in a shell's background
+        # A shell's background job ignores SIGINT; elsewhere asyncio handles it while it runs.
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
             raise KeyboardInterrupt
-        signal.raise_signal(signal.SIGINT)  # which asyncio handles while it runs
+        signal.raise_signal(signal.SIGINT)
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, end)
@@ -232,7 +233,7 @@ def stages() -> Iterator[Begin]:
             nonlocal waiting
 
             def tick() -> None:
-                if number == stage_number:
+                if number == stage_number:  # a timer that has fired cannot be cancelled any longer
                     more = so_far()
                     show(f"{head}{stage}{more} ...")
                     if more:
@@ -266,7 +267,7 @@ def bars() -> Iterator[Callable[[str, int, int], None]]:
 
         def watch(stage: str, done: int, total: int) -> None:
             if stage not in shown:
-                stack.close()  # the bar of the stage before
+                stack.close()  # it has the bar of the stage before
                 shown[stage] = stack.enter_context(counting(console(stderr=True), stage, total))
             shown[stage](done)
 

@@ -49,7 +49,7 @@ _SET_HELP = "Override a value, such as a.b=c."
 Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
 Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")]
 Out = Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")]
-Format = Annotated[Literal["table", "json"], Option("--format", help="What is printed.")]
+Format = Annotated[Literal["table", "json"], Option("--format", help="Format of the output.")]
 Seed = Annotated[int | None, Option(help="The scenario's seed.")]
 Yes = Annotated[bool, Option("--yes", help="Begin without asking, however long it takes.")]
 

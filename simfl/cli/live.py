@@ -106,25 +106,25 @@ def _show(folder: Path, loaded: Scenario) -> None:
 
 
 def print_stats(name: str, stats: LiveStats) -> None:
-    """Print how exactly a protocol's live run kept its times, and what it refused or could not check."""
+    """Print the precision of a protocol's live run, and the messages and aggregates that it refused."""
     from simfl.live.run_live import WARN_HELD_S, WARN_OVERRUN
 
-    own = f"of the server's own steps {stats.server_overrun:.1%}, of users' by their word"
-    print_lines(f"{name}: {stats.wall_s:.1f} s of real time, overrun {stats.overrun:.1%} ({own})")
+    server = f"of the server's own steps {stats.server_overrun:.1%}, of users' by their word"
+    print_lines(f"{name}: {stats.wall_s:.1f} s of real time, overrun {stats.overrun:.1%} ({server})")
     if stats.overrun > WARN_OVERRUN:
-        why = "more steps were due at once than this machine's cores can do in time"
+        reason = "more steps were due at once than this machine's cores can do in time"
         remedy = "let nothing else run, give devices a larger slowdown, or use fewer users"
-        warn(f"{name}: overrun above {WARN_OVERRUN:.0%}: {why}; {remedy}")
+        warn(f"{name}: overrun above {WARN_OVERRUN:.0%}: {reason}; {remedy}")
     if stats.held_s > WARN_HELD_S:
         warn(f"{name}: a step's real work held its process up for {stats.held_s:.2g} s: messages came late")
-    for why, count in stats.refused.items():
-        warn(f"{name}: refused {counted(count, 'time')}: {why}")
+    for reason, count in stats.refused.items():
+        warn(f"{name}: refused {counted(count, 'time')}: {reason}")
     if stats.clocks:
         within = max(off for _, _, off in stats.clocks.values())
         moved = max(abs(ahead) for _, ahead, _ in stats.clocks.values())
         users = counted(len(stats.clocks), "user")
-        known = f"are known within {within:.2g} s, and moved by {moved:.2g} s at most"
-        print_lines(f"{name}: clocks of {users} {known}, by the users' own word")
+        precision = f"are known within {within:.2g} s, and moved by {moved:.2g} s at most"
+        print_lines(f"{name}: clocks of {users} {precision}, by the users' own word")
     if stats.unchecked:
         sums = counted(stats.unchecked, "aggregate")
         print_lines(f"{name}: {sums} not checked: users do not send how they rounded")

@@ -45,7 +45,7 @@ PROOF_OUT = Path("leak.yaml")
 RUN_HELP = "A run's folder with record_updates: true, or a scenario to run first."
 WITH_HELP = "A setting of the attack, such as steps=500."
 PROTOCOL_HELP = "A protocol (ours, or path.py:Name), or a scenario."
-COLLUDERS_HELP = "The most users who pool what they see with the server: at most all but one."
+COLLUDERS_HELP = "The most users who pool their views with the server: at most all but one."
 SET_HELP = "A letter of the protocol, such as U=3, or a key of the scenario."
 LIE_HELP = "A server that lies about: survivors, shared (who shared), or keys."
 OUT_HELP = f"A leak's scenario; of a protocol {PROOF_OUT} unless given."

@@ -236,9 +236,9 @@ def _without_aggregate(
                 failures.sort(key=lambda failure: failure[0].startswith(SELECTION))
                 reason, count = next(iter(failures), ("no round was finished", 0))
                 rounds = counted(len(entry.rounds), unit(entry.buffered))
-                where = f"{run.name}: " if repeated else ""
+                label = f"{run.name}: " if repeated else ""
                 users = f"; {users}" if (users := late.get(run, {}).get(name)) else ""
-                yield f"{where}{name} has no aggregate: {reason} ({count} of {rounds}){users}"
+                yield f"{label}{name} has no aggregate: {reason} ({count} of {rounds}){users}"
 
 
 def _left(folder: Path, count: int | None) -> str:
@@ -261,7 +261,7 @@ def check(
     protocols: Protocols = None,
     workers: Workers = None,
 ) -> None:
-    """Check a scenario without running it, and print what it resolves to.
+    """Check a scenario without running it, and print it with every default.
 
     Example: simfl check tutorial --set population.users=50
     """
@@ -305,5 +305,5 @@ def _print_forecast(loaded: Scenario) -> None:
     estimate = forecast(loaded)
     work = "" if loaded.payload == "shadow" else ", and its training and masks besides (payload real)"
     size = f"{loaded.population.users:,} users, {counted(loaded.rounds, unit(loaded.asynchronous))}"
-    what = f"about {estimate.seconds:.0f} s and {gb(estimate.nbytes)} GB{work}"
-    warn(f"{size} of {', '.join(loaded.protocols)}: {what}")
+    cost = f"about {estimate.seconds:.0f} s and {gb(estimate.nbytes)} GB{work}"
+    warn(f"{size} of {', '.join(loaded.protocols)}: {cost}")

@@ -50,7 +50,7 @@ def sweep(
     keep_traces: Annotated[bool, Option("--keep-traces", help="Each cell keeps its trace.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write sweep.parquet too.")] = False,
 ) -> None:
-    """Run what is missing of a study, keep each cell, print means and 95 % intervals over seeds.
+    """Run the missing cells of a study, keep each cell, print means and 95 % intervals over seeds.
 
     The same command continues a sweep that was stopped: a cell is stored under its resolved scenario and the
     code's version, and is not run again. Exit code 1: a cell failed, or an aggregate is not the plain sum.

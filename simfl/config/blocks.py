@@ -218,7 +218,7 @@ class Uniform(Block):
     low: Positive
     """The least value."""
     high: Positive
-    """The greatest value, not below `low`."""
+    """The maximum, not below `low`."""
 
     @model_validator(mode="after")
     def ordered(self) -> Self:
@@ -298,7 +298,7 @@ class Zipf(Block):
     """A rank k from 1 to `ranks` with probability in proportion to k^-s, times `unit`.
 
     Plato draws the seconds that a client sleeps in an epoch from such a one or from a Pareto, up to 60; ranks
-    above `ranks` are not drawn here, where it takes them for the greatest.
+    above `ranks` are not drawn here, where Plato counts them as the largest rank.
     """
 
     in_unit = ("unit",)
@@ -306,7 +306,7 @@ class Zipf(Block):
     s: Exponent
     """The exponent."""
     ranks: Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
-    """The greatest rank."""
+    """The largest rank."""
     unit: Positive = 1.0
     """The value of rank 1."""
 

@@ -37,7 +37,7 @@ class Wrong(Exception):
     """A value that cannot be used: its column and the reason."""
 
 
-def number(row: Cells, column: str, least: float, greatest: float, scale: float = 1.0) -> float:
+def number(row: Cells, column: str, minimum: float, maximum: float, scale: float = 1.0) -> float:
     """Return a cell's number times `scale`; Wrong if it is no number, or not within the bounds."""
     text = row[column].strip()
     if not _NUMBER.fullmatch(text):
@@ -45,8 +45,8 @@ def number(row: Cells, column: str, least: float, greatest: float, scale: float 
     value = float(text) * scale
     if not math.isfinite(value):
         raise Wrong(column, f"must be a finite number, not {cut(text)}")
-    if not least <= value <= greatest:
-        bound = f"at least {least:g}" if value < least else f"at most {greatest:g}"
+    if not minimum <= value <= maximum:
+        bound = f"at least {minimum:g}" if value < minimum else f"at most {maximum:g}"
         times = "" if scale == 1 else f" x scale={scale:g}"
         raise Wrong(column, f"must be {bound}, not {cut(text)}{times}")
     return value
@@ -121,15 +121,15 @@ def _there_are(name: str, names: Sequence[str]) -> str:
 
 
 def read_column(
-    file: str, column: str, least: float, greatest: float, scale: float = 1.0, key: str = ""
+    file: str, column: str, minimum: float, maximum: float, scale: float = 1.0, key: str = ""
 ) -> Draws:
     """Return the numbers of a column.
 
     Args:
         file: The file.
         column: Name of the column.
-        least: Minimum after scaling.
-        greatest: Maximum after scaling.
+        minimum: Minimum after scaling.
+        maximum: Maximum after scaling.
         scale: Factor on each number.
         key: Key at which the scenario names the file, for messages.
 
@@ -141,7 +141,7 @@ def read_column(
     """
     try:
         values = _columns(file, _stamp(file), key)[column] * scale
-        if values.size and bool(((values >= least) & (values <= greatest)).all()):
+        if values.size and bool(((values >= minimum) & (values <= maximum)).all()):
             return values
     except (KeyError, ValueError, csv.Error):
         pass
@@ -149,7 +149,7 @@ def read_column(
     entries: list[float] = []
 
     def take(line: int, row: Cells) -> None:
-        entries.append(number(row, column, least, greatest, scale))
+        entries.append(number(row, column, minimum, maximum, scale))
 
     by_lines(text_of(Path(file), file, key), file, [column], problems, take)
     if problems:

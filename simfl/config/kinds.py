@@ -46,11 +46,15 @@ class FileKind(Block):
 
     model_config = {**Block.model_config, "extra": "allow"}
     base: ClassVar[type[Block]]
+    """Class from which the file's class is derived."""
     thing: ClassVar[str]
+    """Name of the thing in messages."""
     tag: ClassVar[str]
+    """Key whose word names the kind."""
     mixin: ClassVar[type[Block] | None] = None
-
+    """A block whose fields the class gets too."""
     opens: ClassVar[str] = "executes a Python file"
+    """The action for which a scenario from another machine is refused."""
 
     module: FileName
     """`path.py:Name`, from the scenario's folder."""

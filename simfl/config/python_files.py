@@ -50,7 +50,8 @@ def find(reference: str, what: str, base: type = object) -> Any:
     if not (colon and file and name):
         raise ValueError(f"{reference!r:.200} must be path.py:Name, {what} in a Python file")
     path = Path(file)
-    if path.suffix != ".py" or not os.path.isfile(path):  # False, where Path's raises: a name too long
+    # `Path.is_file` raises for a name that is too long.
+    if path.suffix != ".py" or not os.path.isfile(path):
         raise ValueError(f"{reference:.200}: there is no Python file {file:.200}")
     module = execute(path)
     if not hasattr(module, name):

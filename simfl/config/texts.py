@@ -11,7 +11,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-MAX_TEXT = 4096  # characters
+MAX_TEXT = 4096
+"""Characters of a text."""
 
 
 @dataclass(frozen=True, slots=True)

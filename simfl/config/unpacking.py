@@ -36,17 +36,17 @@ def most_bytes() -> float:
     """Return the most bytes that a file may unpack to. UnpackingError for a bad value of the variable."""
     text = os.environ.get(VARIABLE, f"{MOST_GB}")
     try:
-        most = float(text) * 1e9
+        max_bytes = float(text) * 1e9
     except ValueError:
-        most = math.nan
-    if not most > 0:
+        max_bytes = math.nan
+    if not max_bytes > 0:
         raise UnpackingError(f"{VARIABLE}={text!r:.60} must be a number above 0")
-    return most
+    return max_bytes
 
 
-def too_large(most: float) -> UnpackingError:
+def too_large(max_bytes: float) -> UnpackingError:
     remedy = f"{VARIABLE} in the environment allows more"
-    return UnpackingError(f"unpacks to more than {most / 1e9:g} GB; {remedy}")
+    return UnpackingError(f"unpacks to more than {max_bytes / 1e9:g} GB; {remedy}")
 
 
 def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) -> dict[str, NDArray[Any]]:
@@ -60,7 +60,7 @@ def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) ->
     Raises:
         UnpackingError: It is no such file or lacks an array; or an array is too large, not plain or damaged.
     """
-    most = most_bytes()
+    max_bytes = most_bytes()
     try:
         with ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -68,8 +68,8 @@ def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) ->
             if absent:
                 raise UnpackingError(f"no {', '.join(absent)} among its arrays {list(members)!r:.200}")
             wanted = {name: members[name] for name in (*needed, *optional) if name in members}
-            if sum(info.file_size for info in wanted.values()) > most:
-                raise too_large(most)
+            if sum(info.file_size for info in wanted.values()) > max_bytes:
+                raise too_large(max_bytes)
             return {name: _read_member(archive, name, info) for name, info in wanted.items()}
     except UnpackingError:
         raise

@@ -146,13 +146,13 @@ def parse(text: str, file: str, path: str = "") -> Node:
         tree = Node(None, file) if root is None else reader.convert(root, above, reader.line(root))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = ", ".join(part for part in (error.context, error.problem) if part)
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
         line = mark.line + 1 if mark and not is_override(file) else None
-        raise refusal(file, line, f"not YAML: {cut(what)}", path) from None
+        raise refusal(file, line, f"not YAML: {cut(problem)}", path) from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1 if not is_override(file) else None
-        what = f"not YAML: the character {chr(error.character)!r} is not allowed"
-        raise refusal(file, line, what, path) from None
+        message = f"not YAML: the character {chr(error.character)!r} is not allowed"
+        raise refusal(file, line, message, path) from None
     except RecursionError:
         raise refusal(file, None, "nested too deeply", path) from None
     if reader.problems:
@@ -162,7 +162,7 @@ def parse(text: str, file: str, path: str = "") -> Node:
 
 def dump(data: Any) -> str:
     """Write plain values as YAML that `parse` reads back equal, keys in their order."""
-    # ASCII with escapes: PyYAML writes the line breaks of Unicode unquoted, and reads them as "\n".
+    # ASCII with escapes: PyYAML writes Unicode's line breaks unquoted, and would read them back as "\n".
     return yaml.dump(data, Dumper=_Dumper, sort_keys=False, width=110)
 
 
@@ -173,7 +173,8 @@ class _Reader:
         self.file = file
         self.problems: list[Problem] = []
         self.count = 0
-        self.open: set[int] = set()  # ids of the nodes around the current one: an alias to one is a circle
+        # Ids of the nodes around the current one: an alias to one of them would be a circle.
+        self.open: set[int] = set()
 
     def line(self, node: yaml.Node) -> int | None:
         return None if is_override(self.file) else node.start_mark.line + 1
@@ -223,6 +224,8 @@ class _Reader:
                 if not isinstance(each.value, dict):
                     self._bad((*path, "<<"), base.line, "only mappings can be merged")
                     continue
+                # A key of the mapping itself has priority over a merged one, and then the first that is
+                # merged.
                 for name, inherited in each.value.items():
                     out.setdefault(name, inherited)
         return out

@@ -134,6 +134,7 @@ class BufferedServer(ABC):
 
     def take(self, sender: int, message: Upload) -> Effects:
         """Put an update of a cycle in progress into the buffer."""
+        # A cycle that was given up, or another user's: no part of a later cycle can pass for it.
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
         flaw = misshapen(message.vector, 1, self.params.d, self.dtype)
@@ -146,7 +147,7 @@ class BufferedServer(ABC):
 
     def awaits(self, timer: Timer) -> bool:
         if timer.name == "buffer":
-            return timer is self.closing
+            return timer is self.closing  # by identity: the timers of two aggregations are equal
         update = timer.subject
         return isinstance(update, UpdateId) and self.flights.get(update.user, (None,))[0] == update
 
@@ -160,6 +161,7 @@ class BufferedServer(ABC):
         return self._give_up(timer.subject.user)
 
     def gone(self, user: int) -> Effects:
+        # An update in the buffer stays there: it has arrived, whatever happens to its user.
         return self._give_up(user) if user in self.flights else []
 
     def back(self, user: int) -> Effects:
@@ -186,6 +188,7 @@ class BufferedServer(ABC):
         """Close the open aggregation; with `advance` the model has a new version."""
         self.aggregating = frozenset()
         self.version += advance
+        # Updates may have arrived while this aggregation was open: enough for the next one at once.
         return [*effects, *self._wait(), *self.next()]
 
     def _wait(self) -> Effects:

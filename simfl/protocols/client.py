@@ -17,6 +17,8 @@ Table = Mapping[tuple[str, type[Message]], tuple[str, str]]
 
 
 class _TabledClient(ABC):
+    """The common part of both kinds of clients: the table, and a state."""
+
     table: ClassVar[Table] = {}
     """The messages that it takes."""
     initial: ClassVar[str]

@@ -52,6 +52,8 @@ class ClientMachine(Protocol):
 
 
 class _ServerMachine(Protocol):
+    """The calls that both kinds of servers have."""
+
     def start(self) -> Effects:
         """Open the round or the run: called once, before everything else."""
 

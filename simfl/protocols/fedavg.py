@@ -22,11 +22,13 @@ from simfl.trace.rows import SERVER
 
 @dataclass(frozen=True, slots=True)
 class PlainUpload(Message):
-    """A user's update and its number of samples, unprotected."""
+    """A user's update, unprotected."""
 
     kind, phase, point = "upload", "upload", "upload"
     delta: Handle
+    """1 x d float32."""
     weight: int
+    """Training samples behind it."""
 
 
 class FedAvgClient(Client):

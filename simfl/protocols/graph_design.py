@@ -235,9 +235,11 @@ def _failures(n: int, k: int, T: int, D: int) -> Floats:
 
 def _tail(n: int, K: int, k: int) -> Floats:
     """Return P[H >= x] for x = 0 .. k + 2, where of k users drawn from n - 1, H are among K."""
-    from scipy.special import gammaln  # not scipy.stats: half a second to import, before each run
+    # Not from scipy.stats, whose import takes half a second before each run.
+    from scipy.special import gammaln
 
-    def choose(a: int, b: Any) -> Any:  # log, -inf where there is no way
+    def choose(a: int, b: Any) -> Any:
+        """Return log C(a, b), -inf if b < 0 or b > a."""
         return np.where((b < 0) | (b > a), -np.inf, gammaln(a + 1) - gammaln(b + 1) - gammaln(a - b + 1))
 
     K, H = min(max(K, 0), n - 1), np.arange(k + 3.0)

@@ -51,6 +51,8 @@ def harary(users: Sequence[int], k: int, seed: bytes) -> Graph:
         return complete(users)
     if k < 2:
         raise ValueError(f"k={k} must be at least 2: below that, one loss cuts a graph")
+    # Sorted first: the graph depends on the set of users, not on their order
+    # (`test_the_seed_and_the_set_of_users_decide_not_their_order`).
     order = _rng(seed).permutation(sorted(users)).tolist()
     ring = _ring(k, len(order))
     return _closed({order[v]: [order[w] for w in near] for v, near in enumerate(ring)})
@@ -80,6 +82,7 @@ def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:
         raise ValueError(f"p={p} must be at least 0 and at most 1: it is a probability")
     if p == 1:
         return complete(users)
+    # A draw for each pair v < w of the sorted users, row by row.
     rng, order = _rng(seed), sorted(users)
     others: dict[int, list[int]] = {user: [] for user in order}
     for v, i in enumerate(order, 1):
@@ -148,7 +151,8 @@ class Evolution:
         return len(components) < 2 or not any(all(map(self.informative, self._plus(C))) for C in components)
 
     @cached_property
-    def _answers(self) -> dict[int, int]:  # |closed neighbourhood & V4|
+    def _answers(self) -> dict[int, int]:
+        """User -> users of its closed neighbourhood in V4."""
         counts: dict[int, int] = {}  # by id of a neighbourhood
         for closed in self.graph.values():
             if id(closed) not in counts:

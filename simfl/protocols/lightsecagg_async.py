@@ -98,6 +98,7 @@ class LightSecAggAsyncServer(BufferedServer):
         ]
 
     def take(self, sender: int, message: Upload) -> Effects:
+        # A mask that was not shared could not be removed: its update would spoil the sum.
         if self.shared.get(sender) != message.update:
             return [Ignore(sender, "upload", Reason.NO_MASK, message.update)]
         return super().take(sender, message)
@@ -147,10 +148,10 @@ class LightSecAggAsyncServer(BufferedServer):
         share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
         flaw, to = misshapen(message.sealed, len(message.to), share_bytes, U8), set(message.to)
         if flaw or len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
-            why = flaw or "malformed: for strangers or twice"
-            return [Refuse(sender, "shares", why, message.update), *self._give_up(sender)]
+            reason = flaw or "malformed: for strangers or twice"
+            return [Refuse(sender, "shares", reason, message.update), *self._give_up(sender)]
         self.shared[sender] = message.update
-        self.gathered.pop(sender, None)  # of an abandoned cycle: no recovery will ask for that mask
+        self.gathered.pop(sender, None)  # no recovery requests a mask of an abandoned cycle
         self.gathered[sender] = message
         return self._pass_on() if len(self.gathered) >= self.params.K else []
 
@@ -187,6 +188,8 @@ class LightSecAggAsyncServer(BufferedServer):
         asked = [user for user in self.publics if user not in self.offline]
         waits = any(w.update.user in self.gathered for w in taken)
         timer = Timer("recovery", "recovery", recovery)
+        # A link keeps its order, so the shares arrive before the request that needs them
+        # (`test_shares_that_a_recovery_needs_go_out_before_it`).
         return [timer, *(self._pass_on() if waits else ()), *(Send(user, self.request) for user in asked)]
 
     def take_answer(self, user: int, message: SumOfShares) -> Effects:
@@ -238,6 +241,7 @@ class LightSecAggAsyncServer(BufferedServer):
         return super().gone(user)
 
     def back(self, user: int) -> Effects:
+        # A user who was offline when the recovery began has not been sent the request.
         was_away = user in self.offline
         self.offline.discard(user)
         if self.request is None or not was_away or user not in self.publics or user in self.answers:
@@ -280,8 +284,8 @@ class LightSecAggAsync(Coded):
         yield from super().problems(p)
         for key, least in (("K", p.K), ("least", p.least if p.timed else p.K)):
             if least < 2:
-                why = "a sum over one update is that update ({name})"
-                yield f"buffer.{key}", f"{key}={least} must be at least 2: {why}"
+                reason = "a sum over one update is that update ({name})"
+                yield f"buffer.{key}", f"{key}={least} must be at least 2: {reason}"
                 break
         tau = p.staleness_bound
         try:

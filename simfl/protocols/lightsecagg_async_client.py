@@ -112,7 +112,7 @@ class LightSecAggAsyncClient(BufferedClient):
         circle: Peers and itself, sorted: one order for all users who know the same users.
         mask: The update of the current cycle and its mask, 1 x d over F_q; None once it is used.
         held_shares: Mask -> a matrix of shares, and the row of its share.
-        made: t_i -> masks made on that version, also those that were answered for.
+        masks_of: t_i -> masks made on that version, also those that were answered for.
         latest: User -> the last cycle of which a share arrived; -1 before the first.
         refused: Updates whose cycle was refused, and so have no mask.
         asked: Number of the last recovery; -1 before the first.
@@ -135,7 +135,7 @@ class LightSecAggAsyncClient(BufferedClient):
         self.circle: tuple[int, ...] = ()
         self.mask: tuple[UpdateId, Handle] | None = None
         self.held_shares: dict[UpdateId, tuple[Handle, int]] = {}
-        self.made: defaultdict[int, list[UpdateId]] = defaultdict(list)
+        self.masks_of: defaultdict[int, list[UpdateId]] = defaultdict(list)
         self.latest: dict[int, int] = {}
         self.refused: set[UpdateId] = set()
         self.asked = -1
@@ -180,7 +180,7 @@ class LightSecAggAsyncClient(BufferedClient):
         self.mask = (mask, z)
         self.refused.discard(mask)
         self.held_shares[mask] = (ops.pick(coded, [index]), 0)
-        self.made[message.version].append(mask)
+        self.masks_of[message.version].append(mask)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
         shares = MaskShares(mask, message.version, tuple(self.peers), sealed)
         return [Send(SERVER, shares), Ready(mask)]
@@ -231,7 +231,7 @@ class LightSecAggAsyncClient(BufferedClient):
                 zip(masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True)
             )
             for mask, version in zip(masks, versions, strict=True):
-                self.made[version].append(mask)
+                self.masks_of[version].append(mask)
             break
         return effects
 
@@ -246,8 +246,8 @@ class LightSecAggAsyncClient(BufferedClient):
 
     def _forget(self, oldest: int) -> None:
         """Drop the shares of masks made on versions before `oldest`."""
-        for version in [version for version in self.made if version < oldest]:
-            for mask in self.made.pop(version):
+        for version in [version for version in self.masks_of if version < oldest]:
+            for mask in self.masks_of.pop(version):
                 self.held_shares.pop(mask, None)
 
     def answer(self, request: Recover) -> Effects:
@@ -266,6 +266,7 @@ class LightSecAggAsyncClient(BufferedClient):
         for mask in filterfalse(self.held_shares.__contains__, masks):
             if mask.cycle <= self.latest.get(mask.user, -1):
                 raise PeerFault(SERVER, f"mask {mask} was answered for before, or is too old")
+        # After all checks: a refused request must neither use up a recovery nor drop shares.
         self.asked = request.recovery.number
         self._forget(request.version - p.staleness_bound)
         missing = list(filterfalse(self.held_shares.__contains__, masks))

@@ -45,7 +45,18 @@ Fate = Callable[[int, Any], str]
 
 @dataclass
 class Record:
-    """The effects of machines that need no action of a driver; ignored and refused messages by party."""
+    """The effects of machines that need no action of a driver, in their order.
+
+    Attributes:
+        results: Aggregates.
+        aborts: Reasons of rounds, or aggregations, without an aggregate.
+        gave_up: Users without whom the server continued.
+        surplus: Users whom the server did not need.
+        ignored: (party, effect) of each message that a party ignored.
+        discarded: Updates that left the buffer without an aggregate.
+        refused: (party, effect) of each message that a party refused.
+        verdict: The last judgement of the round; None without one.
+    """
 
     results: list[Result] = field(default_factory=list)
     aborts: list[str] = field(default_factory=list)
@@ -108,7 +119,7 @@ def run_round(
     fate: Fate = lambda user, message: "deliver",
     offline: bool = True,
 ) -> LoopbackRound:
-    """Drive one synchronous round to its result or its abort, and deliver what is left.
+    """Drive one synchronous round to its result or its abort, and deliver the messages that are left.
 
     Args:
         server: The server's machine.
@@ -122,13 +133,25 @@ def run_round(
 
 @dataclass
 class _Round:
+    """A round in progress.
+
+    Attributes:
+        server: The server's machine. clients: Each user's machine. updates: Each user's local update. fate:
+        Decides on each message of a user. offline: True submits an update at its user's `Ready`. out: The
+        round's record. wires: (sender, receiver, message) on their way, in the order of sending; None in
+        place of a message is
+            the transport's report that the sender's connection broke.
+        late: Messages that wait for a deadline.
+        timers: The server's timers, in the order in which they were set.
+        lost: Users that send and receive no longer.
+    """
+
     server: RoundServer
     clients: Mapping[int, ClientMachine]
     updates: Mapping[int, Update]
     fate: Fate
     offline: bool
     out: LoopbackRound = field(default_factory=LoopbackRound)
-    # None in place of a message is the transport's report that the sender's connection broke.
     wires: deque[tuple[int, int, Message | None]] = field(default_factory=deque)
     late: list[tuple[int, int, Message | None]] = field(default_factory=list)
     timers: deque[Timer] = field(default_factory=deque)
@@ -143,6 +166,8 @@ class _Round:
             if self.wires:
                 self.deliver(*self.wires.popleft())
                 continue
+            # What is late arrives after a deadline for which the server waited; a stale timer lets nothing
+            # pass.
             overdue = True
             if self.timers:
                 timer = self.timers.popleft()

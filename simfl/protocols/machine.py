@@ -264,9 +264,13 @@ class Abort:
 
 
 class _WithReason:
+    """An effect with a code and a text for readers."""
+
     __slots__ = ()
     reason: Reason | Discarded
+    """Code of the reason."""
     detail: str
+    """Its detail; empty without one."""
 
     @property
     def why(self) -> str:

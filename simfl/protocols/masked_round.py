@@ -66,7 +66,7 @@ class MaskedClient(Client):
         partners: Peers whose shares the server relayed.
         kept: Partners whose shares were authentic.
         held_shares: Opened shares of `kept` in their order, its own last, a row each.
-        own: Its share of its own secrets, one row.
+        own_share: Its share of its own secrets, one row.
         t: Users that must answer.
     """
 
@@ -136,7 +136,7 @@ class MaskedClient(Client):
         others = AllBut(len(roster.users), index)
         self.peers = UsersExcept(roster.users, self.user)
         shares = self.share_secrets(roster)
-        self.own = ops.pick(shares, [index])
+        self.own_share = ops.pick(shares, [index])
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
 
@@ -145,7 +145,7 @@ class MaskedClient(Client):
         check_inbox(inbox, self.peers, self.t, self.share_bytes)
         self.partners = users_of(inbox.senders)
         self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.dtype)
-        self.held_shares = self.own if opened is None else self.ops.join([opened, self.own])
+        self.held_shares = self.own_share if opened is None else self.ops.join([opened, self.own_share])
         return refusals
 
     def upload(self, update: Update) -> Effects:

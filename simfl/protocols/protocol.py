@@ -146,8 +146,8 @@ class Protocol(Block):
         """
 
     def max_colluders(self, p: Params) -> int | None:
-        """Return the most users who can pool all that they see with the server and still learn sums alone,
-        whoever is lost; None if the protocol guarantees no such number.
+        """Return the most users who can pool their views with the server and still learn sums alone, under
+        every loss of users; None if the protocol guarantees no such number.
 
         The explorer and `simfl verify` hold the machines to it.
         """

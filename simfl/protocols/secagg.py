@@ -142,8 +142,8 @@ class SecAggPlus(Pairwise):
             yield "t", f"t={self.t} must be at least 2 and at most k + 1 = {max_t}"
         if self.t is None and max(2, p.T + 1) > p.N - p.D:
             least = f"T + 1 = {p.T + 1}" if p.T else "2: a sum over one user is that user's update"
-            left = f"D={p.D} leaves N - D = {counted(p.N - p.D, 'user')}"
-            yield "privacy.D", f"{left}, fewer than {least} (protocol {{name}})"
+            survivors = f"D={p.D} leaves N - D = {counted(p.N - p.D, 'user')}"
+            yield "privacy.D", f"{survivors}, fewer than {least} (protocol {{name}})"
 
     def failure(self, p: Params) -> graph_design.Failure:
         return graph_design.failure(p.N, p.k, p.t, p.T, p.D)

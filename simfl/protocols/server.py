@@ -147,7 +147,7 @@ class Server(ABC):
         if self._grace is None or len(self.got) < self._grace:
             return []
         assert self.stage is not None
-        self._grace = None
+        self._grace = None  # one grace period a stage, however many answers follow
         return [Timer(grace(self.stage), self.stages[self.stage].phase)]
 
     def awaits(self, timer: Timer) -> bool:
@@ -160,6 +160,7 @@ class Server(ABC):
 
     def gone(self, user: int) -> Effects:
         self.lost.add(user)
+        # The answer of a user who left after it still counts.
         if self.stage is None or user in self.got or user not in self.expected:
             return []
         self.expected.discard(user)
@@ -176,6 +177,7 @@ class Server(ABC):
         if isinstance(quorum, int):
             self._wanted = quorum
         elif quorum is not None:
+            # A grace period that began with fewer answers than `needed` could only end in an abort.
             self._grace = max(self.needed(stage), math.ceil(quorum * len(self.expected)))
         return [Timer(stage, self.stages[stage].phase)] if self.expected else self._close()
 
@@ -202,6 +204,8 @@ class Server(ABC):
             return [*effects, *self.abort(f"{name}: {count}, {needed} needed")]
         if split and self.batches.refuse:  # each user would refuse this set, so the server asks none
             return [*effects, *self.abort(f"{name}: {Refusal.SPLIT}: {len(split)} of {count}")]
+        # In the order of users: a sum of floats, and the members of a result, must not depend on the order of
+        # arrival (`test_a_result_is_exact_in_any_order_of_messages_and_timers`).
         answers = {user: got[user] for user in sorted(got)}
         return [*effects, *getattr(self, stage.then)(answers)]
 

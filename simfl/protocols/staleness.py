@@ -21,6 +21,7 @@ class Staleness(Block):
     """
 
     main_key: ClassVar[str] = ""
+    """The key whose value may stand alone, as in `{polynomial: 1.0}`."""
 
     @abstractmethod
     def __call__(self, tau: int) -> float: ...

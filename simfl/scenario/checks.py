@@ -125,8 +125,8 @@ def _flower(s: Scenario) -> Problems:
         if getattr(spec, key) != type(spec).model_fields[key].default:
             yield f"learning.{key}", "has no effect on Flower's clients: leave it out"
     if isinstance(s.clock, Modelled) and spec.flower.sample_s is None:
-        why = "the work of a fit is not known: give its seconds, or use clock measured or recorded"
-        yield "learning.flower.sample_s", f"missing under clock modelled; {why}"
+        reason = "the work of a fit is not known: give its seconds, or use clock measured or recorded"
+        yield "learning.flower.sample_s", f"missing under clock modelled; {reason}"
 
 
 def _partial(s: Scenario) -> Problems:
@@ -135,12 +135,12 @@ def _partial(s: Scenario) -> Problems:
         return
     for name, kind in s.protocols.items():
         if spec.partial.weight == "steps" and not kind.weighted:
-            why = f"protocol {name} weighs no update by samples: use samples or normalised"
-            yield "learning.partial.weight", f"steps has no effect, as {why}"
+            reason = f"protocol {name} weighs no update by samples: use samples or normalised"
+            yield "learning.partial.weight", f"steps has no effect, as {reason}"
     for key in ("momentum", "weight_decay", "mu"):
         if spec.partial.weight == "normalised" and (value := getattr(spec, key)):
-            why = f"learning.{key}={value:g} must be 0, as the division by steps is that of plain SGD"
-            yield "learning.partial.weight", f"normalised: {why}"
+            reason = f"learning.{key}={value:g} must be 0, as the division by steps is that of plain SGD"
+            yield "learning.partial.weight", f"normalised: {reason}"
 
 
 def _buffered(s: Scenario) -> Problems:
@@ -157,7 +157,8 @@ def _buffered(s: Scenario) -> Problems:
     drawn, bound = s.buffer.staleness, s.buffer.staleness_bound
     if drawn is not None and drawn.uniform[1] > bound:
         yield "buffer.staleness", f"{drawn.uniform[1]} must not be above staleness_bound={bound}"
-    lossy = [own.dropout for own in settings_of(s).values() if not isinstance(own.dropout, NoLosses)]
+    dropouts = [settings.dropout for settings in settings_of(s).values()]
+    lossy = [dropout for dropout in dropouts if not isinstance(dropout, NoLosses)]
     if s.buffer.return_s is None and lossy:
         yield (
             "buffer.return_s",
@@ -166,8 +167,10 @@ def _buffered(s: Scenario) -> Problems:
     models = {key_of(s, name, "dropout"): own.dropout for name, own in settings_of(s).items()}
     chances = [model.chance() for model in models.values()]
     if all(chance is not None and chance.before == 1 for chance in chances):
-        why = "every update is lost before the server has it, so no buffer fills: use a probability below 1"
-        yield next(iter(models)), why
+        reason = (
+            "every update is lost before the server has it, so no buffer fills: use a probability below 1"
+        )
+        yield next(iter(models)), reason
     if s.quantization is not None:
         for name in s.protocols:
             yield from _overflow(s, name)
@@ -188,9 +191,9 @@ def overflow(s: Scenario, weights: int) -> tuple[int, int] | None:
 def _overflow(s: Scenario, name: str) -> Problems:
     p, to = s.params(name), s.quantization
     weights = s.protocols[name].sum_weight(p, None)
-    if weights is None or to is None or (found := overflow(s, weights)) is None:
+    if weights is None or to is None or (sums := overflow(s, weights)) is None:
         return
-    largest, bound = found
+    largest, bound = sums
     wrap = to.on_overflow == "wrap"
     levels = math.floor((bound - 1) // weights / to.clip)
     remedy = f"at most {levels} levels, a smaller clip" if levels else "a smaller clip"
@@ -207,16 +210,14 @@ def _selection(s: Scenario) -> Problems:
     if s.asynchronous and not isinstance(s.selection, All):
         remedy = "buffer.concurrency limits the users in flight"
         yield "selection", f"must be all in an asynchronous run, not {s.selection.kind}: {remedy}"
-    with_battery = [
-        own.energy is not None and own.energy.battery is not None for own in settings_of(s).values()
-    ]
-    if s.selection.needs_battery and not all(with_battery):
+    energies = [settings.energy for settings in settings_of(s).values()]
+    if s.selection.needs_battery and not all(energy and energy.battery for energy in energies):
         yield "selection", f"{s.selection.kind} needs a battery in every device (population.energy.battery)"
     yield from _below("selection", s.selection.problems(s.population.users))
     enough, upload = s.selection.enough(), s.deadlines.upload
     if enough is not None and not isinstance(upload, FixedDeadline | None):
-        why = f"{enough} uploads of {s.cohort} users are enough"
-        yield "selection.over", f"{why}: deadlines.upload must be fixed, not {upload.kind}"
+        reason = f"{enough} uploads of {s.cohort} users are enough"
+        yield "selection.over", f"{reason}: deadlines.upload must be fixed, not {upload.kind}"
 
 
 def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:
@@ -238,14 +239,14 @@ def _scripts(s: Scenario) -> Problems:
         for i, loss in enumerate(script.losses):
             where = f"{key}.losses.{i}"
             if not s.asynchronous and loss.round >= s.rounds:
-                why = f"rounds={s.rounds} are numbered 0 to {s.rounds - 1}"
-                yield f"{where}.round", f"round={loss.round} is not reached: {why}"
+                reason = f"rounds={s.rounds} are numbered 0 to {s.rounds - 1}"
+                yield f"{where}.round", f"round={loss.round} is not reached: {reason}"
             if POINTS.index(loss.at) > POINTS.index(last):
                 entries = ", ".join(s.protocols)
                 yield f"{where}.at", f"at={loss.at} is not reached: a round of {entries} ends with {last}"
             if classes and loss.user < s.population.users and classes.of(loss.user) not in names:
-                why = f"and the script is for class {' and '.join(names)}"
-                yield f"{where}.user", f"user={loss.user} is of class {classes.of(loss.user)}, {why}"
+                reason = f"and the script is for class {' and '.join(names)}"
+                yield f"{where}.user", f"user={loss.user} is of class {classes.of(loss.user)}, {reason}"
 
 
 def last_point(s: Scenario) -> Point:
@@ -279,14 +280,14 @@ def _masked(s: Scenario, name: str) -> Problems:
         yield "privacy.T", f"T={T} must be below N={N}, the users of a round"
     enough = s.selection.enough()
     if enough is not None and N - enough > D:
-        why = f"{enough} uploads of N={N} users are enough (selection.over)"
-        yield "privacy.D", f"D={D} must be at least {N - enough}: {why}, and the others count as lost"
+        reason = f"{enough} uploads of N={N} users are enough (selection.over)"
+        yield "privacy.D", f"D={D} must be at least {N - enough}: {reason}, and the others count as lost"
     if D >= N or T >= N:
         return
     spec = s.protocols[name]
     for key, message in spec.problems(s.common()):
-        own = not key or key.partition(".")[0] in type(spec).model_fields
-        path = f"protocols.{name}.{key}".rstrip(".") if own else key
+        is_own_key = not key or key.partition(".")[0] in type(spec).model_fields
+        path = f"protocols.{name}.{key}".rstrip(".") if is_own_key else key
         yield path, message.replace("{name}", name)
 
 
@@ -345,10 +346,10 @@ def memory(s: Scenario, every: bool = False) -> Problems:
     name = (min if every else max)(s.protocols, key=lambda name: users_bytes(s, name))
     users, data = users_bytes(s, name), data_bytes(s)
     if users + data > limit_bytes(s):
-        who = f"{counted(s.population.users, 'user')} would take {gb(users)} GB (protocol {name})"
+        size = f"{counted(s.population.users, 'user')} would take {gb(users)} GB (protocol {name})"
         path = "population.users" if users >= data else "learning.dataset"
         fewer = "" if s.of(name).selection.kind != "all" or s.buffer or path != "population.users" else FEWER
-        yield path, f"{who}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}{fewer}"
+        yield path, f"{size}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}{fewer}"
 
 
 def gb(nbytes: float) -> str:

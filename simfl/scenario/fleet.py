@@ -13,13 +13,13 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
 from simfl.config.python_files import located_errors
 from simfl.config.texts import FileName
-from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain
-from simfl.errors import BadInput, Problem, ScenarioError, show
+from simfl.config.yaml_tree import plain
+from simfl.errors import BadInput, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
 from simfl.protocols.protocol import SIGNED_STAGES, Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import checks
-from simfl.scenario.load import anchor, read_tree
+from simfl.scenario.load import anchor, apply_overrides, read_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
@@ -67,15 +67,15 @@ class Fleet(Block):
     learning: Learning = Learning()
     """Data, model and local training, as in a scenario; `model: {d: ..., macs: ...}` is enough."""
     samples: Count | None = None
-    """Training samples of each user, made up; those of `learning.dataset` unless given."""
+    """Synthetic training samples of each user; the samples of `learning.dataset` unless given."""
     clip: Positive = 1.0
-    """Coordinates of updates are held within +-clip; what is left of the field decides their levels."""
+    """Coordinates of updates are held within +-clip; the rest of the field decides their levels."""
     updates: Count | None = None
-    """Updates that an aggregate is to hold; those of all users who are not lost, unless given."""
+    """Updates that an aggregate must have; unless given, those of all users who are not lost."""
     asynchronous: Annotated[Literal["true", "false", "either"], BeforeValidator(_word)] = "false"
     """Aggregation by a buffer, in rounds, or by whichever is faster."""
     staleness_bound: Natural = 10
-    """The greatest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
+    """The largest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
     return_s: Positive | None = None
     """Seconds that a lost user is offline, for a buffer with losses."""
     collude: Annotated[Any, AfterValidator(_colluders)]
@@ -89,7 +89,7 @@ class Fleet(Block):
     user_mb: Positive | None = None
     """MB (10^6 bytes) that a user may send and receive for an aggregate, on average."""
     protocols: Protocols | None = None
-    """The protocols that are compared, as in a scenario; all that simfl knows unless given."""
+    """The protocols that are compared, as in a scenario; all built-in and installed ones unless given."""
 
     @property
     def colluders(self) -> int | None:
@@ -132,33 +132,19 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
         ScenarioError: The fleet is wrong; `problems` has all problems, each with its place.
     """
     tree, folders = read_tree(source, "fleet")
-    for key, value in (overrides or {}).items():
-        _put(tree, key, value)
     anchor(tree, folders)
     tree = expand(Shape(Fleet), tree)
+    problems = list(apply_overrides(Fleet, tree, folders, overrides or {}))
     anchor(tree, folders)
-    problems: list[Problem]
     try:
         with located_errors(BadInput):
             fleet = Fleet.model_validate(plain(tree))
-            problems = [place(tree, tuple(path.split(".")), text) for path, text in _problems(fleet)]
+            problems += [place(tree, tuple(path.split(".")), text) for path, text in _problems(fleet)]
     except ValidationError as errors:
-        problems = translate(errors, tree, Fleet)
+        problems += translate(errors, tree, Fleet)
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: p.line or 0))
     return fleet
-
-
-def _put(tree: Node, path: str, value: Any) -> None:
-    """Set one value of a fleet's tree by its dotted path."""
-    *above, last = path.split(".")
-    for key in above:
-        if not isinstance(tree.value, dict):
-            tree.value = {}
-        tree = tree.value.setdefault(key, Node({}, OVERRIDES))
-    if not isinstance(tree.value, dict):
-        tree.value = {}
-    tree.value[last] = nodes(value, Node(None, OVERRIDES))
 
 
 def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:

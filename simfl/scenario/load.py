@@ -12,6 +12,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from simfl.config.blocks import Block
 from simfl.config.digests import checked
 from simfl.config.python_files import are_left_alone, left_alone, located_errors
 from simfl.config.yaml_tree import (
@@ -118,18 +119,9 @@ def load_tree(tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, A
         ScenarioError: The tree has problems; all of them, each with its place.
     """
     anchor(tree, folders)  # before shorthands are written out, which executes the file of a `module`
-    for value in overrides.values():
-        if isinstance(value, Node):
-            anchor(value, folders, ())
     tree = expand(Shape(Scenario), tree)
-    problems = []
-    for path, value in overrides.items():
-        try:
-            override(tree, path, value)
-        except Unfit as unfit:
-            at = value if isinstance(value, Node) else Node(None, OVERRIDES)
-            problems.append(Problem(at.file, at.line, path, str(unfit)))
-    anchor(tree, folders)
+    problems = list(apply_overrides(Scenario, tree, folders, overrides))
+    anchor(tree, folders)  # once more, for files that an override from Python or a shorthand named
     try:
         with located_errors(BadInput):
             scenario = Scenario.model_validate(plain(tree))
@@ -145,6 +137,19 @@ def load_tree(tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, A
         raise ScenarioError(sorted(problems, key=lambda p: (is_override(p.file), p.line or 0)))
     vars(scenario)["read_from"] = tree  # a cached property is no part of equality, dumps and pickles
     return scenario
+
+
+def apply_overrides(
+    model: type[Block], tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, Any]
+) -> Iterator[Problem]:
+    """Set values in the tree of a scenario, or of another model; yield a problem for a path to nothing."""
+    for path, value in overrides.items():
+        source = value if isinstance(value, Node) else Node(None, OVERRIDES)
+        anchor(source, folders, ())
+        try:
+            override(model, tree, path, value)
+        except Unfit as unfit:
+            yield Problem(source.file, source.line, path, str(unfit))
 
 
 def anchor(tree: Node, folders: Mapping[str, Path], paths: Iterable[Keys] = PATHS) -> None:

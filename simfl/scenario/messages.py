@@ -79,7 +79,7 @@ def with_location(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
 
 
 def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Problem:
-    """Return a problem at a path, and at its `tag` if given, or at the innermost mapping that is there.
+    """Return a problem at a path, and at its `tag` if given, or at the innermost existing mapping.
 
     The problem's path has the keys as they were typed."""
     node = _above(tree, path if tag is None else (*path, tag))[-1]
@@ -90,7 +90,7 @@ def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Probl
 
 
 def _above(tree: Node, path: Keys) -> list[Node]:
-    """Return the nodes along a path, as far as they are there; the last is the innermost."""
+    """Return the existing nodes along a path; the last is the innermost."""
     above = [tree]
     for part in path:
         key = int(part) if isinstance(above[-1].value, list) and str(part).isdecimal() else part
@@ -102,17 +102,17 @@ def _above(tree: Node, path: Keys) -> list[Node]:
 
 
 def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scenario) -> list[Problem]:
-    """Return pydantic's errors as problems; a missing key that is there misspelt is reported once."""
-    found = [(error, *_follow(error["loc"], root, tree)) for error in errors.errors(include_url=False)]
+    """Return pydantic's errors as problems; a missing key with a misspelt one beside it is reported once."""
+    located = [(error, *_follow(error["loc"], root, tree)) for error in errors.errors(include_url=False)]
     problems: dict[Problem, None] = {}
     misspelt: set[Keys] = set()
-    for error, path, owner, _ in found:
+    for error, path, owner, _ in located:
         if error["type"] == "extra_forbidden":
             misspelt.update((*path[:-1], guess) for guess in closest(str(path[-1]), owner.keys))
-    for error, path, owner, shape in found:
+    for error, path, owner, shape in located:
         in_list = isinstance(error["input"], list) and error["type"] == "float_type" and shape.item
         if in_list or (error["type"] == "tuple_type" and len(shape.members) > 1):
-            continue  # a number or a list of numbers: only the alternative that was meant
+            continue  # of a union of a number and a list, only the alternative that the user wrote counts
         if error["type"] == "missing" and path in misspelt:
             continue
         problems[place(tree, path, _message(dict(error), path, owner, shape), shape.tag)] = None
@@ -182,8 +182,8 @@ def _unknown_key(key: str, owner: Shape) -> str:
     if closest(key, owner.keys) or owner.union is None:
         return f"unknown key {show(key)}{did_you_mean(key, owner.keys)}"
     tag, kinds = owner.union.tag, owner.union.kinds
-    own = next((name for name, model in kinds.items() if model is owner.model), "module")
-    message = f"{tag} {own} has no key {show(key)}"
+    chosen = next((name for name, model in kinds.items() if model is owner.model), "module")
+    message = f"{tag} {chosen} has no key {show(key)}"
     for name, model in kinds.items():
         for guess in closest(key, model.model_fields):
             return f"{message}; did you mean {guess!r} of {tag} {name}?"

@@ -59,7 +59,7 @@ from simfl.world.selection import All, AnySelection
 
 
 class Overrides(Block):
-    """The part of a scenario that an entry of `protocols` may say for itself."""
+    """The part of a scenario that an entry of `protocols` may override."""
 
     selection: AnySelection | None = None
     """The selection of this entry, in place of the scenario's."""
@@ -79,7 +79,7 @@ else:
 
 
 def _name_protocols(value: Any) -> Any:
-    """Write out the entries: each names its protocol unless it says otherwise, and may be empty."""
+    """Write out the entries: an entry's name is that of its protocol unless given, and it may be empty."""
     if isinstance(value, list):
         if not all(isinstance(name, str) for name in value) or len(set(value)) < len(value):
             raise ValueError("a list of protocols holds names, each once; one with settings needs a mapping")
@@ -201,11 +201,11 @@ class Learning(Block):
     evaluate_every: Count = 1
     """Rounds from one evaluation to the next."""
     partial: PartialWork | None = None
-    """A deadline of local training, by which a user uploads what it has; none unless given."""
+    """A deadline of local training, at which a user uploads its unfinished update; none unless given."""
 
 
 class Targets(Block):
-    """Accuracy and loss on the test set. Tables say after how many seconds, rounds and MB a run has them."""
+    """Accuracy and loss on the test set. Tables show the seconds, rounds and MB until a run reaches them."""
 
     accuracy: Fraction | None = None
     """Reached at the first evaluation that finds at least this."""
@@ -267,7 +267,7 @@ class Scenario(Block):
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, each at a point of the protocol."""
     selection: AnySelection = All()
-    """The users of a round, out of those who are available."""
+    """The users of a round, out of the available users."""
     buffer: Buffer | None = None
     """The buffer of an asynchronous protocol, which needs it."""
     privacy: Privacy | None = None
@@ -296,7 +296,7 @@ class Scenario(Block):
 
     @cached_property
     def read_from(self) -> Node:
-        """The tree that it was read from, set by `load`: what is found wrong later has its file and line."""
+        """The tree that it was read from, set by `load`, so that later problems have their file and line."""
         return Node(None, self.name)
 
     def __str__(self) -> str:

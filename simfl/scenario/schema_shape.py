@@ -16,13 +16,13 @@ from simfl.config.python_files import are_left_alone
 from simfl.config.quantities import InUnit
 from simfl.config.yaml_tree import OVERRIDES, Node, nodes, plain
 from simfl.errors import cut, did_you_mean, show
-from simfl.scenario.schema import Scenario
 
 
 @cache
 def hints(model: type[BaseModel]) -> dict[str, Any]:
-    found = get_type_hints(model, include_extras=True)
-    return {name: found[name] for name in model.model_fields}
+    """Return the annotation of each field of a model."""
+    annotations = get_type_hints(model, include_extras=True)
+    return {name: annotations[name] for name in model.model_fields}
 
 
 @cache
@@ -136,7 +136,7 @@ _UNKNOWN = Shape(None)
 
 def expand(shape: Shape, node: Node) -> Node:
     """Write out all shorthands of a node; each value keeps its line."""
-    for write_out in reversed(shape.before):
+    for write_out in reversed(shape.before):  # pydantic, too, calls the last `BeforeValidator` first
         short = _shallow(node)
         try:
             long = write_out(short)
@@ -180,13 +180,13 @@ class Unfit(Exception):
     """An override whose path does not exist: no such entry, or a value without keys."""
 
 
-def override(tree: Node, path: str, value: Any) -> None:
-    """Set one value in the tree by its dotted path. Unknown keys are set too, since validation reports them.
+def override(model: type[BaseModel], tree: Node, path: str, value: Any) -> None:
+    """Set one value in a model's tree by its dotted path. Unknown keys are set too: validation reports them.
 
     Raises:
         Unfit: The path does not exist.
     """
-    node, shape, parts = tree, Shape(Scenario), path.split(".")
+    node, shape, parts = tree, Shape(model), path.split(".")
     file = value.file if isinstance(value, Node) else OVERRIDES
     for depth, part in enumerate(parts, 1):
         key = _enter(node, shape, part, ".".join(parts[: depth - 1]), file)

@@ -121,12 +121,12 @@ def listed() -> list[tuple[str, str]]:
 
 
 def _first_sentence(text: str) -> str:
-    """Return how a file's comment begins.
+    """Return the first sentence of a file's comment.
 
     >>> _first_sentence("# Ten users, who are lost at\\n# 0.3. Who is not?\\nseed: 1")
     'Ten users, who are lost at 0.3.'
     """
     comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
     words = " ".join(line.removeprefix("#").strip() for line in comment)
-    end = re.search(r"[.?](?= [A-Z][^.)]|$)", words)  # goes on after App. F.5
+    end = re.search(r"[.?](?= [A-Z][^.)]|$)", words)  # not the full stops in App. F.5
     return words[: end.end()] if end else words

@@ -8,8 +8,8 @@
     grid: {dropout.rate: [0.1, 0.3]}     # each with each, and with each of `cells`
     seeds: 5                             # five from the base's on, or a list
 
-Keys are those of `--set`, and are applied in the order `set`, `cells`, `grid`; but a list of names for
-`protocols` keeps these entries of the base as they are there.
+Keys are dotted, as for `--set`, and are applied in the order `set`, `cells`, `grid`. A list of names for
+`protocols` selects these entries of the base.
 """
 
 import os
@@ -39,10 +39,11 @@ def _base(value: Any) -> Any:
 
 def _seeds(value: Any) -> Any:
     listed = value if isinstance(value, list) else [value]
-    whole = [v for v in listed if type(v) is int and 0 <= v < (2**63 if isinstance(value, list) else 2**31)]
-    if len(set(whole)) < len(listed) or value in (0, []):
-        found = f"[{cut(', '.join(map(show, listed)))}]" if isinstance(value, list) else show(value)
-        raise ValueError(f"must be a count from 1 to 2^31 - 1, or a list of seeds, each once, not {found}")
+    bound = 2**63 if isinstance(value, list) else 2**31
+    valid = [number for number in listed if type(number) is int and 0 <= number < bound]
+    if len(set(valid)) < len(listed) or value in (0, []):
+        shown = f"[{cut(', '.join(map(show, listed)))}]" if isinstance(value, list) else show(value)
+        raise ValueError(f"must be a count from 1 to 2^31 - 1, or a list of seeds, each once, not {shown}")
     return value
 
 
@@ -183,11 +184,11 @@ def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
 
 def _misplaced(tree: Node, common: Settings, varied: Settings, axes: Settings) -> Iterator[Problem]:
     for s in (*common, *varied, *axes):
-        where = (*s.part.split("."), s.key)
+        path = (*s.part.split("."), s.key)
         if s.key == "seed":
-            yield place(tree, where, "must not be set here: list it in `seeds`")
+            yield place(tree, path, "must not be set here: list it in `seeds`")
         if s.part == "grid" and s.key in {other.key for other in varied}:
-            yield place(tree, where, "is in `cells` too: give its values in one of them")
+            yield place(tree, path, "is in `cells` too: give its values in one of them")
 
 
 def _subset(tree: Node, setting: Setting) -> Node | None:

@@ -110,10 +110,10 @@ class UserLink(Block):
 
 
 class UserClass(Block):
-    """A class of users. What it leaves out is as the scenario says for everybody."""
+    """A class of users. A block that it leaves out is that of the scenario."""
 
     share: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False), unit("1")]
-    """The probability that a user is of this class; those of all classes add up to 1."""
+    """The probability that a user is of this class; the shares of all classes add up to 1."""
     network: UserLink | None = None
     """The link of each of its users, in place of `network.users`."""
     devices: Devices | None = None
@@ -144,7 +144,7 @@ class Population(Block):
     @field_validator("classes")
     @classmethod
     def shares_add_up(cls, classes: dict[str, UserClass] | None) -> dict[str, UserClass] | None:
-        total = math.fsum(one.share for one in (classes or {}).values())
+        total = math.fsum(kind.share for kind in (classes or {}).values())
         if classes and abs(total - 1) > 1e-9:
             raise ValueError(f"the shares of {', '.join(classes)} must add up to 1, not {total:.10g}")
         return classes
@@ -211,9 +211,9 @@ class Buffer(Block):
     K: Count
     """Updates in an aggregation."""
     staleness_bound: Natural
-    """The greatest staleness in versions of the model; older updates are discarded."""
+    """The largest staleness in versions of the model; older updates are discarded."""
     staleness: PrescribedStaleness | None = None
-    """Gives users earlier models: a staleness that is drawn, beside that which comes of their slowness."""
+    """Gives users earlier models: a drawn staleness, beside the staleness that results from slow devices."""
     every_s: Seconds | None = None
     """Seconds from an aggregation after which fewer than K updates are aggregated too, `least` or more."""
     least: Count = 2
@@ -227,8 +227,8 @@ class Buffer(Block):
 class FixedDeadline(Block):
     """The server waits at most this long, and no longer than it needs.
 
-    A recovery ends with the answers that recover the sum; other states wait for everybody, as who answers
-    there takes part.
+    A recovery ends with the answers that recover the sum. Other states wait for all users, since a user who
+    answers there takes part.
     """
 
     kind: Literal["fixed"] = "fixed"
@@ -241,7 +241,7 @@ class Quorum(Block):
 
     kind: Literal["quorum"] = "quorum"
     fraction: Fraction
-    """The fraction of those who were expected when the state opened."""
+    """The fraction of the users who were expected when the state opened."""
     grace_s: SecondsOrZero
     """Seconds of the wait after that fraction has answered."""
     after_s: Seconds
@@ -293,8 +293,8 @@ class ByTimeout(Block):
 class ByDisconnect(Block):
     """The transport reports a broken connection.
 
-    The report comes no sooner than what has left the user, and no sooner than its link's latency: the end of
-    a connection is as slow as a message.
+    The report arrives no sooner than the messages that have left the user, and no sooner than its link's
+    latency: the end of a connection is as slow as a message.
     """
 
     kind: Literal["disconnect"] = "disconnect"

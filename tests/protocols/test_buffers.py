@@ -278,7 +278,7 @@ def test_memory_of_clients_is_bounded():
     for client in run.clients.values():
         assert len(client.held_shares) <= window
         assert len(client.latest) <= 6
-        assert sum(map(len, client.made.values())) <= window
+        assert sum(map(len, client.masks_of.values())) <= window
 
 
 @pytest.mark.ci
