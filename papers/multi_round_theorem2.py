@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from papers.bounds import strongly_convex_bound
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
+from papers.multi_round_theorem1 import cardinality
 from papers.selected import participation
 from simfl.random_streams import Streams
-from simfl.runs.multi_round_privacy.metrics import cardinality
 from simfl.world.selection import MultiRound
 
 N, K, E, AWAY = 120, 12, 2, 0.3
