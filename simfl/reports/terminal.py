@@ -11,7 +11,7 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.segment import Segment
 from rich.text import Text
 
-from simfl.reports.grid import print_grid, print_lines, say
+from simfl.reports.grid import print_grid, print_lines, print_paragraph
 from simfl.reports.model import Report, Topic
 from simfl.runs.results.breakdown import ReportTable
 from simfl.runs.simulation import Progress as RunProgress
@@ -100,4 +100,4 @@ def show(console: Console, report: Report) -> None:
         elif part.topic == "gap":
             console.print()
         else:
-            say(console, part.text, STYLES[part.topic])
+            print_paragraph(console, part.text, STYLES[part.topic])
