@@ -77,9 +77,8 @@ def print_grid(console: Console, table: ReportTable) -> None:
         for k, name in enumerate(names):
             print_paragraph(console, f"{name}:", "bold")
             for row in table.rows:
-                print_paragraph(
-                    console, f"  {row.label.strip()} {_cell(row, k)}", "bold" if row.is_bold else ""
-                )
+                style = "bold" if row.is_bold else ""
+                print_paragraph(console, f"  {row.label.strip()} {_cell(row, k)}", style)
         return
     for chosen in _fitting(widths, across) or [[]]:
         grid = Grid("", show_edge=False, pad_edge=False)

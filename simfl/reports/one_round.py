@@ -120,9 +120,8 @@ def _words(trace: Trace, segment: PathSegment, missed: dict[int, tuple[int, ...]
         return f"waiting{of} until the {row.name} deadline"
     if isinstance(row, Lost):
         return f"waiting to detect that {who} was lost in {segment.phase}"
-    return (
-        f"waiting in {segment.phase}" if segment.party == SERVER else f"waiting for {who} in {segment.phase}"
-    )
+    for_user = "" if segment.party == SERVER else f" for {who}"
+    return f"waiting{for_user} in {segment.phase}"
 
 
 def _of_user(run: Run, name: str, r: Round, user: int) -> str:

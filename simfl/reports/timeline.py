@@ -142,7 +142,7 @@ def _stretch(trace: Trace, ends: list[End]) -> View:
     numbers = []
     for number, row in enumerate(trace):
         since, until = trace_series.extent(row)
-        # A row without length at the very end is its own end row, or what belongs to it.
+        # A row without length counts even at the very end: the row that ends the round is one.
         if start <= until and (since < end or since == until == end):
             numbers.append(number)
     first, last = ends[0].round, ends[-1].round

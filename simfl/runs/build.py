@@ -307,18 +307,16 @@ def make_clocks(experiment: Experiment) -> Callable[[str], clocks.Clock]:
     s = experiment.scenario
     match s.clock:
         case Measured(caches=caches):
-            return lambda name: clocks.MeasuredClock(
-                experiment.trainers[name].timer.described, caches == "cold"
-            )
+            trainers = experiment.trainers
+            return lambda name: clocks.MeasuredClock(trainers[name].timer.described, caches == "cold")
         case Modelled():
             return lambda name: modelled(experiment)
         case Recorded(dir=folder):
             traces = with_location(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
-                    raise error(
-                        s, "clock", f"the recording in {folder} has no protocol {name}; record it first"
-                    )
+                    message = f"the recording in {folder} has no protocol {name}; record it first"
+                    raise error(s, "clock", message)
             return lambda name: clocks.Recorded(clocks.Recording(traces[name]), traces[name].timed_by)
         case _:
             assert_never(s.clock)
