@@ -201,20 +201,20 @@ def class_table(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | No
     for name, classes in shown.items():
         rows = [
             {
-                "class": of,
-                "own": own,
-                "cells": [f.text([(own, aggregates[name])]) for f in (*figures, PATH)],
-                "path": _class_path(own, aggregates[name], longest),
+                "class": label,
+                "own": of_class,
+                "cells": [f.text([(of_class, aggregates[name])]) for f in (*figures, PATH)],
+                "path": _class_path(of_class, aggregates[name], longest),
             }
-            for of, own in list(classes.items())[:MAX_CLASS_ROWS]
+            for label, of_class in list(classes.items())[:MAX_CLASS_ROWS]
         ]
         groups.append({"protocol": name, "rows": rows, "left_out": len(classes) - len(rows)})
     return {"headings": [f.label for f in figures], "phases": phases, "groups": groups}
 
 
-def _class_path(own: ClassSummary, aggregates: int, longest: float) -> list[dict[str, Any]]:
+def _class_path(of_class: ClassSummary, aggregates: int, longest: float) -> list[dict[str, Any]]:
     """Return the parts of a bar in percent of the longest: the seconds per aggregate by phase."""
-    waited = ((phase, own.waited_s[phase] / aggregates) for phase in PHASES if own.waited_s[phase])
+    waited = ((phase, of_class.waited_s[phase] / aggregates) for phase in PHASES if of_class.waited_s[phase])
     return chart.stacked((phase, f"{phase}: {s:.3f} s", 100 * s / longest) for phase, s in waited)
 
 

@@ -48,16 +48,16 @@ class _Spelled:
 @contextmanager
 def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[RunProgress], None]]:
     """Show live progress, a bar for each protocol: finished rounds, virtual time, accuracy."""
-    columns = MofNCompleteColumn(), TextColumn("{task.fields[where]}"), Elapsed()
+    columns = MofNCompleteColumn(), TextColumn("{task.fields[state]}"), Elapsed()
     tasks: dict[str, TaskID] = {}
     with _bars(console, 8, *columns) as bars:
 
         def watch(at: RunProgress) -> None:
             if at.protocol not in tasks:
-                tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, where=unit)
+                tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, state=unit)
             accuracy = "" if at.accuracy is None else f", acc {at.accuracy:.3f}"
-            where = f"{unit}, t = {at.virtual_s:.1f} s{accuracy}"
-            bars.update(tasks[at.protocol], completed=at.rounds_done, where=where)
+            state = f"{unit}, t = {at.virtual_s:.1f} s{accuracy}"
+            bars.update(tasks[at.protocol], completed=at.rounds_done, state=state)
 
         yield watch
 

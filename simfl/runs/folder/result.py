@@ -203,8 +203,8 @@ class Result:
         )
         if s.targets is None:
             return summary
-        found = targets.measure(summary.rounds, s.targets.given)
-        return summary.model_copy(update={"targets": found})
+        costs = targets.measure(summary.rounds, s.targets.given)
+        return summary.model_copy(update={"targets": costs})
 
     def write(self, folder: Path, traced: Iterable[bytes] | None = None) -> None:
         """Write the run's files; each appears whole or not at all. traced: the traces' lines, if at hand.
@@ -256,8 +256,8 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def versions() -> dict[str, str]:
-    own = {"simfl": __version__, "python": platform.python_version()}
-    return own | {name: version(name) for name in ("simpy", "numpy", "torch", "cryptography")}
+    ours = {"simfl": __version__, "python": platform.python_version()}
+    return ours | {name: version(name) for name in ("simpy", "numpy", "torch", "cryptography")}
 
 
 def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:

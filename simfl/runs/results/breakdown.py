@@ -138,10 +138,10 @@ class ClassFigure:
     def text(self, classes: Iterable[tuple[ClassSummary, int]]) -> str:
         """Return the figure of one run, or of several together; "" without a value."""
         values = [self.read(c, aggregates) for c, aggregates in classes]
-        part, whole = (sum(column) for column in zip(*values, strict=True)) if values else (0, 0)
-        if not whole:
+        part, total = (sum(column) for column in zip(*values, strict=True)) if values else (0, 0)
+        if not total:
             return ""
-        return percent(part, whole) if self.digits is None else f"{part / whole:.{self.digits}f}"
+        return percent(part, total) if self.digits is None else f"{part / total:.{self.digits}f}"
 
 
 PATH = ClassFigure(
