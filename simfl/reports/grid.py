@@ -32,6 +32,7 @@ def print_line(console: Console, text: str, style: str = "") -> None:
 def print_paragraph(console: Console, text: str, style: str) -> None:
     """Print a paragraph; further lines are indented, to set it apart from the next one."""
     width = max(MIN_WIDTH, min(WIDTH, console.width))
+    # A break at a hyphen would split options such as --repeat.
     lines = textwrap.fill(printable(text), width, subsequent_indent="  ", break_on_hyphens=False)
     if lines:
         console.print(Text(lines, style=style), soft_wrap=True)
@@ -39,6 +40,7 @@ def print_paragraph(console: Console, text: str, style: str) -> None:
 
 def _broken(name: str) -> str:
     """Return a name in lines of `MIN_WIDTH` columns, or of the length of its longest word."""
+    # Names of protocols are broken behind their underscores, where a reader expects it.
     words = re.findall("[^_]*_+|[^_]+", name)
     width = max(MIN_WIDTH, *map(len, words))
     lines = [""]
@@ -104,6 +106,7 @@ def _cell(row: TableRow, entry: int) -> Text:
 
 def _width(heading: str, entry: int, table: ReportTable) -> int:
     cells = (len(_cell(row, entry)) for row in table.rows)
+    # Rich puts a space, a rule and a space between two columns.
     return 3 + max(MIN_WIDTH, *map(len, heading.splitlines()), *cells)
 
 

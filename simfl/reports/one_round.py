@@ -128,6 +128,7 @@ def _of_user(run: Run, name: str, r: Round, user: int) -> str:
     if user not in participants(run, name, r.index):
         return f"user {user} took no part in {run.unit} {r.index} of {name}."
     trace = run.traces[name]
+    # The trace of a buffered run has the loss in the aggregation that was next, as the summary counts it.
     rows = (trace[number] for number in trace_series.by_round(trace).get(r.index, []))
     losses = [
         f"lost in {row.phase} ({row.why})" for row in rows if isinstance(row, Lost) and row.user == user

@@ -49,6 +49,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
     protocols, noisy = run.summary.protocols, run.summary.clock != "modelled"
     report = run_report([run.summary], run.scenario.profile, run.time)
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in protocols}
+    # All timelines share one budget, so that a page stays small with many protocols.
     budget = max(MIN_SPANS, MAX_SPANS // max(1, len(protocols)))
     timelines = {name: timeline.pack(run, name, budget, asked, focus) for name in protocols}
     packed = timelines.items()
@@ -146,6 +147,8 @@ def stacks(
     """
     means = [{measure: e.mean if e else 0.0 for measure, e in estimates.items()} for _, _, estimates in rows]
     heights = [sum(mean[key, phase] for phase in PHASES) for mean in means]
+    # Spans overlap, so that stacked they may be longer than the round; without a completed round all are
+    # zero.
     scale = 100 / (max([*(mean[end, ""] for mean in means), *heights], default=0) or 1)
     bars = []
     for (name, rate, estimates), mean in zip(rows, means, strict=True):

@@ -22,6 +22,7 @@ from simfl.trace.rows import PHASES, SERVER, Row, Sent, Step
 MAX_ROWS = 200_000
 """Rows of all protocols together; a viewer can still open that many."""
 
+# Viewers show processes by number: the server and its link come first, then the users.
 SERVER_PID, TO_USERS, FROM_USERS, FIRST_USER = 1, 2, 3, 10
 """Numbers of processes, within a range for each protocol."""
 THREADS = {

@@ -71,6 +71,8 @@ def counting(console: Console, label: str, total: int) -> Iterator[Callable[[int
 
 
 def _bars(console: Console, width: int, *columns: ProgressColumn, disable: bool = False) -> Progress:
+    # A protocol's name may have brackets, which rich would read as markup
+    # (`test_names_are_no_markup_in_the_progress`).
     described = TextColumn("{task.description}", markup=False), BarColumn(width), *columns
     return Progress(*described, console=console, transient=True, disable=disable)
 

@@ -138,6 +138,7 @@ class Experiment:
         """
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
+        # Long-term keys outlast rounds: all parties of an entry share one directory.
         if p.pki is not None:
             root = urandom(32) if s.entropy == "os" else self.streams.bytes("entropy", name, "long-term keys")
             p = replace(p, pki=Directory(root))

@@ -250,7 +250,8 @@ def _powers(s: Scenario, streams: Streams) -> Iterator[Powers | None]:
     """Yield the powers of each class's devices."""
     users = s.population.users
     for name, of_class in settings_of(s).items():
-        make = of_class.energy and partial(of_class.energy.powers, users, streams)
+        energy = of_class.energy
+        make = None if energy is None else partial(energy.powers, users, streams)
         # Only a file of charging times may be wrong.
         key = f"{key_of(s, name, 'energy')}.battery.charging"
         yield None if make is None else with_location(s, key, make)

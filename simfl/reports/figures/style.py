@@ -30,6 +30,8 @@ LETTERS, SAMPLE = 120, 8
 """Letters beside each other in a wide figure, and the width in letters of a line's sample with gaps."""
 
 SETTINGS: dict[RcKeyType, Any] = {
+    # Text stays text, which a paper's author can search and edit. A fixed salt makes the ids of elements the
+    # same each time.
     "svg.fonttype": "none",
     "svg.hashsalt": "simfl",
     # A protocol's name may have a dollar sign.

@@ -225,8 +225,11 @@ class Result:
             "resolved.yaml": resolved_yaml(self.scenario),
             "summary.json": json.dumps(summary.dump(), indent=2) + "\n",
         }
+        # The same results again, as after `simfl report` of a killed run, keep their reports
+        # (`test_the_same_results_keep_their_report`).
         if not all(_holds(folder / name, text) for name, text in decisive.items()):
             remove_outdated(folder)
+        # Digests of earlier files would not match the new ones if a kill came between.
         (folder / SUMS).unlink(missing_ok=True)
         read_back = [*decisive, "trace.jsonl", *self.beside]
         with atomic(folder / "trace.jsonl", binary=True) as file:

@@ -113,6 +113,7 @@ def breakdown(runs: Runs, noisy: bool, same_rounds: bool) -> ReportTable:
     entries = list(runs.values())
     all_rates = rates([p for group in entries for p in group])
     sections = [rows("time", entries, noisy)]
+    # A run with one drop-out rate has no block of its own for it: the table covers all rounds.
     for rate in all_rates:
         parts = entries if len(all_rates) == 1 else [[p.at(rate) for p in group] for group in entries]
         title = [TableRow(f"drop-out {rate:.0%}"), *rows("time", parts, noisy)] if len(all_rates) > 1 else []
