@@ -210,8 +210,8 @@ def path_segments(trace: Trace, end: End) -> list[PathSegment]:
     """Return the segments of a round's critical path, the last first, by a walk back from its end.
 
     All time after `booked_from_ns` is booked. A row first books the time between its own end and
-    `booked_from_ns` as waiting, then itself, and the walk continues at its cause. So no nanosecond is left out
-    or booked twice. Time before the round's start is cut off.
+    `booked_from_ns` as waiting, then itself, and the walk continues at its cause. So no nanosecond is left
+    out or booked twice. Time before the round's start is cut off.
     """
     path: list[PathSegment] = []
     booked_from_ns = end.at
