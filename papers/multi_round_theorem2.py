@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from papers.bounds import strongly_convex_bound
+from papers.bounds import cardinality, strongly_convex_bound
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
-from papers.multi_round_theorem1 import cardinality
 from papers.selected import participation
 from simfl.random_streams import Streams
 from simfl.world.selection import MultiRound

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from papers.multi_round_theorem1 import cardinality
+from papers.bounds import cardinality
 from simfl.runs.folder.result import taking_part
 from simfl.runs.results import metrics
 from simfl.scenario.load import load
