@@ -136,3 +136,24 @@ def rank_bound(N: int, K: int) -> float:
     """
     t = K / N
     return 1 - 2 * N * (1 - t) ** N - N * (N - 1) * (t**2 + (1 - t) ** 2) ** N
+
+
+def cardinality(N: int, K: int, T: int, p: float) -> float:
+    """Return C, the mean number of users of a round (eq. 7), where each user is offline with probability p.
+
+    Theorem 1: C = K (1 - sum_{i = N/T - K/T + 1}^{N/T} C(N/T, i) q^i (1 - q)^(N/T - i)), q = 1 - (1 - p)^T.
+    That is K times the chance that at least K / T of N / T batches are complete, the regularised incomplete
+    beta function I_{1-q}(K/T, N/T - K/T + 1). T = 1 is random and weighted random selection, T = K
+    partitioning.
+
+    Raises:
+        ValueError: p is not from 0 to 1, or as of `check_batches`.
+    """
+    check_batches(N, K, T)
+    if not 0 <= p <= 1:
+        raise ValueError(f"p={p} must be from 0 to 1")
+    batches, needed = N // T, K // T
+    # All papers' modules are imported together, and scipy takes a tenth of a second.
+    from scipy.special import betainc
+
+    return K * float(betainc(needed, batches - needed + 1, (1 - p) ** T))

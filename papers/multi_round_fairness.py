@@ -13,10 +13,10 @@ from math import sqrt
 
 import numpy as np
 
+from papers.bounds import cardinality
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
 from papers.selected import participation
 from simfl.random_streams import Streams
-from simfl.runs.multi_round_privacy.metrics import cardinality
 from simfl.world.selection import MultiRound
 
 N, K, AWAY = 120, 12, 0.3

@@ -11,9 +11,9 @@ from math import ceil, sqrt
 
 import numpy as np
 
+from papers.bounds import cardinality
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from simfl.random_streams import Streams
-from simfl.runs.multi_round_privacy.metrics import cardinality
 from simfl.world.participation import Participation
 from simfl.world.selection import MultiRound
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from papers.bounds import strongly_convex_bound
+from papers.bounds import cardinality, strongly_convex_bound
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from papers.selected import participation
 from simfl.random_streams import Streams
-from simfl.runs.multi_round_privacy.metrics import cardinality
 from simfl.world.selection import MultiRound
 
 N, K, E, AWAY = 120, 12, 2, 0.3

@@ -189,15 +189,15 @@ def compare(
         comparison = compared.compare(*folders)
     summaries = [run for side in comparison.sides for run in side.summaries]
     if out is not None:
-        from simfl.reports.compare_page import page
         from simfl.runs.folder.disk import write_text
+        from simfl.studies.comparison.page import page
 
         write_text(out, page(comparison))
     if format_ == "json":
         print(json.dumps(comparison.dump(), indent=2, allow_nan=False))
     else:
         from simfl.reports import terminal
-        from simfl.reports.comparison import comparison_report
+        from simfl.studies.comparison.report import comparison_report
 
         terminal.show(terminal.console(), comparison_report(comparison))
         if out is not None:

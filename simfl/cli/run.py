@@ -183,12 +183,9 @@ def _perform(
         result = run(loaded, None, folder, watch, resumed, save_every_s, cluster, trackers)
     if parquet:
         from simfl.reports.tables import write_parquet
-        from simfl.runs.folder.result import breakdown
-        from simfl.runs.results.frames import listed
+        from simfl.runs.folder.result import breakdown_columns
 
-        columns = listed(breakdown(result.rounds))
-        columns["seconds"] = list(map(float, columns["seconds"]))
-        write_parquet(folder / "breakdown.parquet", columns)
+        write_parquet(folder / "breakdown.parquet", breakdown_columns(result.rounds))
     summary, late = read(folder / "summary.json"), dict[str, str]()
     if not all(entry.completed for entry in summary.protocols.values()):  # `result.rounds` reads whole traces
         late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}

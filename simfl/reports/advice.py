@@ -97,4 +97,5 @@ def shares(path: Path) -> tuple[Share, ...]:
         Share(*key, sum(parts.values()), tuple(sorted(parts.items(), key=lambda part: (-part[1], part[0]))))
         for key, parts in parties.items()
     ]
+    # Ties are broken by name, so that a run has one sentence under any order of its dictionary.
     return tuple(sorted(unsorted, key=lambda s: (-s.ns, s.phase, s.server, s.kind)))

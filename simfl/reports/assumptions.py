@@ -64,6 +64,7 @@ def before(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
     limits = f"takes {server_in}, and all {users} users together can send {users_up}{mean}"
     if (server_in, users_up) != (server_out, users_down):
         limits += f"; sends {server_out}, of which they can take {users_down}{mean}"
+    # The smallest number of uplinks whose rates together exceed the server's downlink.
     fewest = int(server.downlink_mbps // facts.up_mbps) + 1
     if fewest <= users and not mean:
         limits += f"; full while {fewest} or more of them send"

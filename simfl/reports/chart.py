@@ -54,6 +54,7 @@ class Axis:
     def label(self, tick: float) -> str:
         """Return a tick with as many decimals as its neighbours need."""
         step = self.ticks[1] - self.ticks[0]
+        # The tolerance keeps the logarithm of a step such as 0.1 at a whole number.
         return f"{tick:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
 
 
@@ -65,6 +66,9 @@ def axis(low: float, high: float) -> Axis:
     """
     rough = ((high - low) or abs(high) or 1.0) / 5
     power = 10.0 ** math.floor(math.log10(rough))
+    # The tolerances here keep rounding errors from adding a tick beyond a value that is a tick itself
+    # (`test_an_axis_holds_its_values_between_even_ticks`).
     step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= rough * (1 - 1e-9))
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    # Two ticks at least, so that equal values have a place on the axis.
     return Axis(tuple(k * step for k in range(first, max(last, first + 1) + 1)))

@@ -96,6 +96,7 @@ def wide_intervals(runs: Runs) -> Iterator[str]:
         for shown, label, numbers, values in cells:
             mean = estimate(values)
             if mean.half is not None and 2 * mean.half > mean.mean:
+                # The low median is one of the values, so that no sentence gives a time that no round took.
                 middle = median_low(values)
                 outlier = max(range(len(values)), key=lambda k: abs(values[k] - middle))
                 amounts = (three_figures(value / shown.form.scale) for value in (values[outlier], middle))

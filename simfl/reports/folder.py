@@ -90,6 +90,8 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
         if rows and rows.buffered != scenario.asynchronous:
             raise _contradiction(folder, "trace.jsonl and resolved.yaml differ in buffer")
         expected = content.protocols[name].rounds
+        # The trace of an interrupted run may have a finished round whose content was not measured
+        # (`test_a_summary_may_have_fewer_rounds_than_the_trace`).
         rounds[name] = metrics.rounds(rows)[: len(expected)]
         # The same divisions as in the summary, so that equal times are equal floats.
         times = [(r.index, r.start / NS, r.end / NS) for r in rounds[name]]
@@ -143,6 +145,7 @@ def open_folder(folder: Path) -> Run:
     need_run(folder)
     if repeats := repeats_in(folder):
         raise BadInput(f"{folder} holds repeats: name one of them, such as {repeats[0]}")
+    # The files of a killed run are older than its saved rounds.
     recover(folder)
     resolved = folder / "resolved.yaml"
     return open_run(folder, load_recorded(resolved), resolved.read_text(encoding="utf-8"))

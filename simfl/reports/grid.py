@@ -24,14 +24,15 @@ def print_table(console: Console, head: Sequence[str], rows: Iterable[Sequence[s
     console.print(grid)
 
 
-def line(console: Console, text: str, style: str = "") -> None:
+def print_line(console: Console, text: str, style: str = "") -> None:
     """Print a line, which is not wrapped."""
     console.print(Text(text, style=style), soft_wrap=True)
 
 
-def say(console: Console, text: str, style: str) -> None:
+def print_paragraph(console: Console, text: str, style: str) -> None:
     """Print a paragraph; further lines are indented, to set it apart from the next one."""
     width = max(MIN_WIDTH, min(WIDTH, console.width))
+    # A break at a hyphen would split options such as --repeat.
     lines = textwrap.fill(printable(text), width, subsequent_indent="  ", break_on_hyphens=False)
     if lines:
         console.print(Text(lines, style=style), soft_wrap=True)
@@ -39,6 +40,7 @@ def say(console: Console, text: str, style: str) -> None:
 
 def _broken(name: str) -> str:
     """Return a name in lines of `MIN_WIDTH` columns, or of the length of its longest word."""
+    # Names of protocols are broken behind their underscores, where a reader expects it.
     words = re.findall("[^_]*_+|[^_]+", name)
     width = max(MIN_WIDTH, *map(len, words))
     lines = [""]
@@ -58,11 +60,11 @@ def print_lines(console: Console, table: ReportTable) -> None:
     if first + sum(widths) + 2 * len(widths) <= console.width:
         for name, *texts in lines:
             right = (f"  {text:>{width}}" for text, width in zip(texts, widths, strict=True))
-            line(console, f"{name:{first}}{''.join(right)}")
+            print_line(console, f"{name:{first}}{''.join(right)}")
         return
     for name, texts in zip(table.names, cells, strict=True):
         facts = (f"{row.label} {text}" for row, text in zip(table.rows, texts, strict=True))
-        say(console, f"{name}: {', '.join(facts)}", "")
+        print_paragraph(console, f"{name}: {', '.join(facts)}", "")
 
 
 def print_grid(console: Console, table: ReportTable) -> None:
@@ -75,9 +77,10 @@ def print_grid(console: Console, table: ReportTable) -> None:
     widths = on_one_line if sum(on_one_line.values()) <= across else broken
     if max(widths.values(), default=0) > across:
         for k, name in enumerate(names):
-            say(console, f"{name}:", "bold")
+            print_paragraph(console, f"{name}:", "bold")
             for row in table.rows:
-                say(console, f"  {row.label.strip()} {_cell(row, k)}", "bold" if row.is_bold else "")
+                style = "bold" if row.is_bold else ""
+                print_paragraph(console, f"  {row.label.strip()} {_cell(row, k)}", style)
         return
     for chosen in _fitting(widths, across) or [[]]:
         grid = Grid("", show_edge=False, pad_edge=False)
@@ -103,6 +106,7 @@ def _cell(row: TableRow, entry: int) -> Text:
 
 def _width(heading: str, entry: int, table: ReportTable) -> int:
     cells = (len(_cell(row, entry)) for row in table.rows)
+    # Rich puts a space, a rule and a space between two columns.
     return 3 + max(MIN_WIDTH, *map(len, heading.splitlines()), *cells)
 
 

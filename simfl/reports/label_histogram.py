@@ -41,6 +41,7 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
     rows = [("user", "samples", "labels"), *zip(chosen, samples[chosen], labels[chosen], strict=True)]
     widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
     beside = ["".join(f"{cell:>{w}}  " for cell, w in zip(row, widths, strict=True)) for row in rows]
+    # Neighbouring labels share a cell if they are many, or the terminal is narrow.
     each = -(-classes // max(1, min(MAX_CELLS, width - len(beside[0]))))
     bars = ["", *(_bar(row, each) for row in counts[chosen])]
     lines = [(text + bar).rstrip()[:width] for text, bar in zip(beside, bars, strict=True)]

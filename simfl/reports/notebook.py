@@ -38,6 +38,7 @@ class Bars:
         """Store a protocol's progress, and show it if that is due."""
         self._at[at.protocol] = at
         now = time.monotonic()
+        # The last round is always shown (`test_updates_are_rare_and_the_last_is_shown`).
         if now < self._due_s and at.rounds_done < at.rounds:
             return
         self._due_s = now + EVERY_S

@@ -110,25 +110,25 @@ def _missed_at_deadlines(trace: Trace) -> dict[int, tuple[int, ...]]:
 
 def _words(trace: Trace, segment: PathSegment, missed: dict[int, tuple[int, ...]]) -> str:
     """Return a segment of the critical path in words."""
-    who = "the server" if segment.party == SERVER else f"user {segment.party}"
+    party = "the server" if segment.party == SERVER else f"user {segment.party}"
     if segment.kind != "wait":
-        return f"on {who}'s {'link' if segment.kind == 'network' else 'compute'} in {segment.phase}"
+        return f"on {party}'s {'link' if segment.kind == 'network' else 'compute'} in {segment.phase}"
     row = trace[segment.row] if segment.row >= 0 else None
     if isinstance(row, TimerSet):
         users = missed.get(segment.row, ())
         of = f" for user{'s' * (len(users) > 1)} {listed(users, MAX_NAMED)}" if users else ""
         return f"waiting{of} until the {row.name} deadline"
     if isinstance(row, Lost):
-        return f"waiting to detect that {who} was lost in {segment.phase}"
-    return (
-        f"waiting in {segment.phase}" if segment.party == SERVER else f"waiting for {who} in {segment.phase}"
-    )
+        return f"waiting to detect that {party} was lost in {segment.phase}"
+    for_user = "" if segment.party == SERVER else f" for {party}"
+    return f"waiting{for_user} in {segment.phase}"
 
 
 def _of_user(run: Run, name: str, r: Round, user: int) -> str:
     if user not in participants(run, name, r.index):
         return f"user {user} took no part in {run.unit} {r.index} of {name}."
     trace = run.traces[name]
+    # The trace of a buffered run has the loss in the aggregation that was next, as the summary counts it.
     rows = (trace[number] for number in trace_series.by_round(trace).get(r.index, []))
     losses = [
         f"lost in {row.phase} ({row.why})" for row in rows if isinstance(row, Lost) and row.user == user

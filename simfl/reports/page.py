@@ -49,6 +49,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
     protocols, noisy = run.summary.protocols, run.summary.clock != "modelled"
     report = run_report([run.summary], run.scenario.profile, run.time)
     advices = {name: advise(run.traces[name], run.rounds[name]) for name in protocols}
+    # All timelines share one budget, so that a page stays small with many protocols.
     budget = max(MIN_SPANS, MAX_SPANS // max(1, len(protocols)))
     timelines = {name: timeline.pack(run, name, budget, asked, focus) for name in protocols}
     packed = timelines.items()
@@ -146,6 +147,8 @@ def stacks(
     """
     means = [{measure: e.mean if e else 0.0 for measure, e in estimates.items()} for _, _, estimates in rows]
     heights = [sum(mean[key, phase] for phase in PHASES) for mean in means]
+    # Spans overlap, so that stacked they may be longer than the round; without a completed round all are
+    # zero.
     scale = 100 / (max([*(mean[end, ""] for mean in means), *heights], default=0) or 1)
     bars = []
     for (name, rate, estimates), mean in zip(rows, means, strict=True):
@@ -201,20 +204,20 @@ def class_table(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | No
     for name, classes in shown.items():
         rows = [
             {
-                "class": of,
-                "own": own,
-                "cells": [f.text([(own, aggregates[name])]) for f in (*figures, PATH)],
-                "path": _class_path(own, aggregates[name], longest),
+                "class": label,
+                "own": of_class,
+                "cells": [f.text([(of_class, aggregates[name])]) for f in (*figures, PATH)],
+                "path": _class_path(of_class, aggregates[name], longest),
             }
-            for of, own in list(classes.items())[:MAX_CLASS_ROWS]
+            for label, of_class in list(classes.items())[:MAX_CLASS_ROWS]
         ]
         groups.append({"protocol": name, "rows": rows, "left_out": len(classes) - len(rows)})
     return {"headings": [f.label for f in figures], "phases": phases, "groups": groups}
 
 
-def _class_path(own: ClassSummary, aggregates: int, longest: float) -> list[dict[str, Any]]:
+def _class_path(of_class: ClassSummary, aggregates: int, longest: float) -> list[dict[str, Any]]:
     """Return the parts of a bar in percent of the longest: the seconds per aggregate by phase."""
-    waited = ((phase, own.waited_s[phase] / aggregates) for phase in PHASES if own.waited_s[phase])
+    waited = ((phase, of_class.waited_s[phase] / aggregates) for phase in PHASES if of_class.waited_s[phase])
     return chart.stacked((phase, f"{phase}: {s:.3f} s", 100 * s / longest) for phase, s in waited)
 
 

@@ -22,6 +22,7 @@ from simfl.trace.rows import PHASES, SERVER, Row, Sent, Step
 MAX_ROWS = 200_000
 """Rows of all protocols together; a viewer can still open that many."""
 
+# Viewers show processes by number: the server and its link come first, then the users.
 SERVER_PID, TO_USERS, FROM_USERS, FIRST_USER = 1, 2, 3, 10
 """Numbers of processes, within a range for each protocol."""
 THREADS = {
@@ -41,7 +42,7 @@ class Choice:
     """The first of them."""
     last: int
     """The last of them."""
-    most: int
+    newest: int
     """The last round of the protocol."""
     numbers: list[int]
     """Their rows in the trace."""
@@ -76,14 +77,14 @@ def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS
 
 def _from_to(groups: dict[int, list[int]], first: int, last: int) -> Choice:
     numbers = [n for index, rows in groups.items() if first <= index <= last for n in rows]
-    most = max(groups, default=-1)
-    return Choice(first, min(last, most), most, numbers)
+    newest = max(groups, default=-1)
+    return Choice(first, min(last, newest), newest, numbers)
 
 
 def left_out(run: Run, chosen: dict[str, Choice]) -> list[str]:
     """Return a line for each protocol that is not complete in the file."""
-    partly = {name: c for name, c in chosen.items() if (c.first, c.last) != (0, c.most)}
-    return [f"{name}: {run.unit}s {c.first} to {c.last} of 0 to {c.most}" for name, c in partly.items()]
+    partly = {name: c for name, c in chosen.items() if (c.first, c.last) != (0, c.newest)}
+    return [f"{name}: {run.unit}s {c.first} to {c.last} of 0 to {c.newest}" for name, c in partly.items()]
 
 
 def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
@@ -97,8 +98,8 @@ def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
     }
     yield '{"displayTimeUnit":"ms","otherData":' + json.dumps(facts) + ',"traceEvents":[\n'
     between = ""
-    for place, (name, choice) in enumerate(chosen.items()):
-        for event in _events(run, name, choice, place * (FIRST_USER + run.scenario.population.users)):
+    for index, (name, choice) in enumerate(chosen.items()):
+        for event in _events(run, name, choice, index * (FIRST_USER + run.scenario.population.users)):
             yield between + json.dumps(event, separators=(",", ":"))
             between = ",\n"
     yield "\n]}\n"

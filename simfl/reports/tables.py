@@ -96,6 +96,8 @@ def latex(run: Run) -> str:
     for name, of_protocol in groupby(enumerate(parts), lambda numbered: numbered[1][0]):
         if len(left) > 1 and name != parts[0][0]:
             lines.append("\\addlinespace")
+        # The first row of a protocol has its name and figures of its whole run; further rows leave them
+        # empty.
         for is_later, (k, (_, rate, _)) in zip(chain([False], repeat(True)), of_protocol, strict=False):
             cells = ["" if is_later else escape(name), *[escape(rate or "")] * (len(left) - 1)]
             texts = (column.cells[k].text or "--" for column in columns)

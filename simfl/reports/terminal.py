@@ -11,7 +11,7 @@ from rich.progress import TimeElapsedColumn as Elapsed
 from rich.segment import Segment
 from rich.text import Text
 
-from simfl.reports.grid import print_grid, print_lines, say
+from simfl.reports.grid import print_grid, print_lines, print_paragraph
 from simfl.reports.model import Report, Topic
 from simfl.runs.results.breakdown import ReportTable
 from simfl.runs.simulation import Progress as RunProgress
@@ -48,16 +48,16 @@ class _Spelled:
 @contextmanager
 def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[RunProgress], None]]:
     """Show live progress, a bar for each protocol: finished rounds, virtual time, accuracy."""
-    columns = MofNCompleteColumn(), TextColumn("{task.fields[where]}"), Elapsed()
+    columns = MofNCompleteColumn(), TextColumn("{task.fields[state]}"), Elapsed()
     tasks: dict[str, TaskID] = {}
     with _bars(console, 8, *columns) as bars:
 
         def watch(at: RunProgress) -> None:
             if at.protocol not in tasks:
-                tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, where=unit)
+                tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, state=unit)
             accuracy = "" if at.accuracy is None else f", acc {at.accuracy:.3f}"
-            where = f"{unit}, t = {at.virtual_s:.1f} s{accuracy}"
-            bars.update(tasks[at.protocol], completed=at.rounds_done, where=where)
+            state = f"{unit}, t = {at.virtual_s:.1f} s{accuracy}"
+            bars.update(tasks[at.protocol], completed=at.rounds_done, state=state)
 
         yield watch
 
@@ -71,6 +71,8 @@ def counting(console: Console, label: str, total: int) -> Iterator[Callable[[int
 
 
 def _bars(console: Console, width: int, *columns: ProgressColumn, disable: bool = False) -> Progress:
+    # A protocol's name may have brackets, which rich would read as markup
+    # (`test_names_are_no_markup_in_the_progress`).
     described = TextColumn("{task.description}", markup=False), BarColumn(width), *columns
     return Progress(*described, console=console, transient=True, disable=disable)
 
@@ -100,4 +102,4 @@ def show(console: Console, report: Report) -> None:
         elif part.topic == "gap":
             console.print()
         else:
-            say(console, part.text, STYLES[part.topic])
+            print_paragraph(console, part.text, STYLES[part.topic])

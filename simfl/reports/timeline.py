@@ -113,6 +113,7 @@ def _round(run: Run, name: str, end: End, numbers: list[int], budget: int, asked
         on_path = {party for _, party, _ in entry.critical} - {SERVER}
         all_users = [party for party in trace_series.parties(rows) if party != SERVER]
         room = max(1, len(all_users) * budget // len(rows))
+        # Lost users take at most a quarter, so that a round of many losses still shows other users.
         lost = [row.user for row in rows if isinstance(row, Lost)][: room // 4]
         first = [user for user in all_users if user == asked]
         evenly = all_users[:: max(1, len(all_users) // room)]
@@ -131,6 +132,7 @@ def _stretches(
         return [rounds]
     first = trace_series.first_that_fit(rounds, groups, budget * BEGINNING_PART)
     rest, left = rounds[len(first) :], budget - sum(len(groups[index]) for index in first)
+    # The middle of a run shows its usual pace; the beginning starts with an empty buffer.
     begin = rest.index(asked) if asked in rest else len(rest) // 2
     middle = trace_series.first_that_fit(rest[begin:], groups, left)
     return [first, middle] if middle else [first]
@@ -142,7 +144,7 @@ def _stretch(trace: Trace, ends: list[End]) -> View:
     numbers = []
     for number, row in enumerate(trace):
         since, until = trace_series.extent(row)
-        # A row without length at the very end is its own end row, or what belongs to it.
+        # A row without length counts even at the very end: the row that ends the round is one.
         if start <= until and (since < end or since == until == end):
             numbers.append(number)
     first, last = ends[0].round, ends[-1].round

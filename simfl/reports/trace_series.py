@@ -170,6 +170,7 @@ def buffer_fill(trace: Trace) -> Changes:
                 changes[at] += 1
             case Aggregated(at=at):
                 changes[at] -= len(row.members)
+            # A stale update was received, and so counted above, before it was discarded.
             case trace_rows.Ignored(at=at) if row.discarded:
                 changes[at] -= 1
     return _running(changes, 0)
@@ -194,6 +195,7 @@ def _running(changes: Counter[int], value: int) -> Changes:
     out: Changes = []
     for at in sorted(changes):
         value += changes[at]
+        # Changes that cancel each other at one time are no change.
         if not out or out[-1][1] != value:
             out.append((at, value))
     return out

@@ -146,6 +146,7 @@ def _fields(block: Block) -> Iterator[str]:
         return
     for key, field in type(block).model_fields.items():
         value = getattr(block, key)
+        # A block at its default, such as `steady`, adds no information.
         default = isinstance(value, Block) and value == field.default
         if value is None or value is False or default or value == ():
             continue

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from simfl.dataplane.handles import F32, U8, U32, Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.dataplane.work import Segment
+from simfl.engine.clocks import Clock
 from simfl.protocols.contracts import ClientMachine
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import Effects, Message, Send, Update
@@ -52,10 +53,8 @@ def assumed(experiment: Experiment) -> Assumed:
     ops.begin_step((), "upload")
     ops.mask(Handle(1, d, U32), Handle(1, 32, U8), (1,))
     (expanded,) = ops.end_step()
-    user_s, server_s = (
-        clock.work_ns(expanded, slowdown) / NS for slowdown in (median, s.server.slowdown / s.server.cores)
-    )
-    return facts.model_copy(update={"expand_user_s": user_s, "expand_server_s": server_s})
+    slowdowns = {"expand_user_s": median, "expand_server_s": s.server.slowdown / s.server.cores}
+    return facts.model_copy(update={k: _seconds(clock, expanded.work, x) for k, x in slowdowns.items()})
 
 
 def _relayed(kind: type[Message]) -> set[str]:
@@ -69,10 +68,13 @@ def masking(experiment: Experiment) -> dict[str, Masking]:
 
     Buffered runs have no such round, and a round of more than `MAX_COHORT` users would take long to count.
     """
-    s = experiment.scenario
-    modelled_s = partial(_seconds, experiment, float(np.median(experiment.people.slowdown)))
+    s, clock = experiment.scenario, modelled(experiment)
+    median, by_profile = float(np.median(experiment.people.slowdown)), isinstance(s.clock, ByProfile)
     return {
-        name: Masking(dict(modelled_s(counted.phases)), counted.shares_bytes)
+        name: Masking(
+            {phase: _seconds(clock, work, median) for phase, work in counted.phases.items() if by_profile},
+            counted.shares_bytes,
+        )
         for name, spec in s.protocols.items()
         if spec.offline and (counted := count(experiment, name))
     }
@@ -149,14 +151,9 @@ class _Client:
         return effects
 
 
-def _seconds(
-    experiment: Experiment, slowdown: float, work: Mapping[str, Counter[str]]
-) -> Iterator[tuple[str, float]]:
-    """Yield the seconds of each key's work under the modelled clock; nothing under another clock."""
-    if isinstance(experiment.scenario.clock, ByProfile):
-        clock = modelled(experiment)
-        for name, counted in work.items():
-            yield name, clock.work_ns(Segment(name, list(counted.items())), slowdown) / NS
+def _seconds(clock: Clock, work: Mapping[str, int], slowdown: float = 1.0) -> float:
+    """Return the time of counted work in seconds."""
+    return clock.work_ns(Segment("", list(work.items())), slowdown) / NS
 
 
 def too_short(experiment: Experiment) -> Iterator[str]:
@@ -212,14 +209,14 @@ def _needs(experiment: Experiment, name: str) -> Iterator[tuple[str, TimeNeeded]
     slow = people.slowdown
     counted = count(experiment, name) or Counted()
     counted.sent_bytes.setdefault("upload", U32.itemsize * trainer.d)
-    work_s, train_s = dict(_seconds(experiment, 1.0, counted.points)), np.zeros(len(slow))
-    ((_, silent_s),) = _seconds(experiment, 1.0, {"offline": counted.silent})
-    by_samples: dict[int, float] = {}
-    for user in range(len(slow)):
-        n = trainer.samples(user)
-        if n not in by_samples:
-            ((_, by_samples[n]),) = _seconds(experiment, 1.0, {"training": Counter(trainer.work(user))})
-        train_s[user] = by_samples[n]
+    clock = modelled(experiment)
+    work_s = {point: _seconds(clock, work) for point, work in counted.points.items()}
+    silent_s = _seconds(clock, counted.silent)
+    samples = [trainer.samples(user) for user in range(len(slow))]
+    # Users with the same number of samples train equally long: one of them is enough.
+    one_of = {n: user for user, n in enumerate(samples)}
+    by_samples = {n: _seconds(clock, Counter(trainer.work(user))) for n, user in one_of.items()}
+    train_s = np.array([by_samples[n] for n in samples])
     part = experiment.scenario.learning.partial
     train_s = np.minimum(slow * train_s, math.inf if part is None else part.within_s)
     # The upload waits for the training and for the mask; overlapped, for the longer of the two at least.

@@ -138,6 +138,7 @@ class Experiment:
         """
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
+        # Long-term keys outlast rounds: all parties of an entry share one directory.
         if p.pki is not None:
             root = urandom(32) if s.entropy == "os" else self.streams.bytes("entropy", name, "long-term keys")
             p = replace(p, pki=Directory(root))
@@ -307,18 +308,16 @@ def make_clocks(experiment: Experiment) -> Callable[[str], clocks.Clock]:
     s = experiment.scenario
     match s.clock:
         case Measured(caches=caches):
-            return lambda name: clocks.MeasuredClock(
-                experiment.trainers[name].timer.described, caches == "cold"
-            )
+            trainers = experiment.trainers
+            return lambda name: clocks.MeasuredClock(trainers[name].timer.described, caches == "cold")
         case Modelled():
             return lambda name: modelled(experiment)
         case Recorded(dir=folder):
             traces = with_location(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
-                    raise error(
-                        s, "clock", f"the recording in {folder} has no protocol {name}; record it first"
-                    )
+                    message = f"the recording in {folder} has no protocol {name}; record it first"
+                    raise error(s, "clock", message)
             return lambda name: clocks.RecordedClock(clocks.Recording(traces[name]), traces[name].timed_by)
         case _:
             assert_never(s.clock)

@@ -108,9 +108,8 @@ def plan(
             needed += "; with clock: measured nothing can be computed later or twice"
             needed += ", with modelled coded shares can stream"
     remedy = "raise it, or use fewer users or a smaller model"
-    raise error(
-        s, "memory_limit_gb", f"memory_limit_gb={s.memory_limit_gb:g} is below the {needed}: {remedy}"
-    )
+    message = f"memory_limit_gb={s.memory_limit_gb:g} is below the {needed}: {remedy}"
+    raise error(s, "memory_limit_gb", message)
 
 
 def _passing_bytes(s: Scenario, p: Params) -> int:
@@ -191,9 +190,8 @@ def forecast(s: Scenario) -> Forecast:
     """Return the rough cost of a run, without the work of users and server that a real payload executes."""
     seconds = START_S
     for name, entry in s.protocols.items():
-        settings = s.of(name)
-        usual = settings.selection.usual(s.population.users)
-        members = s.buffer.K if s.buffer else min(settings.cohort, usual)
+        of = s.of(name)
+        members = s.buffer.K if s.buffer else min(of.cohort, of.selection.usual(s.population.users))
         seconds += s.rounds * members * ROWS[entry.offline] * ROW_S
     users = max(users_bytes(s, name) for name in s.protocols)
     return Forecast(seconds, BASE_BYTES + users + data_bytes(s))

@@ -74,10 +74,8 @@ class UserPopulation:
             if isinstance(model, StateGenerator):
                 with_location(s, key, partial(model.try_out, user, streams, purpose))
         numbers = partial(_numbers, s, streams, classes)
-        slowdown, online = (
-            numbers("devices", "slowdown", ("devices",)),
-            _online(s, streams, classes, holdings),
-        )
+        slowdown = numbers("devices", "slowdown", ("devices",))
+        online = _online(s, streams, classes, holdings)
         up_mbps = numbers("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
         down_mbps = numbers("network", "downlink_mbps", ("links", "downlink"), LEAST_MBPS, GREATEST_MBPS)
         latency_s = numbers("network", "latency_s", ("links", "latency"), 0)
@@ -250,9 +248,10 @@ def _server_link(s: Scenario, streams: Streams) -> ServerLink:
 
 def _powers(s: Scenario, streams: Streams) -> Iterator[Powers | None]:
     """Yield the powers of each class's devices."""
+    users = s.population.users
     for name, of_class in settings_of(s).items():
         energy = of_class.energy
-        make = None if energy is None else partial(energy.powers, s.population.users, streams)
+        make = None if energy is None else partial(energy.powers, users, streams)
         # Only a file of charging times may be wrong.
         key = f"{key_of(s, name, 'energy')}.battery.charging"
         yield None if make is None else with_location(s, key, make)
@@ -281,7 +280,6 @@ def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings)
         for bound, minimum in needed.items():
             if ever < minimum:
                 few = f"{ever} of {counted(users, 'user')} are ever online"
-                raise error(
-                    s, "population.availability", f"{few}, but protocol {name} needs {bound}={minimum}"
-                )
+                message = f"{few}, but protocol {name} needs {bound}={minimum}"
+                raise error(s, "population.availability", message)
     return online

@@ -15,10 +15,10 @@ from simfl.runs.folder.latest import need_run, runs_here
 from simfl.runs.folder.repeats import finished, repeats_in
 from simfl.runs.folder.unfinished import recover
 from simfl.runs.results.columns import Measure
-from simfl.runs.results.compare import Case, Comparison, Key, Side
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import read
 from simfl.scenario.load import load_recorded
+from simfl.studies.comparison.cases import Case, Comparison, Key, Side
 from simfl.studies.sweep.tables import MEANS, Row, read_estimate, read_table
 
 MEANS_FILE = "means.csv"

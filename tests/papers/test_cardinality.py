@@ -7,8 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from papers.bounds import cardinality_of, rank_bound
-from simfl.runs.multi_round_privacy.metrics import cardinality
+from papers.bounds import cardinality, cardinality_of, rank_bound
 
 
 @pytest.mark.parametrize(("K", "T"), [(2, 1), (2, 2), (4, 2), (3, 3)])

@@ -8,8 +8,8 @@ import pytest
 
 from papers import multi_round_accuracy, multi_round_fig3, multi_round_table1
 from papers import multi_round_theorem1 as theorem
+from papers.bounds import cardinality
 from papers.entry import Place
-from simfl.runs.multi_round_privacy.metrics import cardinality
 from simfl.scenario.study import load_study
 from tests.engine.harness import ROOT
 

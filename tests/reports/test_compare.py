@@ -14,13 +14,13 @@ from rich.console import Console
 
 from simfl.cli import main
 from simfl.config.digests import SUMS
-from simfl.reports.compare_page import page
-from simfl.reports.comparison import MAX_POINTS, MAX_SETTINGS, comparison_report
 from simfl.reports.terminal import show
-from simfl.runs.results.compare import HEADLINE, Case, Comparison, Side
 from simfl.runs.results.drift import Drift
 from simfl.runs.results.summary import Summary
 from simfl.studies.compared import compare
+from simfl.studies.comparison.cases import HEADLINE, Case, Comparison, Side
+from simfl.studies.comparison.page import page
+from simfl.studies.comparison.report import MAX_POINTS, MAX_SETTINGS, comparison_report
 from simfl.trace.rows import PHASES
 from tests.reports.test_terminal import round_, row, summary
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from simfl.reports.compare_page import page
 from simfl.studies.compared import compare
+from simfl.studies.comparison.page import page
 from tests.reports.test_chart import luminance
 from tests.reports.test_compare import comparison
 from tests.reports.test_page import EVIL

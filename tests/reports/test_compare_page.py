@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from simfl.cli import main
-from simfl.reports.compare_page import MAX_ENTRIES, page
-from simfl.runs.results.compare import Case, Comparison, Side
 from simfl.runs.results.statistics import Estimate
+from simfl.studies.comparison.cases import Case, Comparison, Side
+from simfl.studies.comparison.page import MAX_ENTRIES, page
 from tests.reports.test_compare import comparison
 from tests.reports.test_page import EVIL, read
 from tests.reports.test_terminal import round_, summary

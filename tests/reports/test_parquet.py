@@ -16,7 +16,7 @@ from tests.studies.sweep.small import BASE
 parquet = pytest.importorskip("pyarrow.parquet", reason="simfl[parquet] is not installed")
 
 
-def test_numbers_stay_numbers_and_anything_else_is_text(tmp_path: Path) -> None:
+def test_numbers_stay_numbers_and_other_values_are_text(tmp_path: Path) -> None:
     columns = {
         "whole": [1, None, 3],
         "real": [1, 2.5, None],
@@ -34,7 +34,7 @@ def test_numbers_stay_numbers_and_anything_else_is_text(tmp_path: Path) -> None:
     }
 
 
-def test_a_runs_breakdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_runs_breakdown_has_the_values_of_its_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "s.yaml").write_text(dump(BASE))
     command = ["run", str(tmp_path / "s.yaml"), "--parquet", "--out"]
     with pytest.raises(SystemExit) as left:
@@ -43,9 +43,10 @@ def test_a_runs_breakdown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     found = parquet.read_table(tmp_path / "run" / "breakdown.parquet").to_pylist()
     with (tmp_path / "run" / "breakdown.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
-    assert [{name: str(value) for name, value in row.items() if name != "seconds"} for row in found] == [
-        {name: value for name, value in line.items() if name != "seconds"} for line in lines
-    ]
+    assert [
+        {name: "" if value is None else str(value) for name, value in row.items() if name != "seconds"}
+        for row in found
+    ] == [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
     assert [row["seconds"] for row in found] == [float(line["seconds"]) for line in lines]
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(SystemExit) as left:

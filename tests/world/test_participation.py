@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from papers.bounds import cardinality
 from simfl.runs.folder.result import taking_part
-from simfl.runs.multi_round_privacy.metrics import cardinality
 from simfl.runs.results import metrics
 from simfl.scenario.load import load
 from tests.engine.harness import ROOT, SIX, SYNC, run, script

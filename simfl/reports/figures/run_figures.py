@@ -52,19 +52,19 @@ def breakdown(run: Run) -> Figure | None:
         return None
     figure, (axes,) = panels(1, COLUMN, 0.9 + TEXT_LINE * len(drawn), grid="x")
     names = [bar.name for bar in drawn]
-    first = [place == 0 or names[place - 1] != name for place, name in enumerate(names)]
-    places = [place + PROTOCOL_GAP * sum(first[1 : place + 1]) for place in range(len(drawn))]
+    first = [k == 0 or names[k - 1] != name for k, name in enumerate(names)]
+    heights = [k + PROTOCOL_GAP * sum(first[1 : k + 1]) for k in range(len(drawn))]
     left = [0.0] * len(drawn)
     for phase in PHASES:
         widths = [bar.seconds[phase] for bar in drawn]
-        axes.barh(places, widths, 0.8, left, color=chart.PHASE_COLOUR[phase], label=phase)
+        axes.barh(heights, widths, 0.8, left, color=chart.PHASE_COLOUR[phase], label=phase)
         left = [a + b for a, b in zip(left, widths, strict=True)]
-    for place, bar in zip(places, drawn, strict=True):
-        text, end = units.three_figures(bar.total_s), (bar.total_s, place)
+    for height, bar in zip(heights, drawn, strict=True):
+        text, end = units.three_figures(bar.total_s), (bar.total_s, height)
         axes.annotate(text, end, (2, 0), textcoords="offset points", va="center")
     rates = [f"  {bar.rate} lost" if bar.rate else "" for bar in drawn]
     labels = [name * new + rate for name, new, rate in zip(names, first, rates, strict=True)]
-    axes.set_yticks(places, [label.strip() for label in labels])
+    axes.set_yticks(heights, [label.strip() for label in labels])
     axes.tick_params("y", length=0)
     axes.invert_yaxis()
     axes.set_xlim(0, 1.2 * max(bar.total_s for bar in drawn))
@@ -79,18 +79,18 @@ def accuracy(run: Run) -> Figure | None:
 
     A target is a thin line across; a ring marks where a protocol first reached it.
     """
-    known = tables.evaluated(run.summary.protocols).items()
-    series = [(place, *entry) for place, entry in enumerate(known) if entry[1]]
+    evaluated = tables.evaluated(run.summary.protocols).items()
+    series = [(index, *entry) for index, entry in enumerate(evaluated) if entry[1]]
     if not series:
         return None
-    lines = [(place, name) for place, name, _ in series]
+    lines = [(index, name) for index, name, _ in series]
     figure, (by_time, by_round) = panels(2, WIDE, 2.0, across=2, lines=lines, sharey=True)
     marker = "o" if max(len(values) for *_, values in series) <= MAX_MARKS else ""
-    for place, _, values in series:
-        how = {**protocol_line(place), "marker": marker, "markersize": 2.5}
+    for index, _, values in series:
+        look = {**protocol_line(index), "marker": marker, "markersize": 2.5}
         shares = [share for _, share in values]
-        by_time.plot([r.end_s for r, _ in values], shares, **how)
-        by_round.plot([r.index + 1 for r, _ in values], shares, **how)
+        by_time.plot([r.end_s for r, _ in values], shares, **look)
+        by_round.plot([r.index + 1 for r, _ in values], shares, **look)
     _target(run, by_time, by_round)
     by_time.set(xlabel=f"{run.time} time (s)", ylabel="test accuracy (share)")
     by_round.set_xlabel(f"{run.unit}s")
@@ -106,11 +106,11 @@ def _target(run: Run, by_time: Axes, by_round: Axes) -> None:
         for axes in (by_time, by_round):
             axes.axhline(value, color=INK, linewidth=0.5, zorder=1)
         by_time.annotate(f"target {value:g}", (0.01, value), xycoords=("axes fraction", "data"), va="bottom")
-    for place, target in enumerate(targets.values()):
+    for index, target in enumerate(targets.values()):
         if target and (reached := target.reached):
-            how = {"color": protocol_line(place)["color"], "marker": "o", "markersize": 6}
-            by_time.plot(reached.after_s, reached.measured, fillstyle="none", **how)
-            by_round.plot(reached.rounds, reached.measured, fillstyle="none", **how)
+            look = {"color": protocol_line(index)["color"], "marker": "o", "markersize": 6}
+            by_time.plot(reached.after_s, reached.measured, fillstyle="none", **look)
+            by_round.plot(reached.rounds, reached.measured, fillstyle="none", **look)
 
 
 @style()
@@ -140,16 +140,16 @@ def participation(run: Run) -> Figure | None:
     T is an interval if its search ended early.
     """
     protocols = enumerate(run.summary.protocols.items())
-    entries = [(place, name, entry.chosen) for place, (name, entry) in protocols if entry.chosen]
+    entries = [(index, name, entry.chosen) for index, (name, entry) in protocols if entry.chosen]
     if not entries:
         return None
-    lines = [(place, name) for place, name, _ in entries]
+    lines = [(index, name) for index, name, _ in entries]
     figure, (left, middle, right) = panels(3, WIDE, 2.0, across=3, lines=lines)
-    for place, _, shares in entries:
-        how, rounds = protocol_line(place), range(1, len(shares.F) + 1)
-        _privacy(left, rounds, shares.T_weak, how)
-        middle.plot(rounds, shares.F, **how)
-        right.plot(rounds, shares.C, **how)
+    for index, _, shares in entries:
+        look, rounds = protocol_line(index), range(1, len(shares.F) + 1)
+        _privacy(left, rounds, shares.T_weak, look)
+        middle.plot(rounds, shares.F, **look)
+        right.plot(rounds, shares.C, **look)
     labels = "privacy T (users)", "fairness gap F (share of rounds)", "cardinality C (users)"
     for axes, label in zip((left, middle, right), labels, strict=True):
         axes.set(xlabel="rounds", ylabel=label)
@@ -159,8 +159,8 @@ def participation(run: Run) -> Figure | None:
     return figure
 
 
-def _privacy(axes: Axes, rounds: range, found: list[list[int] | None], how: dict[str, Any]) -> None:
-    low, high = ([math.nan if T is None else T[end] for T in found] for end in (0, 1))
-    axes.plot(rounds, low, drawstyle="steps-post", **how)
+def _privacy(axes: Axes, rounds: range, bounds: list[list[int] | None], look: dict[str, Any]) -> None:
+    low, high = ([math.nan if T is None else T[end] for T in bounds] for end in (0, 1))
+    axes.plot(rounds, low, drawstyle="steps-post", **look)
     if low != high:
-        axes.fill_between(rounds, low, high, color=how["color"], alpha=0.12, linewidth=0, step="post")
+        axes.fill_between(rounds, low, high, color=look["color"], alpha=0.12, linewidth=0, step="post")

@@ -33,6 +33,8 @@ LETTERS, SAMPLE = 120, 8
 """Letters beside each other in a wide figure, and the width in letters of a line's sample with gaps."""
 
 SETTINGS: dict[RcKeyType, Any] = {
+    # Text stays text, which a paper's author can search and edit. A fixed salt makes the ids of elements the
+    # same each time.
     "svg.fonttype": "none",
     "svg.hashsalt": "simfl",
     # A protocol's name may have a dollar sign.
@@ -111,7 +113,7 @@ def panels(
     for axes in cells[count:]:
         axes.remove()
     if names:
-        samples = [Line2D([], [], label=name, **(look or protocol_line)(place)) for place, name in lines]
+        samples = [Line2D([], [], label=name, **(look or protocol_line)(index)) for index, name in lines]
         _legend(figure, samples, -(-len(names) // legend_rows))
     return figure, cells[:count]
 
@@ -127,9 +129,9 @@ def _legend(figure: Figure, handles: Sequence[Artist], columns: int) -> None:
     figure.legend(handles, labels, loc="outside lower center", ncols=columns)
 
 
-def protocol_line(place: int) -> dict[str, Any]:
+def protocol_line(index: int) -> dict[str, Any]:
     """Return colour and dashes of a protocol's line by its index in the scenario, as on the page."""
-    colour, dashes = chart.line(place)
+    colour, dashes = chart.line(index)
     pattern = (0, tuple(map(float, dashes.split()))) if dashes else "solid"
     return {"color": INK if colour == "ink" else colour, "linestyle": pattern}
 

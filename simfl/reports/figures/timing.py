@@ -59,6 +59,8 @@ def diagrams(run: Run) -> list[Diagram]:
     chosen = []
     for name, rounds in done.items():
         lengths = {
+            # One round for all protocols meets the same losses and links, so that their panels can be
+            # compared.
             index: sum(of[index].end - of[index].start for of in (done.values() if common else [rounds]))
             for index in sorted(common or rounds)
         }
@@ -76,6 +78,7 @@ def _diagram(trace: Trace, name: str, chosen: Round) -> Diagram:
         cast["median user"] = order[len(order) // 2]
     if len(order) > 1:
         cast["slowest user"] = order[-1]
+    # A cycle of an asynchronous run begins before its aggregation.
     start = min([chosen.start, *(cycles[user][0] for user in cast.values() if user != SERVER)])
     bars = _bars(rows, set(cast.values()), start, chosen.end)
     merged = _merged(bars, (chosen.end - start) // MIN_PAUSE_PART)

@@ -52,13 +52,11 @@ def make(run: Path) -> list[Path]:
         BadInput: It is a file, or cannot be written.
     """
     try:
-        if run.exists() and not run.is_dir():
-            raise BadInput(f"{run} is a file, not a folder")
         new = [folder for folder in (run, *run.parents) if not folder.exists()]
         run.mkdir(parents=True, exist_ok=True)
         return new or ([run] if not any(run.iterdir()) else [])
-    except BadInput:
-        raise
+    except FileExistsError:
+        raise BadInput(f"{run} is a file, not a folder") from None
     except (OSError, ValueError) as error:
         raise BadInput(f"{run} cannot be written: {reason(error)}") from None
 

@@ -1,6 +1,7 @@
 """The identity of a run: simfl's code, the resolved scenario, and the content of the files that it names."""
 
 import json
+from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -8,7 +9,6 @@ from typing import Any
 
 from simfl.config.yaml_tree import Node, naming_files, nodes, plain
 from simfl.runs.folder.result import versions
-from simfl.runs.results.compare import differing
 from simfl.scenario.schema import Scenario
 
 FILES = (("profile",), ("clock", "dir"))
@@ -62,3 +62,17 @@ def differences(before: Any, now: Any) -> list[str]:
     """Return the differences of two trees of plain values, a line each: `rounds: 50 then, 60 now`."""
     values = differing([before, now])
     return [f"{key}: {old!s:.80} then, {new!s:.80} now" for key, (old, new) in values.items()]
+
+
+def differing(trees: Sequence[Any], path: str = "") -> dict[str, list[Any]]:
+    """Return the values that differ between trees of plain values, by dotted key.
+
+    >>> differing([{"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}}])
+    {'a.b': [1, 3]}
+    """
+    if not all(isinstance(tree, Mapping) for tree in trees):
+        return {} if all(tree == trees[0] for tree in trees) else {path: list(trees)}
+    differences: dict[str, list[Any]] = {}
+    for key in dict.fromkeys(key for tree in trees for key in tree):
+        differences |= differing([tree.get(key) for tree in trees], f"{path}.{key}".removeprefix("."))
+    return differences

@@ -14,6 +14,7 @@ from simfl.runs.folder.disk import reserve
 from simfl.runs.folder.repeats import repeats_in
 from simfl.runs.folder.saved_rounds import BASE, NAME
 from simfl.runs.folder.unfinished import has_saved
+from simfl.runs.results.units import listed
 
 RUNS = Path("runs")
 """Folder of runs without `--out`."""
@@ -60,9 +61,8 @@ def runs_here() -> str:
     """Return the folders of runs, the latest first, for a message."""
     folders = RUNS.iterdir() if RUNS.is_dir() else ()
     dated = sorted(((_written_ns(folder), folder) for folder in folders), reverse=True)
-    names = [str(folder) for when, folder in dated if when]
-    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-    return f"runs here: {', '.join(names[:MAX_NAMED])}{more}" if names else f"there are no runs in {RUNS}/"
+    named = [folder for when, folder in dated if when]
+    return f"runs here: {listed(named, MAX_NAMED)}" if named else f"there are no runs in {RUNS}/"
 
 
 def is_latest(folder: Path, runs: Path = RUNS) -> bool:

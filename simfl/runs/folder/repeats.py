@@ -51,6 +51,7 @@ def todo(folder: Path, count: int, scenario: Scenario) -> list[Path]:
         BadInput: A finished repeat is of another scenario.
     """
     runs = [repeat(folder, number) for number in range(1, count + 1)]
+    # Repeats of another scenario would be averaged with these.
     text = resolved_yaml(scenario)
     for run in filter(is_finished, runs):
         checked(run / "summary.json")

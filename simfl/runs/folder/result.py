@@ -236,8 +236,8 @@ class Result:
         )
         if s.targets is None:
             return summary
-        found = targets.measure(summary.rounds, s.targets.given)
-        return summary.model_copy(update={"targets": found})
+        costs = targets.measure(summary.rounds, s.targets.given)
+        return summary.model_copy(update={"targets": costs})
 
     def write(self, folder: Path, traced: Iterable[bytes] | None = None) -> None:
         """Write the run's files; each appears whole or not at all. traced: the traces' lines, if at hand.
@@ -258,8 +258,11 @@ class Result:
             "resolved.yaml": resolved_yaml(self.scenario),
             "summary.json": json.dumps(summary.dump(), indent=2) + "\n",
         }
+        # The same results again, as after `simfl report` of a killed run, keep their reports
+        # (`test_the_same_results_keep_their_report`).
         if not all(_holds(folder / name, text) for name, text in decisive.items()):
             remove_outdated(folder)
+        # Digests of earlier files would not match the new ones if a kill came between.
         (folder / SUMS).unlink(missing_ok=True)
         read_back = [*decisive, "trace.jsonl", *self.beside]
         with atomic(folder / "trace.jsonl", binary=True) as file:
@@ -289,8 +292,8 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def versions() -> dict[str, str]:
-    own = {"simfl": __version__, "python": platform.python_version()}
-    return own | {name: version(name) for name in ("simpy", "numpy", "torch", "cryptography")}
+    ours = {"simfl": __version__, "python": platform.python_version()}
+    return ours | {name: version(name) for name in ("simpy", "numpy", "torch", "cryptography")}
 
 
 def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...]]:

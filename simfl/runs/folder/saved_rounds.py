@@ -58,7 +58,7 @@ class Entry(BaseModel):
     measured: tuple[Measurement, ...] = ()
     """Findings of the rounds since the protocol's record before it."""
     training: str | None = None
-    """How cohorts are trained."""
+    """The way in which cohorts are trained."""
     models: tuple[int, ...] = ()
     """Versions of the global model that a resumed session needs."""
     moments: int | None = None
@@ -104,7 +104,7 @@ class Unfinished:
     """The saved rounds of a run's folder, whose lock is held."""
 
     played = ""
-    """How a live run is run; "" in virtual time."""
+    """The kind of a live run; "" in virtual time."""
     entries: dict[str, Entry]
     """The finished rounds that are saved, by protocol."""
 

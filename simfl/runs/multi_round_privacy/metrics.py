@@ -1,6 +1,6 @@
 """Measures of a participation matrix P: cardinality, fairness, and the strong guarantee T.
 
-Source: Multi-RoundSecAgg (So et al.), Theorem 1 and section 6.
+Source: Multi-RoundSecAgg (So et al.), section 6.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import numpy as np
 from numpy.typing import NDArray
-
-from simfl.world.selection import check_batches
 
 # scipy takes a tenth of a second to import, so the functions below import it when they need it.
 if TYPE_CHECKING:
@@ -49,26 +47,6 @@ def rounds(P: Matrix) -> list[NDArray[np.int64]]:
     parts = np.split(matrix.indices.astype(np.int64), matrix.indptr[1:-1])
     # Without rounds the split still returns one part.
     return parts[: matrix.shape[0]]
-
-
-def cardinality(N: int, K: int, T: int, p: float) -> float:
-    """Return C, the mean number of users of a round (eq. 7), where each user is offline with probability p.
-
-    Theorem 1: C = K (1 - sum_{i = N/T - K/T + 1}^{N/T} C(N/T, i) q^i (1 - q)^(N/T - i)), q = 1 - (1 - p)^T.
-    That is K times the chance that at least K / T of N / T batches are complete, the regularised incomplete
-    beta function I_{1-q}(K/T, N/T - K/T + 1). T = 1 is random and weighted random selection, T = K
-    partitioning.
-
-    Raises:
-        ValueError: p is not from 0 to 1, or as of `check_batches`.
-    """
-    check_batches(N, K, T)
-    if not 0 <= p <= 1:
-        raise ValueError(f"p={p} must be from 0 to 1")
-    batches, needed = N // T, K // T
-    from scipy.special import betainc
-
-    return K * float(betainc(needed, batches - needed + 1, (1 - p) ** T))
 
 
 def fairness_gaps(P: Matrix) -> NDArray[np.float64]:

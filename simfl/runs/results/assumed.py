@@ -20,7 +20,7 @@ class Assumed(SummaryBlock):
     slowdown: float = Field(gt=0)
     """The median user's factor on all work."""
     up_mbps: float | None = None
-    """[Mbit/s] The mean of the users' uplinks."""
+    """[Mbit/s] The mean of the users' uplinks; null in a run of an earlier version, as the two below."""
     down_mbps: float | None = None
     """[Mbit/s] The mean of the users' downlinks."""
     latency_s: float | None = None

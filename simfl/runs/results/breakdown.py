@@ -113,6 +113,7 @@ def breakdown(runs: Runs, noisy: bool, same_rounds: bool) -> ReportTable:
     entries = list(runs.values())
     all_rates = rates([p for group in entries for p in group])
     sections = [rows("time", entries, noisy)]
+    # A run with one drop-out rate has no block of its own for it: the table covers all rounds.
     for rate in all_rates:
         parts = entries if len(all_rates) == 1 else [[p.at(rate) for p in group] for group in entries]
         title = [TableRow(f"drop-out {rate:.0%}"), *rows("time", parts, noisy)] if len(all_rates) > 1 else []
@@ -138,10 +139,10 @@ class ClassFigure:
     def text(self, classes: Iterable[tuple[ClassSummary, int]]) -> str:
         """Return the figure of one run, or of several together; "" without a value."""
         values = [self.read(c, aggregates) for c, aggregates in classes]
-        part, whole = (sum(column) for column in zip(*values, strict=True)) if values else (0, 0)
-        if not whole:
+        part, total = (sum(column) for column in zip(*values, strict=True)) if values else (0, 0)
+        if not total:
             return ""
-        return percent(part, whole) if self.digits is None else f"{part / whole:.{self.digits}f}"
+        return percent(part, total) if self.digits is None else f"{part / total:.{self.digits}f}"
 
 
 PATH = ClassFigure(

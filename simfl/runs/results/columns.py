@@ -40,7 +40,7 @@ Measure = tuple[str, str]
 
 
 class NumberForm(NamedTuple):
-    """How a number is shown."""
+    """The form of a number."""
 
     digits: int = 3
     """Digits behind the point."""
@@ -73,7 +73,7 @@ class Column:
     phase: str = ""
     """The phase; "" of a column without one."""
     form: NumberForm = PLAIN
-    """How its numbers are shown."""
+    """The form of its numbers."""
     of: Of = ""
     """Property of `ProtocolSummary`: tables without a protocol that has it leave the column out."""
     traits: frozenset[Trait] = frozenset()

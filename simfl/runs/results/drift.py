@@ -18,9 +18,9 @@ class Drift(SummaryBlock):
     """The times of the kernel, and their spread."""
 
     least_ns: Count
-    """[ns] The 10th percentile of the kernel's times."""
+    """The 10th percentile of the kernel's times."""
     most_ns: Count
-    """[ns] The 90th percentile."""
+    """The 90th percentile."""
     ratio: Annotated[float, Field(ge=1)]
     """`most_ns` over `least_ns`."""
     timings: dict[str, list[tuple[Count, Count]]]

@@ -31,6 +31,7 @@ def table(summary: Summary) -> str:
                 f'<td style="{RIGHT}{FAULT * cell.is_fault}">{escape(cell.text or NO_VALUE)}</td>'
                 for cell in row.cells
             )
+            # Leading spaces indent a label on a terminal only.
             label = f'<th style="{LEFT}{weight}">{escape(row.label.strip())}</th>'
             rows.append(f'<tr style="{"" if rows else RULE}">{label}{cells}</tr>')
         lines.append(f"<tbody>{''.join(rows)}</tbody>")

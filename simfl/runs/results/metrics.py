@@ -209,22 +209,22 @@ def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
 def path_segments(trace: Trace, end: End) -> list[PathSegment]:
     """Return the segments of a round's critical path, the last first, by a walk back from its end.
 
-    `unbooked_ns` is the time from which on all is booked. A row first books the time between its own end and
-    `unbooked_ns` as waiting, then itself, and the walk continues at its cause. So no nanosecond is left out
-    or booked twice. Time before the round's start is cut off.
+    All time after `booked_from_ns` is booked. A row first books the time between its own end and
+    `booked_from_ns` as waiting, then itself, and the walk continues at its cause. So no nanosecond is left
+    out or booked twice. Time before the round's start is cut off.
     """
     path: list[PathSegment] = []
-    unbooked_ns = end.at
+    booked_from_ns = end.at
 
     def book(phase: str, party: int, kind: str, since: int, row: int) -> None:
-        nonlocal unbooked_ns
+        nonlocal booked_from_ns
         since = max(since, end.start)
-        if since < unbooked_ns:
-            path.append(PathSegment(phase, party, kind, since, unbooked_ns, row))
-            unbooked_ns = since
+        if since < booked_from_ns:
+            path.append(PathSegment(phase, party, kind, since, booked_from_ns, row))
+            booked_from_ns = since
 
     phase, party, number = "recovery", SERVER, end.cause
-    while number >= 0 and unbooked_ns > end.start:
+    while number >= 0 and booked_from_ns > end.start:
         here, row = number, trace[number]
         match row:
             case Step():
@@ -237,10 +237,10 @@ def path_segments(trace: Trace, end: End) -> list[PathSegment]:
                 # A step that was ready earlier than it began waited for the one that held its lane.
                 number = row.previous if row.start > row.ready and row.previous >= 0 else row.cause
             case Sent():
-                # A link is the user's in both directions. An aborted message lasted until `unbooked_ns`.
+                # A link is the user's in both directions. An aborted message lasted until `booked_from_ns`.
                 party = row.sender if row.to == SERVER else row.to
                 phase, number = row.phase, row.cause
-                book(phase, party, "wait", row.arrived if row.arrived is not None else unbooked_ns, here)
+                book(phase, party, "wait", row.arrived if row.arrived is not None else booked_from_ns, here)
                 book(phase, party, "network", row.sent, here)
             case rows.Lost():
                 # The server was notified of the loss later than it happened: it waited for the lost user.

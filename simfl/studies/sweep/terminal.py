@@ -5,7 +5,7 @@ from typing import Any
 
 from rich.console import Console
 
-from simfl.reports.grid import line, say
+from simfl.reports.grid import print_line, print_paragraph
 from simfl.reports.model import failed
 from simfl.runs.results.columns import Column, Measure, columns_of
 from simfl.runs.results.statistics import Estimate
@@ -41,24 +41,24 @@ def show_sweep(
         failures: Failed rounds, by point and protocol.
     """
     over = "one seed, so no interval" if seeds == 1 else f"mean and ± 95 % interval over {seeds} seeds"
-    line(console, f"{name}: {over}", "bold")
-    line(console, "Seconds of virtual time per aggregate; spans of phases in completed rounds", "dim")
+    print_line(console, f"{name}: {over}", "bold")
+    print_line(console, "Seconds of virtual time per aggregate; spans of phases in completed rounds", "dim")
     if console.width >= WIDTH:
-        line(console, _cells("", [column.headings["sweep"] for column in columns_of("sweep")]))
+        print_line(console, _cells("", [column.headings["sweep"] for column in columns_of("sweep")]))
     numbers = sorted({point for point, _ in means})
     labels = _labels([points[number] for number in numbers])
     for number, label in list(zip(numbers, labels, strict=True))[:MAX_POINTS]:
         if label:
-            say(console, label, "bold")
+            print_paragraph(console, label, "bold")
         for (point, protocol), measures in means.items():
             if point == number:
                 _show_one(console, protocol, measures, seeds)
                 for text in to_targets(measures):
-                    say(console, f"  {text}", "dim")
+                    print_paragraph(console, f"  {text}", "dim")
                 if (failures_here := failures.get((point, protocol))) is not None:
-                    say(console, f"  {failed(*failures_here)}", "yellow")
+                    print_paragraph(console, f"  {failed(*failures_here)}", "yellow")
     if (hidden := len(numbers) - MAX_POINTS) > 0:
-        line(console, f"... and {hidden} of {len(numbers)} points more: means.csv has them all")
+        print_line(console, f"... and {hidden} of {len(numbers)} points more: means.csv has them all")
 
 
 def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -> None:
@@ -66,19 +66,19 @@ def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -
     shown = [(column, measures.get(column.measure)) for column in columns_of("sweep")]
     if console.width < WIDTH:
         facts = (f"{column.headings['sweep']} {_mean(column, e)}{_half(column, e)}" for column, e in shown)
-        say(console, f"  {protocol}: {', '.join(facts)}", "")
+        print_paragraph(console, f"  {protocol}: {', '.join(facts)}", "")
         return
     name = f"  {protocol}"
     if len(name) >= NAME_WIDTH:
-        line(console, name)
+        print_line(console, name)
         name = ""
-    line(console, _cells(name, [_mean(c, e) for c, e in shown]))
+    print_line(console, _cells(name, [_mean(c, e) for c, e in shown]))
     seeds_with_value = shown[0][1].n if shown[0][1] else 0
     halves = [_half(c, e) for c, e in shown]
     note = f"  {seeds_with_value} of {seeds} seeds" if seeds_with_value < seeds else ""
     intervals = _cells(note, halves)
     if seeds > 1 and intervals.strip():
-        line(console, intervals.rstrip(), "dim")
+        print_line(console, intervals.rstrip(), "dim")
 
 
 def to_targets(measures: Measures) -> Iterator[str]:

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from simfl.runs.multi_round_privacy.metrics import cardinalities, cardinality, fairness_gaps
+from papers.bounds import cardinality
+from simfl.runs.multi_round_privacy.metrics import cardinalities, fairness_gaps
 from simfl.world.participation import Participation
 from simfl.world.selection import MultiRound, Random, Selection
 

@@ -11,16 +11,16 @@ import pytest
 from rich.console import Console
 
 from docs.tools import outputs
-from simfl.reports import compare_page
-from simfl.reports.comparison import comparison_report
 from simfl.reports.model import run_report
 from simfl.reports.page import page
 from simfl.reports.tables import latex
 from simfl.reports.terminal import show
 from simfl.runs.results import columns
 from simfl.runs.results.columns import COLUMNS, Column, column, columns_of
-from simfl.runs.results.compare import Case, Comparison, Side
 from simfl.runs.results.summary import ProtocolSummary
+from simfl.studies.comparison import page as compare_page
+from simfl.studies.comparison.cases import Case, Comparison, Side
+from simfl.studies.comparison.report import comparison_report
 from simfl.studies.sweep import page as sweep_page
 from simfl.studies.sweep import tables
 from simfl.studies.sweep.picture import picture

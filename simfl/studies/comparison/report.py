@@ -8,8 +8,8 @@ from typing import Any
 from simfl.errors import counted, cut
 from simfl.reports.model import Report, Sentence, different_rounds
 from simfl.runs.results.breakdown import DIFFERENT, ReportTable, TableCell, TableRow
-from simfl.runs.results.compare import HEADLINE, Case, Comparison, Key, Match, Verdict
 from simfl.runs.results.units import listed
+from simfl.studies.comparison.cases import HEADLINE, Case, Comparison, Key, Match, Verdict
 
 MAX_SETTINGS, MAX_VALUE = 20, 60
 """Settings that are listed, and characters of a value."""

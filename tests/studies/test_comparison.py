@@ -9,9 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from simfl.runs.results.compare import HEADLINE, Case, Comparison, Relation, Side, Verdict, differing, verdict
+from simfl.runs.folder.identity import differing
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary, Summary
+from simfl.studies.comparison.cases import (
+    HEADLINE,
+    Case,
+    Comparison,
+    Relation,
+    Side,
+    Verdict,
+    verdict,
+)
 from tests.reports.test_terminal import round_, summary
 
 OPPOSITE: dict[Relation, Relation] = {"faster": "slower", "slower": "faster", "tie": "tie"}

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import Any
 
-from simfl.reports.comparison import comparison_report, in_words, setting
 from simfl.reports.page import NO_VALUE, accuracy, environment, stacks
 from simfl.runs.results.columns import Column, Measure, column
-from simfl.runs.results.compare import Case, Comparison, Match
 from simfl.runs.results.statistics import Estimate
+from simfl.studies.comparison.cases import Case, Comparison, Match
+from simfl.studies.comparison.report import comparison_report, in_words, setting
 
 MAX_ENTRIES = 200
 """Entries that are shown; sweeps may have thousands."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from simfl.runs.folder.identity import differing
 from simfl.runs.results.breakdown import DIFFERENT, ReportTable, TableCell, TableRow, class_sections
 from simfl.runs.results.columns import BREAKDOWN, Column, Measure, TableName, columns_of
 from simfl.runs.results.drift import Drift, warning
@@ -276,17 +277,3 @@ def _measures(case: Case) -> list[dict[str, Any]]:
         for (key, phase), e in case.estimates.items()
         if e
     ]
-
-
-def differing(trees: Sequence[Any], path: str = "") -> dict[str, list[Any]]:
-    """Return the values that differ between trees of plain values, by dotted key.
-
-    >>> differing([{"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}}])
-    {'a.b': [1, 3]}
-    """
-    if not all(isinstance(tree, Mapping) for tree in trees):
-        return {} if all(tree == trees[0] for tree in trees) else {path: list(trees)}
-    differences: dict[str, list[Any]] = {}
-    for key in dict.fromkeys(key for tree in trees for key in tree):
-        differences |= differing([tree.get(key) for tree in trees], f"{path}.{key}".removeprefix("."))
-    return differences
