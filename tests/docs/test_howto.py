@@ -43,7 +43,7 @@ def test_its_commands_print_what_it_shows(page: Path, shell: Shell) -> None:
         assert not (wrong := differs(command.prints, printed)), f"{command.line}: {wrong}\n{printed}"
 
 
-def test_the_settings_have_every_protocol_and_the_bounds_of_graphs(shell: Shell) -> None:
+def test_the_settings_have_every_protocol_and_bound(shell: Shell) -> None:
     page = ROOT / "docs" / "howto" / "settings.md"
     text = page.read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", text, re.M) == list(PROTOCOLS)
