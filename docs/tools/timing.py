@@ -36,7 +36,8 @@ def figure(folder: Path) -> Figure:
     (drawn,) = timing(open_folder(folder))
     with style():
         (legend,) = drawn.legends
-        handles, labels = legend.legend_handles, [text.get_text() for text in legend.get_texts()]
+        handles = [handle for handle in legend.legend_handles if handle is not None]
+        labels = [text.get_text() for text in legend.get_texts()]
         legend.remove()
         drawn.legend(handles, labels, loc="outside lower center", ncols=LEGEND_COLUMNS)
         drawn.set_size_inches(WIDTH, drawn.get_figheight() + 0.1)
@@ -55,8 +56,8 @@ def darkened(text: str) -> str:
     """Return the SVG for a dark page: light ink, dim lines, and pale colours mixed with the background."""
 
     def dim(colour: str) -> str:
-        mixed = [0.4 * value + 0.6 * dark for value, dark in zip(to_rgb(colour), to_rgb(DARK), strict=True)]
-        return to_hex(mixed)
+        red, green, blue = (0.4 * x + 0.6 * dark for x, dark in zip(to_rgb(colour), to_rgb(DARK), strict=True))
+        return to_hex((red, green, blue))
 
     colours = {INK: LIGHT_INK, "#000000": LIGHT_INK, "#cccccc": DARK_GRID}
     colours |= {to_hex(pale(colour)): dim(colour) for colour in PHASE_COLOUR.values()}

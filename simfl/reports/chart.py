@@ -52,10 +52,16 @@ class Axis:
         return 100 * (value - low) / (high - low)
 
     def label(self, tick: float) -> str:
-        """Return a tick with as many decimals as its neighbours need."""
+        """Return a tick with as many decimals as its neighbours need.
+
+        >>> [axis(0.0, 1.2).label(tick) for tick in axis(0.0, 1.2).ticks]
+        ['0.00', '0.25', '0.50', '0.75', '1.00', '1.25']
+        """
         step = self.ticks[1] - self.ticks[0]
         # The tolerance keeps the logarithm of a step such as 0.1 at a whole number.
-        return f"{tick:.{max(0, -math.floor(math.log10(step) + 1e-9))}f}"
+        decimals = -math.floor(math.log10(step) + 1e-9)
+        decimals += round(step * 10.0**decimals, 6) % 1 > 0  # a step of 0.25 needs two
+        return f"{tick:.{max(0, decimals)}f}"
 
 
 def axis(low: float, high: float) -> Axis:

@@ -77,3 +77,10 @@ def test_phases_have_okabe_ito_colours_that_differ_in_lightness() -> None:
 
 def test_twelve_protocols_have_twelve_lines() -> None:
     assert len({chart.line(k) for k in range(12)}) == 12
+
+
+@pytest.mark.parametrize("high", [0.0013, 0.012, 0.13, 0.6, 1.0, 1.2, 3.0, 11.0, 60.0, 130.0, 12000.0])
+def test_labels_of_ticks_are_their_values(high: float) -> None:
+    """Also where they are a quarter of a power of ten apart, as 0, 0.25, 0.5 below 1.2."""
+    drawn = axis(0.0, high)
+    assert [float(drawn.label(tick)) for tick in drawn.ticks] == pytest.approx(drawn.ticks)

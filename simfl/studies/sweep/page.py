@@ -18,7 +18,6 @@ def page(found: Picture) -> str:
     protocols = list(dict.fromkeys(e.protocol for e in found.entries))
     worlds = by_circumstances(found.entries)
     fronts = [front(entries) for entries in worlds.values()]
-    ahead = [entry for entries in fronts for entry in entries]
     listed = [(e, world) for world, entries in enumerate(fronts) for e in entries[:MAX_FRONT]]
     return environment().get_template("sweep.html").render(
         sweep=found,
@@ -26,8 +25,8 @@ def page(found: Picture) -> str:
         worlds=list(worlds) if any(worlds) else [],
         best=[(heading(c), e, value.text(*c.form)) for c, e, value in best(found)],
         front=[(e, world, e.means["per_aggregate_s", ""]) for e, world in listed],
-        more=len(ahead) - len(listed),
-        scatter=_scatter(found, list(worlds), ahead),
+        more=sum(map(len, fronts)) - len(listed),
+        scatters=[_scatter(protocols, *each) for each in zip(worlds.values(), fronts, strict=True)],
         lines=[chart.line(k) for k in range(len(protocols))],
         data=_data(found, protocols),
     )  # fmt: skip
@@ -44,24 +43,21 @@ def heading(column: Column) -> str:
     return name + (", s" if column.key.endswith("_s") else "")
 
 
-def _scatter(found: Picture, worlds: list[str], ahead: list[Entry]) -> dict[str, Any] | None:
-    """Return time against bytes per aggregate: points in percent of the chart, from its left and its top.
-
-    A world of `worlds` has one point for each choice; the page shows one world at a time."""
-    known = [(e, e.mean("per_aggregate_s"), e.megabytes) for e in found.entries]
+def _scatter(protocols: list[str], entries: list[Entry], ahead: list[Entry]) -> dict[str, Any] | None:
+    """Return time against bytes per aggregate of a world's entries, of which each is a choice: points in
+    percent of the chart, from its left and its top. None without an aggregate."""
+    known = [(e, e.mean("per_aggregate_s"), e.megabytes) for e in entries]
     points = [(e, s, mb) for e, s, mb in known if s is not None and mb is not None]
     if not points:
         return None
     across = chart.axis(0.0, max(s for _, s, _ in points))
     up = chart.axis(0.0, max(mb for _, _, mb in points))
-    protocols = list(dict.fromkeys(e.protocol for e in found.entries))
     dots = [
         {
             "x": round(across.at(s), 3),
             "y": round(100 - up.at(mb), 3),
             "protocol": protocols.index(e.protocol),
             "ahead": e in ahead,
-            "world": worlds.index(e.where),
             "text": f"{e.protocol}{', ' * bool(e.label)}{e.label}: {s:.3f} s, {mb:.3f} MB, T = {e.T}",
         }
         for e, s, mb in points
