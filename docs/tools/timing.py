@@ -56,7 +56,8 @@ def darkened(text: str) -> str:
     """Return the SVG for a dark page: light ink, dim lines, and pale colours mixed with the background."""
 
     def dim(colour: str) -> str:
-        red, green, blue = (0.4 * x + 0.6 * dark for x, dark in zip(to_rgb(colour), to_rgb(DARK), strict=True))
+        pairs = zip(to_rgb(colour), to_rgb(DARK), strict=True)
+        red, green, blue = (0.4 * value + 0.6 * dark for value, dark in pairs)
         return to_hex((red, green, blue))
 
     colours = {INK: LIGHT_INK, "#000000": LIGHT_INK, "#cccccc": DARK_GRID}
