@@ -102,7 +102,7 @@ def descriptions(cls: type) -> dict[str, str]:
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             value = below.value if isinstance(below, ast.Expr) else None
             text = value.value if isinstance(value, ast.Constant) else None
-            texts[field.target.id] = inspect.cleandoc(text) if isinstance(text, str) else ""
+            texts[field.target.id] = " ".join(text.split()) if isinstance(text, str) else ""
     return texts
 
 

@@ -1,4 +1,4 @@
-"""What is varied first, as keywords of `simfl.run`: words and numbers in place of dotted keys."""
+"""Keywords of `simfl.run`: short words for the dotted keys that are varied first."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
