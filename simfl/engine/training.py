@@ -35,8 +35,6 @@ def training_job(runtime: Runtime, task: UserRound, device: Device, cause: int) 
     args = (task.client, TRAIN, (), task.phase, cause, runtime.env.now, task.round)
     job = Job(*args, subject=task.id, task=task, on_done=task.life.wake)
     seed, ops, trainer = seed_of(runtime, task), runtime.training_ops, runtime.trainer
-    # Only where it has to, a job's call holds the job: the cycle keeps the round's memory until a collection
-    # (tests/engine/test_endings.py).
     if runtime.config.partial is None or not trainer.steps(task.user):
         job.run = partial(task.train, ops, trainer, seed)
     else:

@@ -1,4 +1,4 @@
-"""Drop-out: the users that are lost within a round, and the point at which. The same for every protocol.
+"""Dropout: the users that are lost within a round, and the point at which. The same for every protocol.
 
 Invariant: every draw comes from a stream named by its purpose, user and round, so that two protocols meet the
 same losses. A loss planned at a point that a protocol does not have happens at its next point.

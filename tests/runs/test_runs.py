@@ -22,6 +22,7 @@ from tests.engine.harness import ASYNC, FILES, SCENARIOS, SESSIONS, SIX, edges, 
 
 SMALLER: dict[str, dict[str, Any]] = {
     "dropout_edges": {},
+    "minimal": {},
     "sync_breakdown": {
         "clock": "modelled",
         "rounds": 3,

@@ -119,7 +119,8 @@ CASES = [
     (SYNC, "users: 100,", "users: 100000000,",
      "4: population.users: 100000000 users would take 701 GB (protocol"),
     (ASYNC, "  K: 10", "  K: 200", "18: buffer.K: K=200 must not be above the number of users, 100"),
-    (ASYNC, "  return_s: 60", "", "17: buffer.return_s: missing; dropout rate needs to know when lost"),
+    (ASYNC, "  return_s: 60", "", "17: buffer.return_s: missing; dropout rate needs the seconds after which "
+     "lost users return"),
     (ASYNC, "  K: 10", "  K: 10\n  every_s: 5\n  least: 20",
      "20: buffer.least: least=20 must not be above K=10"),
     (ASYNC, "  K: 10", "  K: 10\n  staleness: {uniform: [0, 20]}",

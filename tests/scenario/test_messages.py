@@ -36,8 +36,8 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("preset: 4g", "preset: 4G", "6: network.users.preset: must be one of 4g, lan320, 5g, not '4G'; did "
          "you mean '4g'?"),
         ("preset: 4g", "preset: [4g]", "6: network.users.preset: must be one of 4g, lan320, 5g, not a list"),
-        ("preset: 4g, ", "uplink_mbps: 1, ", "6: network.users: downlink_mbps is missing: give it or a "
-         "preset (4g, lan320, 5g)"),
+        ("preset: 4g, ", "uplink_mbps: 1, ", "6: network.users: downlink_mbps is missing: give it, or "
+         "a preset (4g, lan320, 5g)"),
         ("{disconnect: 0.5}", "{disconect: 0.5}", "9: detect: unknown kind 'disconect'; known: timeout, "
          "disconnect; did you mean 'disconnect'?"),
         ("{disconnect: 0.5}", "\n  disconnect: -0.5", "10: detect.disconnect: must be at least 0, not -0.5"),

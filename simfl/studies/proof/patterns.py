@@ -300,7 +300,7 @@ def proof(
 def leaks(
     protocol: str, users: int = 4, collude: int = 1, random: int | None = None, seed: int = 0, **changes: Any
 ) -> Report:
-    """Return `proof(...)`: its earlier name.
+    """Return the report of `proof`, whose earlier name this is.
 
     >>> leaks("lightsecagg", users=3, collude=1).found is None
     True
