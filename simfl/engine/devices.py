@@ -190,8 +190,8 @@ class Runtime:
                 sends = [effect for effect in job.outcome if isinstance(effect, Send)]
                 for message in {id(send.message): send.message for send in sends}.values():
                     ops.charge_codec(message.size_bytes)
-            # A message's content is not held until the step's virtual end. A training's call may hold its job:
-            # the cycle would keep a round's memory, 2 kB a user, until garbage is collected
+            # A message's content is not held until the step's virtual end. A training's call may hold its
+            # job: the cycle would keep a round's memory, 2 kB a user, until garbage is collected
             # (tests/engine/test_endings.py).
             job.arguments, job.run = (), None
             device.side.complete(job.outcome)
