@@ -24,15 +24,22 @@ REACH = {
     "async_buffer, measured": 0.4,
     "lightsecagg, 10,000 users, shadow": 1.0,
 }
+_SHADOW = ("--set", "payload=shadow", "--set", "dropout=none", "--set", "quantization.levels=4096")
+_MANY = (
+    *_SHADOW, "--set", "population.users=10000", "--set", "privacy={T: 1000, D: 1000}",
+    "--set", "learning.dataset={kind: synthetic, train: 10000, test: 10}",
+)  # fmt: skip
 COMMANDS = {
     "async_buffer, modelled": ["scenarios/async_buffer.yaml", "--clock", "modelled"],
     "async_buffer, measured": ["scenarios/async_buffer.yaml", "--clock", "measured"],
+    "fedavg, 10,000 users, shadow": ["scenarios/tutorial.yaml", "--protocols", "fedavg", *_MANY],
+    "secagg, 500 users, shadow": [
+        "scenarios/tutorial.yaml", "--protocols", "secagg", *_SHADOW, "--set", "population.users=500",
+        "--set", "privacy={T: 200, D: 100}", "--set", "rounds=1",
+    ],
     "lightsecagg, 10,000 users, shadow": [
-        "scenarios/tutorial.yaml", "--protocols", "lightsecagg", "--set", "payload=shadow",
-        "--set", "rounds=1",
-        "--set", "population.users=10000", "--set", "privacy={T: 1000, D: 1000}", "--set", "dropout=none",
-        "--set", "learning.dataset={kind: synthetic, train: 10000, test: 10}", "--set", "memory_limit_gb=8",
-        "--set", "quantization.levels=4096",
+        "scenarios/tutorial.yaml", "--protocols", "lightsecagg", *_MANY, "--set", "rounds=1",
+        "--set", "memory_limit_gb=8",
         "--set", "deadlines={advertise: 3000, shares: 3000, upload: 3000, recovery: 3000}",
     ],
 }  # fmt: skip
