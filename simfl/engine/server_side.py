@@ -341,7 +341,7 @@ class ServerSide(ABC):
         task = self.task_of(to, index, message.subject)
         t = Transmission(self.runtime, message, SERVER, to, index, step, task, self.receiver)
         if task is not None:
-            if task.is_lost:  # the server does not know it yet, and the connection is broken
+            if task.is_lost:  # its connection is broken, which the server may not know, or it was stopped
                 t.on_aborted(0)
                 return
             task.inbound += 1
