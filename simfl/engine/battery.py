@@ -89,7 +89,7 @@ class Battery:
         gain, drain, standby, change = self._flow(begin, draws)
         until, turn = min(until, change), begin + self._until_turn(gain, drain)
         # One that runs empty exactly at `until` turns in the next call only: the power drawn after `until`
-        # may be another, and less than the remainder.
+        # may be less, so that the remainder suffices.
         turns = turn < until if self.is_on else turn <= until
         ns = (turn if turns else until) - begin
         level = min(self.store.capacity, self.level + (gain - drain) * ns)

@@ -5,8 +5,7 @@ measured clock, from the recorded durations. Their content is not computed: oper
 global models with which users still work come from the checkpoint. A mask or a buffered update of a finished
 round is computed when a later round needs it (tests/runs/folder/test_resume.py).
 
-The alternative, to save the machines, would write keys and shares to disk and bind a folder to one version of
-every protocol's classes.
+The alternative, to save the machines, would write keys and shares to disk.
 """
 
 from __future__ import annotations

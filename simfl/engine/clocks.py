@@ -169,8 +169,7 @@ class Clock(ABC):
         recorded = None if self.recording is None else self.recording.what(lane_key)
         if recorded is not None:
             done = StepsDone.read(recorded)
-            # Where that cannot be, the step gets another `what` than the recorded one, and `spans` refuses
-            # it.
+            # If the number is impossible, the step's `what` is not the recorded one, and `spans` refuses it.
             return total_steps if done is None else min(done.steps, total_steps)
         if self.measures:
             return None

@@ -2,8 +2,8 @@
 
 Invariants:
 
-- A job's real work is done when it starts; its effects take place when its virtual duration is over. If its
-  task is lost before that, its row ends there and it has no effects (tests/engine/test_interrupts.py).
+- A job's real work is done when it starts; its effects take place when its virtual duration is over. A job
+  whose task is lost before that has no effects; a training and its row end with the loss.
 - A step's row is written before the job's core is released, so that the next step can name it as the one for
   which it waited (tests/engine/test_lanes.py).
 - A lane has an event pending only while it works, so users who wait cost nothing.
@@ -191,8 +191,7 @@ class Runtime:
                 for message in {id(send.message): send.message for send in sends}.values():
                     ops.charge_codec(message.size_bytes)
             # A message's content is not held until the step's virtual end. A training's call may hold its
-            # job: the cycle would keep a round's memory, 2 kB a user, until garbage is collected
-            # (tests/engine/test_endings.py).
+            # job: the cycle, 2 kB a user, would stay until garbage is collected.
             job.arguments, job.run = (), None
             device.side.complete(job.outcome)
             return ops.end_step()

@@ -16,9 +16,9 @@ FEW_USERS, MAX_FAILED = 10, 10
 """Lost updates and aborted messages since a buffer last received an update; with more the run is stopped:
 `MAX_RETURNS` for each of `FEW_USERS` users, or `MAX_FAILED` for each user if that is more."""
 ABORTS_PER_RETURN = 50
-"""Messages that are aborted, and sent again, that count as one more return."""
+"""Messages that are aborted and sent again, and count together as one more return."""
 STAYS_PER_RETURN = 20
-"""Reads of users' states that find no change that count as one more return."""
+"""Sessions or slots that leave their user as it is, and count together as one more return."""
 MAX_LATE = 10
 """Updates given up though their users stayed, for each user; with more the run is stopped."""
 

@@ -273,9 +273,10 @@ class ServerSide(ABC):
 
     def complete(self, effects: Effects) -> None:
         """Do the real work of a step that follows the machine's call: model step, encoding of the model."""
-        messages = [effect.message for effect in effects if isinstance(effect, Send)]
-        if self.config.codec and any(map(self.host.model_follows, messages)):
-            self.runtime.ops.charge_codec(self.host.model_bytes)
+        if self.config.codec:
+            messages = [effect.message for effect in effects if isinstance(effect, Send)]
+            if any(map(self.host.model_follows, messages)):
+                self.runtime.ops.charge_codec(self.host.model_bytes)
         if self.host.step(effects) and self.checkpoints is not None:
             self.checkpoints.add_model()
 
@@ -341,7 +342,7 @@ class ServerSide(ABC):
         task = self.task_of(to, index, message.subject)
         t = Transmission(self.runtime, message, SERVER, to, index, step, task, self.receiver)
         if task is not None:
-            if task.is_lost:  # the server does not know it yet, and the connection is broken
+            if task.is_lost:  # its connection is broken, which the server may not know, or it was stopped
                 t.on_aborted(0)
                 return
             task.inbound += 1

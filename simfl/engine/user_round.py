@@ -105,7 +105,7 @@ class UserRound:
     """t_i, the version of `weights`."""
     state: State = State.PREPARING
     is_lost: bool = False
-    """Its update is not going to arrive: the user is lost, or is surplus."""
+    """The user is lost, or was stopped as surplus; only its messages that have left still arrive."""
     is_over: bool = False
     """The server no longer waits for it: its round has closed, or its update was given up."""
     has_model: bool = False
@@ -166,7 +166,7 @@ class UserRound:
         return self.inbound > 0 or self.state in ON_THE_WAY
 
     def advance_to(self, state: State) -> None:
-        """Enter a state, unless a later one is reached: the first message of an upload counts."""
+        """Enter a state, unless a later one is reached: of an upload's messages, the first counts."""
         self.state = max(self.state, state)
 
     def plan_at(self, point: str | None) -> WhenPlanned | None:

@@ -2,7 +2,7 @@
 
 A user's task is a life that reads from top to bottom (`UserSide._take_part`). Whatever ends it early is one
 simpy.Interrupt of that life: a planned loss, going offline, an empty battery, or the server's stop. It is
-caught, and the loss is booked, in one place (`UserSide._end`; tests/engine/test_interrupts.py).
+caught, and the loss is booked, in one place (`UserSide._end`).
 
 In a simulation one `UserSide` has all users, and its server is the server's side. In a live run it has the
 users of one connection, and its server is that connection. `user_round.py` has the states of a task.
@@ -47,7 +47,7 @@ def _machine(runtime: Runtime, user: int, params: Params, index: int) -> tuple[C
 
 
 class UserSide:
-    """Users, each with its device, its presence and its parts.
+    """Users, each with its device, its presence and its tasks.
 
     Args:
         runtime: Executes their steps.

@@ -1,8 +1,8 @@
 """The clock of another machine, estimated by pings: the middle of the ping with the shortest round trip.
 
 The other clock was read between the question and its answer. So the estimate is wrong by at most half that
-round trip, whatever the shares of the two ways. Thus a message that takes the time of a ping cannot
-seem to arrive before it was sent.
+round trip, whatever the shares of the two ways. Thus a message that is no faster than that ping cannot seem
+to arrive before it was sent.
 """
 
 import time

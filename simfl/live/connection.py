@@ -345,9 +345,7 @@ class Connection(asyncio.Protocol):
     def _received(self, data: bytes) -> None:
         if self.inflow is None:
             self._parse(memoryview(data))
-        elif (
-            self.inflow.left > QUEUE * self.parser.max_bytes
-        ):  # checked before it is queued: it bounds memory
+        elif self.inflow.left > QUEUE * self.parser.max_bytes:  # before it is queued, to bound memory
             self.owner.on_malformed(self, Malformed(f"more than {QUEUE} messages wait"))
         else:
             self.inflow.put(data)

@@ -146,7 +146,7 @@ class Part(Control):
 
 @dataclass(frozen=True, slots=True)
 class Over(Control):
-    """The end of the round (the cycle) of this number, for a user whose upload has not arrived."""
+    """The end of the round (the cycle) of this number."""
 
     kind = ".over"
 

@@ -11,7 +11,7 @@ TLS 1.3 there is no `tls-unique`, and Python 3.11 offers no exporter, so this is
 (RFC 5929) with a nonce:
 
 - A listener learns nothing (TLS), and a man in the middle has another certificate: the user's pin differs,
-  and it leaves before it sends a byte. With a wrong pin, its proof would be of that certificate, and of no
+  and it leaves before it sends a message. With a wrong pin, its proof would be of that certificate, and of no
   use at the server.
 - A proof is good for one connection, as its nonce is; that connection's keys protect the later messages.
 - A token opens no other user's place, as the number is in the proof.

@@ -1,7 +1,7 @@
 """Users of a live run across machines: they join a server, and leave when the run or the server has ended.
 
 The scenario may come from the server. It is then read as data: `scenario.remote` refuses each block that
-would open or execute a file of this machine.
+would open or execute anything of this machine.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ def received(text: str) -> Scenario:
     """Return the scenario that a server sent.
 
     Raises:
-        BadInput: It would open or execute a file of this machine.
+        BadInput: It would open or execute anything of this machine.
     """
     return load_remote(text, FROM_SERVER, OWN)
 

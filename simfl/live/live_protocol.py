@@ -205,7 +205,10 @@ class LiveProtocol:
 
 
 def local_admission(scenario: Scenario) -> Admission:
-    """Return the admission of users in forked processes: they share a token, and reveal their rounding."""
+    """Return the admission of users in forked processes, which share a token.
+
+    With entropy of the system, they reveal their rounding seeds.
+    """
     from_os = scenario.entropy == "os"
     tokens = dict.fromkeys(range(scenario.population.users), secrets.token_hex(16))
     return Admission(tokens, one_clock=True, own_entropy=from_os, reveals=from_os)

@@ -2,7 +2,7 @@
 
 In virtual time, a run is resumed within a protocol, by a replay of its rounds. Real time does not come again,
 and users report when a protocol is over. So a resumed run begins with the first protocol that is not
-complete. That protocol's rounds of before stay in the folder until it has a round again.
+complete. The rounds that this one already had stay in the folder until it has a round again.
 
 A saved round has the server's rows and the new model, and no audit; once users have reported, the complete
 protocol replaces it. Writing waits for the disk, so a separate thread does it.

@@ -167,7 +167,7 @@ class RemoteUsers(ABC):
         return min(self.side.round, self.config.rounds - 1) if self.has_begun() else -1
 
     def lose_connection(self, task: UserRound) -> None:
-        """Lose a user whose connection ended during its task; notify the machine where it is notified."""
+        """Lose a user whose connection ended during its task; notify the machine if the transport does."""
         task.is_lost = True
         phase, user, side = self._awaited_phase(task), task.user, self.side
         self.broken_connections.append((task.round, user, name_of(task.id), phase, self.env.now))

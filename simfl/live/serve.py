@@ -75,9 +75,8 @@ def listening(
     """
     refuse_open(at[0], context is not None)
     try:
-        family, _, _, _, address = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[
-            0
-        ]
+        first, *_ = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = first
         server_socket = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise BadInput(f"{at[0]}:{at[1]}: cannot listen there ({reason(error)})") from None
@@ -100,7 +99,7 @@ def serve(
         experiment: The result of `live_protocol.prepared`, for a scenario with `OWN`.
         at: The listening socket.
         out: Folder for the run's files; none are written unless given.
-        shaped: Links have the scenario's rates, in user space.
+        shaped: Links have the scenario's rates and latencies, in user space.
         join_s: Seconds within which all users must join a protocol.
         on_protocol: Called after each protocol.
         resume: Continue the unfinished run in `out`.

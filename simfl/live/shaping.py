@@ -105,7 +105,7 @@ class ShapedFlow:
 
     @property
     def awaited(self) -> float:
-        """Bytes until the next end of a piece with a `on_sent`, or until the end of all."""
+        """Bytes until the next end of a piece with an `on_sent`, or until the end of all."""
         awaited = -self._through
         for piece in self.waiting:
             awaited += len(piece.data)

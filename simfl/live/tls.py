@@ -116,7 +116,7 @@ def users_of(text: str, users: int | None = None) -> list[int]:
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 18:
             raise BadInput(f"users: must be numbers such as 3-5,9, not {text:.80}")
         if int(last or first) - int(first) not in range(10**6):
-            raise BadInput(f"users: must be ranges of at most a million users, not {part}")
+            raise BadInput(f"users: must be ranges that go up, of at most a million users, not {part}")
         numbers.update(range(int(first), int(last or first) + 1))
     if users is not None and max(numbers) >= users:
         raise BadInput(f"users: must be from 0 to {users - 1}, not {max(numbers)}")
@@ -191,7 +191,7 @@ def make(folder: Path, users: int) -> ServerFiles:
             if path.exists():
                 raise BadInput(f"{path}: exists already; choose another folder, or remove it")
         for path, content in ((files.key, key), (files.tokens, lines), (files.certificate, certificate)):
-            # The mode is set as the file is files, so another user cannot read a secret in between.
+            # The mode is set as the file is created, so another user cannot read a secret in between.
             mode = 0o644 if path == files.certificate else 0o600
             with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)

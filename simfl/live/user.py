@@ -200,7 +200,7 @@ class LiveUser:
         self._dial_again()
 
     def on_offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
-        """Do nothing: `on_presence` has closed its connection."""
+        """Do nothing: `on_presence` closes its connection."""
 
     def on_online(self, user: int, row: int) -> None:
         """Do nothing: `on_presence` has connected it again."""

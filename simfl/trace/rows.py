@@ -268,7 +268,7 @@ ROWS: dict[str, type[Any]] = dict(zip(_NAMES.split(), get_args(Row), strict=True
 
 
 class Trace(list[Row]):
-    """The rows of one protocol's run, in the order of their events."""
+    """The rows of one protocol's run, in order of time; a step or a transfer has its row when it ends."""
 
     timed_by: str | None = None
     """Of measured durations, the devices and the timer of each."""
