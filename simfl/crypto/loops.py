@@ -193,8 +193,7 @@ def _level(x: float, threshold: np.uint32, clip: float, levels: float) -> float:
 @compiled(*(BOOL(real, read(WORD), REAL, REAL, written(INT)) for real in REALS))
 def signed_levels(delta: Floats, words: A32, clip: float, levels: float, out: I64) -> bool:
     """Write the level of each coordinate; return True if all are finite, otherwise out is garbage."""
-    # Counted, and not returned at once, so that the loop has no branch. The
-    # comparison is false for NaN too.
+    # Counted, and not returned at once, so that the loop has no branch. The comparison is false for NaN too.
     infinite = 0
     for j in range(out.size):
         infinite += not abs(delta[j]) < np.inf

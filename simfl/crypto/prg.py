@@ -2,7 +2,7 @@
 
 Invariant: elements are exactly uniform (for a uniform keystream), and the same on every machine
 (`tests/crypto/test_prg.py::test_expand_follows_the_definition`). A seed is 32 bytes, the first 28 of which
-are used: the AES key (16), and the 12 bytes at the begin of each counter block. The other four bytes of a
+are used: the AES key (16), and the 12 bytes at the start of each counter block. The other four bytes of a
 block count from 2, as AES-GCM numbers its blocks (NIST SP 800-38D). The keystream is read as little-endian
 32-bit words. A word that is no element of the field is rejected, and never reduced modulo q, which would
 favour small values.

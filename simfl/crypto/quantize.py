@@ -104,9 +104,8 @@ def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
         total: Aggregate [1, L].
         levels: c_l.
         divisor: Sum of weights. None if it is the last coordinate, which is then removed. If that one is not
-            positive, the aggregate is wrong, as
-        the audit reports. The result is zero then: the global model stays unchanged, and later rounds can
-        continue
+            positive, the aggregate is wrong, as the audit reports. The result is zero then: the global model
+            stays unchanged, and later rounds can continue
             (`test_a_divisor_that_is_not_positive_leaves_no_update`).
         q: Modulus.
 

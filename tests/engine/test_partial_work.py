@@ -173,7 +173,7 @@ def test_a_round_counts_the_cut_updates_in_its_aggregate(
             assert entry.steps_share == pytest.approx(expected)
 
 
-def test_the_summary_has_partial_work_only_where_training_was_cut(tmp_path: Path) -> None:
+def test_the_summary_has_partial_work_only_of_cut_trainings(tmp_path: Path) -> None:
     keys = {"partial", "steps_share"}
     cut = run({**PARTIAL, "payload": "shadow"}, out=tmp_path).summarised()
     whole = run({**PARTIAL, "learning.partial": None, "payload": "shadow"}).summarised()

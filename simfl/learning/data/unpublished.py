@@ -18,8 +18,8 @@ from simfl.config.unpacking import UnpackingError, read_npz
 from simfl.learning.data.dataset import EVALUATED, F32, I64, DataError, Dataset, Split
 
 _TO_TRAIN = 1437
-"""Lines of the digits' file that are to train: it is sorted by scikit-learn's stratified split with seed
-1."""
+"""Lines of the digits' file that are to train, the first ones; the others are to test. Their order is that of
+scikit-learn's `train_test_split(..., test_size=0.2, stratify=y, random_state=1)`."""
 
 
 class Digits(Dataset):
@@ -57,8 +57,7 @@ class Synthetic(Dataset):
         """Return x = m_y + noise e: a mean m_c for each class c and e, both standard normal.
 
         Sizes of classes differ by at most one sample. Means of two classes are about sqrt(2 d) apart for
-        samples of d
-        numbers: with the defaults nearly no sample is ambiguous, with noise = sqrt(d) most are.
+        samples of d numbers: with the defaults nearly no sample is ambiguous, with noise = sqrt(d) most are.
         """
         means = rng.standard_normal((self.classes, *self.shape), np.float32)
         x_train, y_train = _drawn(rng, means, self.train, self.noise)

@@ -2,7 +2,7 @@
 
 Products are counted as torch executes them, by the formulas of torch's own counter
 (`torch.utils.flop_counter`), so a module of user-defined operations is counted like one of torch's layers.
-The counter itself is not used: it imports torch's compiler, which takes two CPU seconds.
+The counter itself is not used: it also assigns operations to modules, which is not needed here.
 `test_macs_are_half_the_flops_of_torchs_own_counter` holds the figures to it.
 """
 
@@ -22,7 +22,8 @@ def macs(module: nn.Module, input_shape: Shape, tokens: bool = False) -> int:
 
     Products of matrices, convolutions and attention are counted, also products with padding. A normalisation
     layer counts 2 for each number of its output: one for the statistics, one for the scaling. Biases,
-    activations, pooling and look-ups of embeddings count nothing.
+    activations, pooling and look-ups of embeddings count nothing, nor do products for which torch's counter
+    has no formula: `nn.Bilinear`, `Tensor.mv` and `dot`, `torch.cdist`, and products by elements.
 
     Args:
         module: On the meta device.

@@ -1,7 +1,7 @@
 """Images from users' updates, by gradient inversion (Geiping et al. 2020; Multi-RoundSecAgg Figs 1 and 9).
 
-The search is for images with a gradient in the update's direction. The order of a batch
-is lost in its gradient, so images are matched with the nearest originals before they are scored.
+The search is for images with a gradient in the update's direction. The order of a batch is lost in its
+gradient, so images are matched with the nearest originals before they are scored.
 """
 
 from typing import Literal

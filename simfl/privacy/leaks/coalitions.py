@@ -67,14 +67,17 @@ def spread(users: Sequence[int], size: int, limit: int) -> list[tuple[int, ...]]
 
 def _nth(users: Sequence[int], size: int, k: int) -> tuple[int, ...]:
     """Return the k-th coalition in the order of `itertools.combinations`."""
-    chosen = list[int]()
+    chosen, remaining = list[int](), comb(len(users), size)
     for index, user in enumerate(users):
         if len(chosen) == size:
             break
-        # Coalitions with this user come before those without it.
-        with_user = comb(len(users) - index - 1, size - len(chosen) - 1)
+        # Of the remaining coalitions those with this user come first: C(n - 1, r - 1) = C(n, r) r / n. For
+        # hundreds of users to compute each binomial coefficient anew would take seconds.
+        with_user = remaining * (size - len(chosen)) // (len(users) - index)
         if k < with_user:
             chosen.append(user)
+            remaining = with_user
         else:
             k -= with_user
+            remaining -= with_user
     return tuple(chosen)

@@ -72,7 +72,7 @@ class Answer:
     plain: Candidate | None
     """The fastest candidate that hides nothing; None if the fleet has nothing to hide."""
     refused: tuple[Refused, ...]
-    """Protocols that keep no guarantee."""
+    """Protocols that keep the guarantees under no setting."""
     world: World
     """The users under the seed that chose the settings."""
     losses: LossProbabilities

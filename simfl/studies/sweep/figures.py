@@ -165,15 +165,15 @@ def _values(point: Point, keys: Sequence[str]) -> tuple[str, ...]:
 def in_words(key: str, value: Any) -> str:
     """Return a value in the words of a label.
 
-    >>> in_words("network.peers", "direct"), in_words("dropout.rate", 0.3)
-    ('direct', '30 % lost')
+    >>> in_words("network.peers", "direct"), in_words("dropout.rate", 0.3), in_words("dropout.rate", 0.125)
+    ('direct', '30 % lost', '12.5 % lost')
     >>> in_words("network.server", {"uplink_mbps": 1000, "downlink_mbps": 1000})
     'server 1000 Mbit/s'
     """
     if isinstance(value, str):
         return value
     if key == "dropout.rate" and isinstance(value, int | float):
-        return f"{value:.0%}".replace("%", " % lost")
+        return f"{100 * value:g} % lost"
     name, unit = key.rpartition(".")[2], ""
     if isinstance(value, dict) and len({plain(part) for part in value.values()}) == 1:
         unit = " Mbit/s" if all(part.endswith("_mbps") for part in value) else ""

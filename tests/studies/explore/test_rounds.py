@@ -84,7 +84,7 @@ def test_random_patterns_of_buffers() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("protocol", ASYNC)
-def test_a_buffer_keeps_every_invariant_whatever_becomes_of_four_users(protocol: str) -> None:
+def test_a_buffer_of_four_users_keeps_every_invariant(protocol: str) -> None:
     assert explore(make_cohort(protocol, 4), jobs=2).violation is None
 
 
@@ -182,7 +182,7 @@ def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[object, s
     return (left.value.code, *capsys.readouterr())
 
 
-def test_the_command_counts_patterns_and_prints_that_invariants_held(
+def test_the_command_prints_patterns_and_held_invariants(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, out, _ = told(capsys, "fedavg", "--users", "3")

@@ -76,7 +76,7 @@ def test_killed_and_resumed_ten_times(tmp_path: Path) -> None:
 
 @pytest.mark.ci
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_an_interrupted_sweep_ends_soon_and_names_its_continuation(tmp_path: Path, jobs: int) -> None:
+def test_an_interrupted_sweep_ends_soon_and_can_continue(tmp_path: Path, jobs: int) -> None:
     file = study(tmp_path, base={**BASE, "rounds": 20}, grid=GRID, seeds=6)
     out = tmp_path / "out"
     code, errors = stopped(file, out, jobs, 2, 0.0, signal.SIGINT)
