@@ -10,7 +10,7 @@ from simfl.learning.models.facts import facts, law_name
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer, pick_device
 from simfl.random_streams import Streams
-from simfl.scenario.messages import with_location
+from simfl.scenario.messages import error, with_location
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured, Modelled
 from simfl.world.profiles import Profile
@@ -50,6 +50,10 @@ def make_trainers(
     law = profile.law(law_name(spec.model, model), split.shape, spec.batch_size)
     # No profile charges counted work under another clock.
     by_law = isinstance(s.clock, Modelled) and law is not None
+    if isinstance(s.clock, Modelled) and not by_law and not model.macs:
+        message = "no products are counted in it, so its training has no modelled duration"
+        remedy = "measure it by simfl calibrate --for, or use clock: measured"
+        raise error(s, "learning.model", f"{message}; {remedy}")
     softmax = model.softmax and isinstance(spec.loss, CrossEntropy)
     # Under the measured clock each client is trained alone, as on its own device: a batch of clients has no
     # time per client.

@@ -72,6 +72,23 @@ def test_a_model_with_parameters_outside_of_layers_is_charged(tmp_path: Path) ->
     assert trainer.work(0)["train_mac"] == 3 * 64 * 10 * trainer.sgd.epochs * trainer.samples(0)
 
 
+def test_a_model_without_counted_products_is_refused_when_modelled(tmp_path: Path) -> None:
+    """`nn.Bilinear` has no formula in torch's counter. The measured clock needs no count."""
+    (tmp_path / "pairs.py").write_text(
+        "from torch import nn\n"
+        "from simfl.learning.models import Model\n"
+        "class Pairs(nn.Bilinear):\n"
+        "    def forward(self, x):\n"
+        "        return super().forward(x.flatten(1), x.flatten(1))\n"
+        "class Own(Model):\n"
+        "    def build(self, shape, classes):\n"
+        "        return Pairs(64, 64, classes)\n"
+    )
+    overrides = {"learning.model": {"module": f"{tmp_path}/pairs.py:Own"}}
+    assert problem(**overrides).startswith("learning.model: no products are counted in it")
+    assert build(load(SYNC, {**overrides, "clock": "measured"})).trainer.d == 64 * 64 * 10 + 10
+
+
 def test_your_own_model_is_found_from_the_scenarios_folder(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from torch import nn\n"
