@@ -75,5 +75,5 @@ def test_unknown_keyword_is_refused_with_the_likely_one() -> None:
         simfl.run(user=5)  # type: ignore[call-arg]
     assert (
         str(error.value)
-        == f"user: must be one of {words}, or a dotted key of overrides; did you mean 'users'?"
+        == f"user: must be one of {words}; overrides have any other key; did you mean 'users'?"
     )
