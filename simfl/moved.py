@@ -29,6 +29,8 @@ MOVED = {
     "privacy.metrics": "runs.multi_round_privacy.metrics",
     "privacy.modular": "runs.multi_round_privacy.modular",
     "privacy.weak": "runs.multi_round_privacy.weak",
+    "protocols.definitions": "protocols.machine",
+    "protocols.lightsecagg_async_messages": "protocols.lightsecagg_async_client",
     "reports.by_class": "reports.page",
     "reports.compare_page": "studies.comparison.page",
     "reports.comparison": "studies.comparison.report",

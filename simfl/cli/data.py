@@ -84,7 +84,7 @@ def mahimahi(
     Example: simfl import mahimahi lte.up lte.down --out traces
     """
     if len(traces) % 2:
-        raise typer.BadParameter("takes an uplink and a downlink for each user", param_hint="UP DOWN")
+        raise typer.BadParameter("must be an uplink and a downlink for each user", param_hint="UP DOWN")
     files = _files(out, ("rates",), parquet, force)
     from simfl.connect.importers.mahimahi import mahimahi
 

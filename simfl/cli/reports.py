@@ -43,9 +43,9 @@ def report(
     Example: simfl report runs/tutorial-1 --round 0
     """
     if latex and (figures or with_perfetto or rounds is not None or round_ is not None):
-        raise typer.BadParameter("prints a table and nothing else", param_hint="--latex")
+        raise typer.BadParameter("must go alone: it prints a table and nothing else", param_hint="--latex")
     if user is not None and round_ is None:
-        raise typer.BadParameter(f"{user} needs --round N: a user of which round?", param_hint="--user")
+        raise typer.BadParameter(f"{user} needs --round N, the round to show", param_hint="--user")
     if rounds is not None and round_ is not None:
         raise typer.BadParameter(f"{round_} opens the page, --rounds {rounds} limits it: give one of them",
                                  param_hint="--round")  # fmt: skip

@@ -22,7 +22,7 @@ SENT_HELP = "The scenario as it is here; the server sends it unless given."
 SENT = Argument(help=SENT_HELP, metavar="[SCENARIO]", show_default=False)
 URL_HELP = "The server's address, such as simfl://192.0.2.1:7000."
 TOKENS_HELP = "Lines of a user's number and its token."
-PIN_HELP = "SHA-256 of the server's certificate; left away on the loopback only."
+PIN_HELP = "SHA-256 of the server's certificate; left out on the loopback only."
 MAKE_HELP = "Write a certificate, its key and the users' tokens to a folder, print how to use them, and end."
 REVEAL_HELP = "Send the rounding of updates after the run, so that aggregates are checked; loopback only."
 WAIT_HELP = "Seconds that the others may take to appear."

@@ -1,9 +1,10 @@
 """The parts of a scenario's blocks: frozen models, shorthands, numbers, distributions.
 
-A choice is a union of models, distinguished by `kind`. A duration, a rate or a deadline has no default of
-zero: it is given, or it is an error. Every number has a minimum and a maximum. Within them no time that must
-pass rounds to zero, and no product or power overflows a float (`tests/scenario/test_bounds.py` walks the
-schema).
+A choice is a union of models, distinguished by `kind`. No missing duration or rate becomes zero in silence:
+those of links are given, or it is an error. Devices and deadlines have documented defaults above zero, and
+`detect` a delay of zero beside the link's latency. Every number has a minimum and a maximum. Within them no
+time that must pass rounds to zero, and no product or power overflows a float
+(`tests/scenario/test_bounds.py` walks the schema).
 """
 
 import ast
@@ -153,8 +154,10 @@ class UnionName:
 def shorthand(number: str = "fixed", /, **main: str) -> BeforeValidator:
     """Return a validator that writes out the short forms of a choice.
 
-    - `word` stands for `{kind: word}`. - `{word: value, ...}` stands for `{kind: word, <main[word]>: value,
-    ...}`, if exactly one key is such a word. - A number, also with a unit, is the value of kind `number`.
+    - `word` stands for `{kind: word}`.
+    - `{word: value, ...}` stands for `{kind: word, <main[word]>: value, ...}`, if exactly one key is such a
+      word.
+    - A number, also with a unit, is the value of kind `number`.
 
     Args:
         number: Kind for which a number alone stands.

@@ -1,8 +1,7 @@
 """SHA-256 of files: a file that simfl reads back is as it was written, or is refused.
 
     SHA256SUMS    in a folder: a line for each file that simfl reads back, in the format of `sha256sum -c`,
-    then
-                  a comment with the digest of these lines. It is written last.
+                  then a comment with the digest of these lines. It is written last.
 
 Invariant: each file that is read back passes `checked`, or has a digest in `folder.saved_rounds`. Files that
 simfl only writes, such as tables and pages, have no digest: a user may edit them.

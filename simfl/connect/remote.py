@@ -149,7 +149,7 @@ def check(address: str, scenario: Scenario) -> tuple[str, str]:
     """
     if isinstance(scenario.clock, Measured):
         reason = "training elsewhere takes no CPU time of this machine: use --clock modelled, or recorded:DIR"
-        raise BadInput(f"{OPTION} goes without the measured clock: {reason}")
+        raise BadInput(f"{OPTION} must go without the measured clock: {reason}")
     if scenario.payload == "shadow":
         raise BadInput(f"{OPTION}: payload shadow trains no model: use payload real")
     if local := re.fullmatch(r"local:([1-9]\d{0,3})", address):

@@ -1,6 +1,6 @@
 """The consistency check (Bonawitz 2017, Figure 4, round 3): users compare the survivors that they were sent.
 
-    0. advertise    User i sends a verification key beside its other keys; with `pki` a signature of them.
+    0. advertise    User i sends a verification key beside its other keys; with `pki`, a signature instead.
     3. consistency  After the upload, user i is sent the survivors V3, all of them, and signs the set.
     4. recovery     User i is sent the signatures of its roster. It answers if t_i of them (U in LightSecAgg),
                     its own included, are of the set that it signed.

@@ -136,11 +136,14 @@ class _Round:
     """A round in progress.
 
     Attributes:
-        server: The server's machine. clients: Each user's machine. updates: Each user's local update. fate:
-        Decides on each message of a user. offline: True submits an update at its user's `Ready`. out: The
-        round's record. wires: (sender, receiver, message) on their way, in the order of sending; None in
-        place of a message is
-            the transport's report that the sender's connection broke.
+        server: The server's machine.
+        clients: Each user's machine.
+        updates: Each user's local update.
+        fate: Decides on each message of a user.
+        offline: True submits an update at its user's `Ready`, False all updates at once.
+        out: The round's record.
+        wires: (sender, receiver, message) on their way, in the order of sending; None in place of a message
+            is the transport's report that the sender's connection broke.
         late: Messages that wait for a deadline.
         timers: The server's timers, in the order in which they were set.
         lost: Users that send and receive no longer.

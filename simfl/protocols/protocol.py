@@ -87,7 +87,7 @@ class Protocol(Block):
         """Check a protocol's class attributes when its class is defined; TypeError names file and class."""
         super().__pydantic_init_subclass__(**kwargs)
         for old, new in OLD_NAMES.items():
-            if old in vars(cls):
+            if old in vars(cls) and new not in vars(cls):  # a class with both works with two versions
                 text = f"simfl.protocols.protocol.Protocol.{old} is now {new}: {place_of(cls)}"
                 warnings.warn(text, DeprecationWarning, stacklevel=2)
                 setattr(cls, new, vars(cls)[old])

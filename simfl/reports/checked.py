@@ -78,7 +78,7 @@ def check(
     '12 users, 3 rounds of fedavg, secagg, lightsecagg; the model has d = 64010 parameters'
     """
     begin = watch or (lambda stage: None)
-    # One that is validated knows which of its keys were read, which a copy would have all.
+    # A validated scenario is not loaded again: the copy would have every key, and none would be marked.
     loaded = scenario
     if overrides or keywords or not isinstance(loaded, Scenario):
         loaded = load_with(scenario, overrides, keywords)

@@ -14,7 +14,8 @@ def plot(result: Result, kind: str) -> Any:
     from simfl.reports.figures.catalogue import DRAWN, drawn
 
     if kind not in DRAWN:
-        raise BadInput(f"plot: kind is {kind!r:.80}, expected {', '.join(DRAWN)}{did_you_mean(kind, DRAWN)}")
+        names = f"kind must be one of {', '.join(DRAWN)}, not {kind!r:.80}"
+        raise BadInput(f"plot: {names}{did_you_mean(kind, DRAWN)}")
     rounds, time = result.rounds, "real" if LIVE in result.beside else "virtual"
     run = Run(Path(), result.scenario, "", result.summarised(rounds), result.traces, rounds, time)
     if not (figures := drawn(run, kind)):

@@ -160,9 +160,10 @@ def measure_memory(session: Session) -> MemoryProbeOps:
             return probe
 
 
-# --- many users, before anything is built --------------------------------------------------------- Beside
-# the work that it executes, a run costs what its trace costs: each row is an event of the engine. A member of
-# a round has about the same number of rows under each protocol that masks, and a third of it without masks.
+# --- many users, before anything is built ---------------------------------------------------------
+# Beside the work that it executes, a run costs what its trace costs: each row is an event of the engine. A
+# member of a round has about the same number of rows under each protocol that masks, and a third of it
+# without masks.
 # Measured in shadow runs of 10^3 to 10^5 users: 6.0 rows a member of fedavg's rounds, 19 to 20.1 of secagg's,
 # secagg_plus' and lightsecagg's; 21 to 27 microseconds of CPU time a row. Held by
 # `test_the_rows_of_a_member_are_those_of_the_forecast` and `test_a_run_takes_about_its_forecast`.

@@ -53,7 +53,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         if scenario.asynchronous:
             problems += _buffered(scenario)
         elif scenario.buffer is not None:
-            problems.append(("buffer", "only for asynchronous protocols"))
+            problems.append(("buffer", "must go with asynchronous protocols: leave it out"))
         problems += _selection(scenario)
         for name, entry in scenario.protocols.items():
             if entry.selection is not None:

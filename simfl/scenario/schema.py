@@ -257,13 +257,14 @@ class Scenario(Block):
     network: Network
     """The links between users and server."""
     server: Server = Server()
-    """The server's machine: one core, as fast as the clock's machine on which the rates were measured."""
+    """The server's machine; left out, one core as fast as the clock's machine."""
     detect: Detect = ByDisconnect(delay_s=0.0)
-    """The way in which the server learns of a loss: once the end of the connection has crossed the user's
-    link, as in the papers, so that times are the protocol's and not those of a chosen deadline."""
+    """The way in which the server learns of a loss. Left out, it does once the end of the connection has
+    crossed the user's link, as in the papers' breakdowns: times are those of the protocol, not of a chosen
+    deadline."""
     deadlines: Deadlines = Deadlines.patient()
-    """The waits of the server in its collecting states: 600 s in each, so that a deadline only ends a round
-    that would hang."""
+    """The waits of the server in its collecting states. Left out, 600 s in each, so that a deadline only ends
+    a round that would hang."""
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, each at a point of the protocol."""
     selection: AnySelection = All()
@@ -272,7 +273,8 @@ class Scenario(Block):
     """The buffer of an asynchronous protocol, which needs it."""
     privacy: Privacy | None = None
     """The coalitions and losses that masked protocols withstand. Left out where they are compared, T is N / 2
-    and D is 3 N / 10, rounded down, as in LightSecAgg section 7.2; N is that of the smallest round."""
+    and D is 3 N / 10, rounded down, as in LightSecAgg section 7: T = N / 2 and U = 0.7 N. N is that of the
+    smallest round."""
     field: FieldOfSums = FieldOfSums()
     """The field of masks and sums."""
     quantization: Quantization | None = None

@@ -201,7 +201,7 @@ class PrescribedStaleness(Block):
     def is_a_range(self) -> Self:
         low, high = self.uniform
         if low > high:
-            raise ValueError(f"uniform: the least, {low}, must not be above the most, {high}")
+            raise ValueError(f"uniform: the least, {low}, must not be above the largest, {high}")
         return self
 
 

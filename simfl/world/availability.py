@@ -277,7 +277,7 @@ class Trace(Availability):
         elif intervals:
             indices = entries_of(self.assign, len(intervals), users, streams)
         else:
-            raise refusal(self.file, None, "no entries below the header: a user has none to take")
+            raise refusal(self.file, None, "no entries below the header: no user would have one")
 
         def at(user: int, now: int) -> State:
             index = indices[user]

@@ -181,7 +181,7 @@ class _Share(Dropout):
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
         key = self.main_key
         if asynchronous and isinstance(getattr(self, key), tuple):
-            yield key, f"a list goes round by round: an asynchronous run takes one {key}"
+            yield key, f"must be one {key} in an asynchronous run: a list goes round by round"
 
 
 class Rate(_Share):
@@ -287,7 +287,8 @@ class Groups(Dropout):
 
     def problems(self, users: int, asynchronous: bool) -> Iterator[tuple[str, str]]:
         if asynchronous:
-            yield "", "groups is for rounds: for users that go offline together use population.availability"
+            remedy = "population.availability has users that go offline together"
+            yield "", f"must not be groups in an asynchronous run: {remedy}"
 
 
 class ScriptedLoss(Block):

@@ -108,7 +108,7 @@ def test_sweep_writes_the_folder_of_the_command(tmp_path: Path, printed: Any) ->
     listed = (tmp_path / "command" / "means.csv").read_text().splitlines()
     assert listed[0] == ",".join(means.columns)
     assert len(listed) == len(means) + 1
-    with pytest.raises(BadInput, match="table is 'mean', expected sweep, means, failures"):
+    with pytest.raises(BadInput, match="table must be one of sweep, means, failures, not 'mean'"):
         swept.to_pandas("mean")  # type: ignore[arg-type]
 
 

@@ -102,7 +102,7 @@ def test_a_worker_keeps_the_trainers_of_two_runs() -> None:
 @pytest.mark.parametrize(
     ("address", "overrides", "message"),
     [
-        ("local:2", {"clock": "measured"}, "goes without the measured clock: training elsewhere"),
+        ("local:2", {"clock": "measured"}, "must go without the measured clock: training elsewhere"),
         ("local:2", {"payload": "shadow"}, "payload shadow trains no model"),
         ("ray://there", {}, "'ray://there' must be dask://HOST:PORT, ray://HOST:PORT, or local:N"),
         ("local:0", {}, "'local:0' must be dask://HOST:PORT"),

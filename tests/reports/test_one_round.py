@@ -125,7 +125,7 @@ def test_the_command_prints_the_path_of_a_round(late: Run, capsys: pytest.Captur
         (("--round=1", "--user=6"), "--user 6: must be from 0 to 5"),
         (("--user=3",), "--user: 3 needs --round N"),
         (("--round=1", "--rounds=0:1"), "--round: 1 opens the page, --rounds 0:1 limits it: give one"),
-        (("--round=1", "--latex"), "--latex: prints a table and nothing else"),
+        (("--round=1", "--latex"), "--latex: must go alone: it prints a table and nothing else"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused(

@@ -58,7 +58,7 @@ def test_time_of_a_live_run_is_real(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("timings", r"plot: kind is 'timings', expected breakdown, timing, .*; did you mean 'timing'\?"),
+        ("timings", r"plot: kind must be one of breakdown, .*, not 'timings'; did you mean 'timing'\?"),
         ("staleness", "plot: staleness: this run has nothing to draw; it needs an asynchronous protocol"),
         ("participation", "participation: this run has nothing to draw; it needs a selection of some users"),
     ],

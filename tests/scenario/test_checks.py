@@ -63,7 +63,8 @@ SYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"field.q": 2**32 - 6}, [f"field.q: q={2**32 - 6} must be prime"]),
     ({"field.q": 97}, ["field.q: q=97 must be above the number of users, 100: each has its own point"]),
     ({"field.q": "NTT"}, ["field.q: must be a whole number or ntt, not 'NTT'"]),
-    ({"buffer": {"K": 1, "staleness_bound": 1}}, ["buffer: only for asynchronous protocols"]),
+    ({"buffer": {"K": 1, "staleness_bound": 1}}, [
+        "buffer: must go with asynchronous protocols: leave it out"]),
     ({"audit": "galois", "payload": "shadow"}, [
         "audit: galois needs payload real: a shadow codes and shares nothing"]),
     ({"targets.accuracy": 0.9, "payload": "shadow"}, [
@@ -120,14 +121,15 @@ ASYNC_CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"buffer.K": 101}, ["buffer.K: K=101 must not be above the number of users, 100"]),
     ({"buffer.return_s": None}, [
         "buffer.return_s: missing; dropout rate needs the seconds after which lost users return"]),
-    ({"dropout.rate": [0.1, 0.2]}, ["dropout.rate: a list goes round by round: an asynchronous run takes one "
-     "rate"]),
+    ({"dropout.rate": [0.1, 0.2]}, [
+        "dropout.rate: must be one rate in an asynchronous run: a list goes round by round"]),
     ({"dropout": {"worst_case": [0.1, 0.2]}}, [
-        "dropout.worst_case: a list goes round by round: an asynchronous run takes one fraction"]),
+        "dropout.worst_case: must be one fraction in an asynchronous run: a list goes round by round"]),
     ({"dropout": {"per_step": 0.1}, "buffer.return_s": None}, [
         "buffer.return_s: missing; dropout per_step needs the seconds after which lost users return"]),
     ({"dropout": {"kind": "groups", "groups": 9, "p": 0.1}}, [
-        "dropout: groups is for rounds: for users that go offline together use population.availability"]),
+        "dropout: must not be groups in an asynchronous run: population.availability has users that go "
+        "offline together"]),
     ({"selection": {"kind": "random", "users": 80, "over": 1.1}, "privacy.D": 8}, [
         "selection: must be all in an asynchronous run, not random: buffer.concurrency limits the users in "
         "flight"]),

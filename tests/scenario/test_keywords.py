@@ -42,7 +42,7 @@ def test_keyword_of_none_leaves_the_scenario_as_it_is() -> None:
             "users: must be a whole number, not 2.0: write 2"]),
         ({"dropout": 1.5}, ["dropout: must be at most 1, not 1.5"]),
         ({"dropout": {"sometimes": 1}}, [
-            "dropout: does not say its kind: one of none, rate, worst_case, per_step, groups, "
+            "dropout: needs its kind: one of none, rate, worst_case, per_step, groups, "
             "script, module"]),
         ({"protocols": "secagg"}, ["protocols: must be a mapping or a list of names, not 'secagg'"]),
         ({"clock": "modeled"}, [
@@ -75,5 +75,5 @@ def test_unknown_keyword_is_refused_with_the_likely_one() -> None:
         simfl.run(user=5)  # type: ignore[call-arg]
     assert (
         str(error.value)
-        == f"user: must be one of {words}, or a dotted key of overrides; did you mean 'users'?"
+        == f"user: must be one of {words}; overrides have any other key; did you mean 'users'?"
     )

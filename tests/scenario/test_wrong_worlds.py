@@ -105,7 +105,7 @@ def test_a_wrong_value_is_named_with_its_place(key: str, value: Any, says: str) 
 
 def test_losses_of_groups_are_for_rounds() -> None:
     groups = {"kind": "groups", "groups": 3, "p": 0.2}
-    assert f"{LTE}.dropout: groups is for rounds" in refused(BUFFERED, f"{LTE}.dropout", groups)
+    assert f"{LTE}.dropout: must not be groups" in refused(BUFFERED, f"{LTE}.dropout", groups)
 
 
 @pytest.mark.ci

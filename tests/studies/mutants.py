@@ -101,7 +101,7 @@ def _compiled(function: str, name: str) -> CodeType:
 def by_sums(case: str, most: int = MOST_LOST) -> bool:
     """Return True if an invariant of sums, ends, haste or honesty is violated; privacy is not tested."""
     cohort = _small(case).cohort
-    cohort.__dict__["withstands"] = None
+    cohort.__dict__["max_colluders"] = None
     return explore(cohort, affected_users=most - (case == "async")).violation is not None
 
 

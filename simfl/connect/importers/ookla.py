@@ -31,7 +31,7 @@ def ookla(path: Path) -> Imported:
         header = [_plain_name(name) for name in next(reader, [])]
         for name, shown in zip(NUMBERS, COLUMNS, strict=True):
             if header.count(name) != 1:
-                problem = "there twice" if name in header else "missing"
+                problem = "doubled" if name in header else "missing"
                 raise refusal(file, 1, f"the column {shown} (or {name}) is {problem}")
         number_columns = [header.index(name) for name in NUMBERS]
         name_column = header.index("name") if "name" in header else 0

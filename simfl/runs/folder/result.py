@@ -184,9 +184,8 @@ class Result:
             "trace": lambda: frames.trace(self.traces),
         }
         if table not in tables:
-            raise BadInput(
-                f"to_pandas: table is {table!r}, expected {', '.join(tables)}{did_you_mean(table, tables)}"
-            )
+            names = f"table must be one of {', '.join(tables)}, not {table!r}"
+            raise BadInput(f"to_pandas: {names}{did_you_mean(table, tables)}")
         return frames.frame(tables[table]())
 
     def _repr_html_(self) -> str:

@@ -274,5 +274,5 @@ def _answer(
     plain = [c for c in ranked if c not in hiding]
     if not hiding:
         reasons = "; ".join(f"{protocol.name}: {protocol.reason}" for protocol in refused)
-        raise BadInput(f"{fleet.name}: no protocol keeps the promises: {reasons or 'none hides anything'}")
+        raise BadInput(f"{fleet.name}: no protocol keeps the guarantees: {reasons or 'none hides anything'}")
     return Answer(fleet, tuple(hiding), plain[0] if plain else None, tuple(refused), world, choices.losses)

@@ -113,7 +113,7 @@ def complete(
         warn: Called with a line for each stored cell that is damaged, and so runs again.
     """
     if address is not None and backend == "loky":
-        raise BadInput("address: goes with backend dask or ray, not with loky")
+        raise BadInput("address: must go with backend dask or ray, not loky")
     need(f"--backend {backend}", backends.MODULES[backend], backend)
     if jobs is not None and address is None:
         backends.check_jobs(jobs)

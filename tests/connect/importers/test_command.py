@@ -141,7 +141,7 @@ def test_bad_input_ends_in_one_message(
     ("arguments", "message"),
     [
         (("fedscale", "behave", "capacity"), "Missing option '--out'"),
-        (("mahimahi", "a.up", "--out", "t"), "takes an uplink and a downlink for each user"),
+        (("mahimahi", "a.up", "--out", "t"), "must be an uplink and a downlink for each user"),
         ((*MAHIMAHI, "--window-ms", "0"), "--window-ms"),
         (("fedscale", "behave", "capacity", "--out", "a.up"), "a.up is a file, not a folder"),
     ],

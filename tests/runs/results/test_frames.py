@@ -110,5 +110,5 @@ def test_without_pandas_the_extra_is_named(result: Result, monkeypatch: pytest.M
 
 
 def test_an_unknown_table_is_refused(result: Result) -> None:
-    with pytest.raises(BadInput, match="table is 'users', expected rounds, summary, breakdown, trace"):
+    with pytest.raises(BadInput, match="table must be one of rounds, summary, breakdown, trace, not 'users'"):
         result.to_pandas("users")  # type: ignore[arg-type]
