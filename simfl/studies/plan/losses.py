@@ -14,7 +14,7 @@ from itertools import product
 
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
-from simfl.world.dropout import Chance
+from simfl.world.dropout import Chance, Dropout
 
 MAX_CASES = 10_000
 """Combinations of lost groups that are added up; of more, losses are counted in runs."""
@@ -47,7 +47,8 @@ class LossProbabilities:
     def of(cls, s: Scenario) -> "LossProbabilities | None":
         """Return the probabilities in a scenario's rounds; None where they do not follow from its models.
 
-        They do not if a model of losses has no probability, users go offline, or batteries run empty.
+        They do not if a model of losses has no probability, classes lose different groups, users go offline,
+        or batteries run empty.
         """
         classes = settings_of(s).values()
         if s.network.outages or any(
@@ -59,12 +60,23 @@ class LossProbabilities:
         shares = {"": 1.0} if s.population.classes is None else {
             name: of_class.share for name, of_class in s.population.classes.items()
         }  # fmt: skip
-        chances = [chance for c in classes if (chance := c.dropout.chance()) is not None]
-        if len(chances) < len(classes) or math.prod(chance.groups + 1 for chance in chances) > MAX_CASES:
+        # Classes with one model lose users together: the same groups, or one fraction of all.
+        models: list[tuple[Dropout, float]] = []
+        for settings, share in zip(classes, shares.values(), strict=True):
+            same = next((k for k, (model, _) in enumerate(models) if model == settings.dropout), None)
+            if same is None:
+                models.append((settings.dropout, share))
+            else:
+                models[same] = settings.dropout, models[same][1] + share
+        chances = [chance for model, _ in models if (chance := model.chance()) is not None]
+        # Two models of groups draw their groups and their losses from the same streams.
+        if len(chances) < len(models) or sum(chance.groups > 0 for chance in chances) > 1:
+            return None
+        if math.prod(chance.groups + 1 for chance in chances) > MAX_CASES:
             return None
         cases = []
         for combined in product(*(list(_cases(chance)) for chance in chances)):
-            weighted = list(zip(shares.values(), combined, strict=True))
+            weighted = list(zip((share for _, share in models), combined, strict=True))
             probability = math.prod(p for p, _, _ in combined)
             before = sum(share * b for share, (_, b, _) in weighted)
             in_all = sum(share * (b + a) for share, (_, b, a) in weighted)
