@@ -14,7 +14,7 @@ from itertools import product
 
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
-from simfl.world.dropout import Chance, Dropout
+from simfl.world.dropout import Chance
 
 MAX_CASES = 10_000
 """Combinations of lost groups that are added up; of more, losses are counted in runs."""
@@ -61,22 +61,17 @@ class LossProbabilities:
             name: of_class.share for name, of_class in s.population.classes.items()
         }  # fmt: skip
         # Classes with one model lose users together: the same groups, or one fraction of all.
-        models: list[tuple[Dropout, float]] = []
-        for settings, share in zip(classes, shares.values(), strict=True):
-            same = next((k for k, (model, _) in enumerate(models) if model == settings.dropout), None)
-            if same is None:
-                models.append((settings.dropout, share))
-            else:
-                models[same] = settings.dropout, models[same][1] + share
-        chances = [chance for model, _ in models if (chance := model.chance()) is not None]
+        of_classes = [settings.dropout for settings in classes]
+        models = [model for k, model in enumerate(of_classes) if model not in of_classes[:k]]
+        chances = [chance for model in models if (chance := model.chance()) is not None]
         # Two models of groups draw their groups and their losses from the same streams.
-        if len(chances) < len(models) or sum(chance.groups > 0 for chance in chances) > 1:
-            return None
-        if math.prod(chance.groups + 1 for chance in chances) > MAX_CASES:
+        groups = [chance.groups for chance in chances if chance.groups]
+        if len(chances) < len(models) or len(groups) > 1 or sum(groups) >= MAX_CASES:
             return None
         cases = []
         for combined in product(*(list(_cases(chance)) for chance in chances)):
-            weighted = list(zip((share for _, share in models), combined, strict=True))
+            of_class = [combined[models.index(model)] for model in of_classes]
+            weighted = list(zip(shares.values(), of_class, strict=True))
             probability = math.prod(p for p, _, _ in combined)
             before = sum(share * b for share, (_, b, _) in weighted)
             in_all = sum(share * (b + a) for share, (_, b, a) in weighted)
