@@ -103,7 +103,7 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
 def _described(name: str, thing: Any) -> Iterator[str]:
     if not inspect.isclass(thing) and list(inspect.signature(thing).parameters) != ["self"]:
         yield f"```python\n{_signature(name, thing)}\n```"
-    yield from _paragraphs(inspect.getdoc(thing) or "")
+    yield from _paragraphs(inspect.getdoc(thing) or "", _types(thing))
     home, _, own = name.rpartition(".")
     if inspect.isclass(thing) and own in FOR_AUTHORS.get(home, ()) and (methods := list(_methods(thing))):
         yield "**Methods**"
@@ -114,20 +114,34 @@ def _methods(cls: type) -> Iterator[str]:
     """Yield a line for each documented method of a class: its call, and the first paragraph on it."""
     for name, method in _members(cls):
         text = (inspect.getdoc(method) or "").partition("\n\n")[0]
-        if text and not isinstance(vars(cls)[name], property) and name not in operations.operations():
+        has_row = cls.__name__ == "Ops" and name in operations.operations()
+        if text and not isinstance(vars(cls)[name], property) and not has_row:
             yield f"- `{' '.join(_signature(name, method).split())}`: {' '.join(text.split())}"
 
 
 def _signature(name: str, thing: Any) -> str:
     """Return a call as it is written in code, in several lines if it is long."""
     own = [str(p) for p in inspect.signature(thing).parameters.values() if p.name != "self"]
-    own = [re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", text).replace("'", "") for text in own]
+    own = [_plain(text) for text in own]
     head = "await " * inspect.iscoroutinefunction(thing) + name.rpartition(".")[2]
     short = f"{head}({', '.join(own)})"
     return short if len(short) <= 90 else "\n".join([f"{head}(", *(f"    {text}," for text in own), ")"])
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _plain(annotation: str) -> str:
+    """Return an annotation without the modules of its classes."""
+    return re.sub(r"\b(?:\w+\.)+(?=[A-Z])", "", annotation).replace("'", "")
+
+
+def _types(thing: Any) -> dict[str, str]:
+    """Return the type of each annotated field of a class, in words."""
+    if not inspect.isclass(thing):
+        return {}
+    texts = {name: inspect.formatannotation(hint) for name, hint in inspect.get_annotations(thing).items()}
+    return {name: re.sub(r"^ClassVar\[(.*)\]$", r"\1", _plain(text)) for name, text in texts.items()}
+
+
+def _paragraphs(text: str, types: dict[str, str]) -> Iterator[str]:
     """Yield Markdown: sections of arguments or attributes as lists, examples as blocks of code."""
     for part in text.split("\n\n"):
         prose, sign, example = part.partition(">>> ")
@@ -138,16 +152,17 @@ def _paragraphs(text: str) -> Iterator[str]:
                 yield " ".join(body.split())
                 continue
             entries = re.split(r"\n    (?=\S)", body.removeprefix("\n"))
-            yield "\n".join(_entry(entry) for entry in entries if entry.strip())
+            yield "\n".join(_entry(entry, types) for entry in entries if entry.strip())
         elif prose.strip():
             yield " ".join(prose.split())
         if sign:
             yield f"```python\n{sign}{example.rstrip()}\n```"
 
 
-def _entry(text: str) -> str:
+def _entry(text: str, types: dict[str, str]) -> str:
     name, _, meaning = " ".join(text.split()).partition(": ")
-    return f"- `{name}`: {meaning}"
+    typed = f"{name}: {types[name]}" if name in types else name
+    return f"- `{typed}`: {meaning}"
 
 
 if __name__ == "__main__":

@@ -79,7 +79,8 @@ class Message:
         kind: Its name on the wire and in traces.
         phase: Phase of a round to which its bytes count.
         point: Point of a round at which its sender can be lost; None for the server's messages.
-        relayed: True if it holds content from users for other users.
+        relayed: True if it holds shares that users have for each other, which `peers: direct` keeps off the
+            server's link. Public keys are no shares.
 
     >>> @dataclass(frozen=True, slots=True)
     ... class Greeting(Message):

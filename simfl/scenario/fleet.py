@@ -24,7 +24,7 @@ from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.user_classes import settings_of
-from simfl.scenario.world import Detect, Network, Population, Server
+from simfl.scenario.world import ByDisconnect, Detect, Network, Population, Server
 from simfl.world.dropout import AnyDropout, NoLosses
 
 PATIENCE_S = 1e6
@@ -56,7 +56,7 @@ class Fleet(Block):
     """The links between users and server, as in a scenario."""
     server: Server = Server()
     """The server's machine, as in a scenario."""
-    detect: Detect
+    detect: Detect = ByDisconnect(delay_s=0.0)
     """The way in which the server learns of a loss, as in a scenario."""
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, as in a scenario."""

@@ -106,7 +106,7 @@ def loss_patterns(subject: Subject) -> Findings:
     # A buffer's patterns are runs on the engine, in four families: only those of one affected user are tried.
     violation = explore(cohort, affected_users=None if len(cohort.detects) == 2 else 1).violation
     if violation is not None:
-        yield f"{'; '.join(violation.invariants)} ({violation})"
+        yield str(violation)
 
 
 def replays(subject: Subject) -> Findings:

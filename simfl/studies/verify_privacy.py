@@ -66,7 +66,7 @@ def statements(subject: Subject) -> Findings:
     _, colluders = _private(subject)
     report = false_statements(subject.rounds().setup, colluders)
     if not report.tried:
-        raise NotTried("its server states neither numbers nor users")
+        raise NotTried("its server states no numbers, and no users in a message without rows")
     yield from report.worked
 
 

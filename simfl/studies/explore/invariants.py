@@ -52,9 +52,9 @@ def of_end(members: Members | None, reason: str | None, expected: frozenset[int]
     """
     if expected is None:
         if members is not None:
-            yield "there is a result, though the thresholds do not allow one"
+            yield f"there is a result over {sorted(members)}, though `needed` allows none"
     elif members is None:
-        yield f"there is no result ({reason}), though the thresholds allow one over {sorted(expected)}"
+        yield f"there is no result ({reason}), though `needed` allows one over {sorted(expected)}"
     elif sorted(members) != sorted(expected):
         yield f"users {sorted(expected)} uploaded in time, but {sorted(members)} were counted"
 

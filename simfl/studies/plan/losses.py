@@ -47,7 +47,8 @@ class LossProbabilities:
     def of(cls, s: Scenario) -> "LossProbabilities | None":
         """Return the probabilities in a scenario's rounds; None where they do not follow from its models.
 
-        They do not if a model of losses has no probability, users go offline, or batteries run empty.
+        They do not if a model of losses has no probability, classes lose different groups, users go offline,
+        or batteries run empty.
         """
         classes = settings_of(s).values()
         if s.network.outages or any(
@@ -59,12 +60,18 @@ class LossProbabilities:
         shares = {"": 1.0} if s.population.classes is None else {
             name: of_class.share for name, of_class in s.population.classes.items()
         }  # fmt: skip
-        chances = [chance for c in classes if (chance := c.dropout.chance()) is not None]
-        if len(chances) < len(classes) or math.prod(chance.groups + 1 for chance in chances) > MAX_CASES:
+        # Classes with one model lose users together: the same groups, or one fraction of all.
+        of_classes = [settings.dropout for settings in classes]
+        models = [model for k, model in enumerate(of_classes) if model not in of_classes[:k]]
+        chances = [chance for model in models if (chance := model.chance()) is not None]
+        # Two models of groups draw their groups and their losses from the same streams.
+        groups = [chance.groups for chance in chances if chance.groups]
+        if len(chances) < len(models) or len(groups) > 1 or sum(groups) >= MAX_CASES:
             return None
         cases = []
         for combined in product(*(list(_cases(chance)) for chance in chances)):
-            weighted = list(zip(shares.values(), combined, strict=True))
+            of_class = [combined[models.index(model)] for model in of_classes]
+            weighted = list(zip(shares.values(), of_class, strict=True))
             probability = math.prod(p for p, _, _ in combined)
             before = sum(share * b for share, (_, b, _) in weighted)
             in_all = sum(share * (b + a) for share, (_, b, a) in weighted)

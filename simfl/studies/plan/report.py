@@ -47,8 +47,8 @@ def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | 
         reason = "it has no rival, or too many users"
         yield Sentence("note", f"What would change the answer was not tried: {reason}")
     elif not changes:
-        furthest = f"between 1/{FURTHEST:g} and {FURTHEST:g} times"
-        yield Sentence("text", f"No other is faster by 5 % with {furthest} of any one given")
+        changed = f"one assumption up to {FURTHEST:g} times lower or higher"
+        yield Sentence("text", f"No other is faster by 5 % with {changed}")
     yield from (
         Sentence("text", f"{crossover.best} would be the fastest with {_times(crossover)}")
         for crossover in changes

@@ -28,6 +28,10 @@ MODELS: list[dict[str, Any]] = [
             "b": {"share": 0.5, "dropout": {"kind": "groups", "groups": 3, "p": 0.3}},
         }
     },
+    {
+        "dropout": {"kind": "groups", "groups": 4, "p": 0.2},
+        "population.classes": {"a": {"share": 0.5}, "b": {"share": 0.5}},
+    },
 ]
 SURE: list[tuple[dict[str, Any], tuple[int, int]]] = [
     ({"dropout": "none"}, (0, 0)),
@@ -35,6 +39,7 @@ SURE: list[tuple[dict[str, Any], tuple[int, int]]] = [
     ({"dropout": {"kind": "rate", "rate": 0.25, "at": "recovery"}}, (0, 3)),
     ({"dropout": {"kind": "rate", "rate": 0.25, "when": "after_send"}}, (0, 3)),
     ({"dropout": {"worst_case": [0.1, 0.5]}}, (6, 0)),
+    ({"dropout": {"rate": 0.25}, "population.classes": {"a": {"share": 0.6}, "b": {"share": 0.4}}}, (3, 0)),
 ]
 
 
@@ -78,6 +83,13 @@ def test_fractions_are_lost_for_sure(changes: dict[str, Any], most: tuple[int, i
     assert found.at_most(12, 1e-9, before=True) == before
     assert found.after_at_most(12, 12, 1e-9) == after
     assert found.at_most(12, 1e-9) == before + after
+
+
+def test_classes_with_different_groups_have_no_computed_losses() -> None:
+    """Classes of 3 and of 4 groups: the groups of both are drawn from the same streams."""
+    groups = [{"share": 0.5, "dropout": {"kind": "groups", "groups": n, "p": 0.2}} for n in (3, 4)]
+    world = small(population__classes=dict(zip("ab", groups, strict=True))).world()
+    assert LossProbabilities.of(load({**world, "protocols": ["fedavg"]})) is None
 
 
 def test_coalitions_are_counted_exactly() -> None:
