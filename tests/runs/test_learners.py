@@ -72,7 +72,7 @@ def test_a_model_with_parameters_outside_of_layers_is_charged(tmp_path: Path) ->
     assert trainer.work(0)["train_mac"] == 3 * 64 * 10 * trainer.sgd.epochs * trainer.samples(0)
 
 
-def test_a_model_without_counted_products_is_refused_when_modelled(tmp_path: Path) -> None:
+def test_a_model_without_counted_products_is_refused(tmp_path: Path) -> None:
     """`nn.Bilinear` has no formula in torch's counter. The measured clock needs no count."""
     (tmp_path / "pairs.py").write_text(
         "from torch import nn\n"

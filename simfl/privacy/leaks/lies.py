@@ -246,7 +246,7 @@ class Lied:
     coalition: tuple[int, ...] = ()
     """Colluders of the lie that leaks."""
     lie: str = ""
-    """That lie, in words."""
+    """The lie, in words."""
     leak: Leak | None = None
     """The combination of updates that it reveals; None if no lie leaks."""
 

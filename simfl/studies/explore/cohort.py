@@ -172,7 +172,7 @@ class Leaf(NamedTuple):
     violations: tuple[str, ...]
     """Violations that do not depend on the pattern."""
     graph: Graph | None
-    """Who shares with whom; None if all do."""
+    """The graph of users who share with each other; None if all do."""
 
 
 class Tree:

@@ -28,7 +28,7 @@ class Observation:
     p: Params
     """Its parameters."""
     graph: Graph | None
-    """Who shares with whom; None if all do."""
+    """The graph of users who share with each other; None if all do."""
     out: LoopbackRound
     """Its messages and its end."""
     clients: Mapping[int, Any]
