@@ -67,7 +67,7 @@ class StallDetector:
         online_s = sum(stays) / max(1, len(stays)) / NS
         parts = [f"users came online {self.returns} times, for {online_s:.3g} s on average"]
         if self.aborted:
-            parts.append(f"{self.aborted} messages broke off")
+            parts.append(f"{self.aborted} messages were aborted")
         if losses:
             reasons = ", ".join(f"{why}: {count}" for why, count in losses.most_common())
             parts.append(f"users were lost ({reasons})")
