@@ -73,7 +73,7 @@ def sums(
     out: str | Path | None = None,
     watch: Stage | None = None,
 ) -> dict[str, WindowResult]:
-    """Reconstruct users' updates from the sums of many rounds, by least squares; return the result by entry.
+    """Reconstruct users' updates from the sums of many rounds, by least squares.
 
     Args:
         target: The folder of a run with `record_updates: true`, or a scenario to run first.
@@ -82,6 +82,9 @@ def sums(
         overrides: Values of the scenario by dotted key.
         out: Folder of the scenario's run; a new one in `runs/` unless given.
         watch: Called with a sentence as each stage begins.
+
+    Returns:
+        By entry, the errors of the estimated updates and the T of the window.
 
     Raises:
         BadInput: The run recorded no updates, or has no aggregate in the window.
@@ -118,6 +121,9 @@ def attack(
         out: Folder of the scenario's run; a new one in `runs/` unless given.
         seed: Seed of the attack's own draws.
         watch: Called with a sentence as each stage begins.
+
+    Returns:
+        The attack, what it found, and the files that were written.
 
     Raises:
         BadInput: The run, its data or how they are dealt rule the attack out; nothing was run then.

@@ -143,7 +143,7 @@ def run(
     callbacks: Sequence[Tracker] = (),
     **keywords: Unpack[Keywords],
 ) -> Result:
-    """Blocking form of `simulate`, with the same arguments, where no event loop runs.
+    """Return the result of `simulate`, with the same arguments, where no event loop runs.
 
     Raises:
         RuntimeError: an event loop runs, as in a notebook.

@@ -198,7 +198,10 @@ class Result:
         return html.table(self.summarised())
 
     def summarised(self, finished: dict[str, list[metrics.Round]] | None = None) -> Summary:
-        """Return the content of `summary.json` with typed attributes. finished: the `rounds`, if at hand.
+        """Return the content of `summary.json` with typed attributes.
+
+        Args:
+            finished: The `rounds`, if at hand.
 
         >>> import simfl
         >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).summarised().same_rounds
@@ -239,10 +242,14 @@ class Result:
         return summary.model_copy(update={"targets": costs})
 
     def write(self, folder: Path, traced: Iterable[bytes] | None = None) -> None:
-        """Write the run's files; each appears whole or not at all. traced: the traces' lines, if at hand.
+        """Write the run's files; each appears whole or not at all.
 
         Reports of other results are removed from the folder (`folder.outdated`). SHA256SUMS, with digests of
         the files that simfl reads back, is removed first and written last.
+
+        Args:
+            folder: Where they go; it is made if it does not exist.
+            traced: The traces' lines, if at hand.
 
         >>> import simfl, tempfile
         >>> folder = Path(tempfile.mkdtemp())
