@@ -45,7 +45,7 @@ def scenario(tmp_path: Path) -> str:
         (("serve", "SCENARIO", "--tokens", "/none"), "cannot be read"),
         (("join", "simfl://192.0.2.1:7000", "--user", "1", "--token-file", "x"), "beyond the loopback"),
         (("join", "http://127.0.0.1:7000", "--user", "1", "--token-file", "x"), "must be HOST:PORT"),
-        (("join", "simfl://127.0.0.1:9", "--user", "1-", "--token-file", "x"), "must be a number"),
+        (("join", "simfl://127.0.0.1:9", "--users", "1-", "--token-file", "x"), "must be numbers"),
         (("join", "simfl://127.0.0.1:9", "--user", "1", "--token-file", "/none"), "cannot be read"),
         (("ping", "simfl://192.0.2.1:7000", "--token-file", "x"), "beyond the loopback"),
         (("ping", "simfl://127.0.0.1:9"), "--token-file"),
