@@ -139,7 +139,7 @@ def test_a_user_that_counts_wrongly_is_cut_off(monkeypatch: pytest.MonkeyPatch) 
     tell = LiveBufferUser._send_taken
 
     def lies(self: LiveBufferUser) -> None:
-        self.came += 10**6 * (self.user == 1 and self.came == 8)
+        self.received += 10**6 * (self.user == 1 and self.received == 8)
         tell(self)
 
     monkeypatch.setattr(LiveBufferUser, "_send_taken", lies)
