@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from docs.tools.scenario import markdown
+from docs.tools.scenario import sections
 from simfl.cli.authoring import REGISTRIES, listed
 from simfl.config.kinds import KindRegistry
 from simfl.errors import BadInput
@@ -43,7 +43,7 @@ def test_kinds_are_in_list_reference_schema_and_hints(thing: str) -> None:
     with pytest.raises(BadInput, match=re.escape(", ".join(registry))):
         registry.find("absent")
     if thing not in NOT_IN_SCENARIOS:
-        section = markdown().partition(f"## {registry.base.__name__}\n")[2].partition("\n## ")[0]
+        section = "\n".join(sections()[registry.base.__name__])
         schema = json.dumps(json_schema())
         for word in registry:
             assert f"`{word}`" in section, word
