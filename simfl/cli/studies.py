@@ -171,8 +171,8 @@ def explore(
     print_paragraph(f"{counts()}; an invariant is violated:", indent="  ")
     print_lines(f"  {broken}")
     if exploration.report.patterns < patterns:
-        rest = f"the rest of {patterns:,} patterns, as an invariant is violated"
-        print_paragraph(f"  Not tried: {rest}", indent="    ")
+        untried = f"the rest of {patterns:,} patterns, as an invariant is violated"
+        print_paragraph(f"  Not tried: {untried}", indent="    ")
     replayed = "; ".join(exploration.replayed) or "every invariant held"
     print_paragraph(f"On the engine: {replayed}", indent="  ")
     write_text(out, exploration.scenario_text())

@@ -69,13 +69,13 @@ class Observer:
             BadInput: The server refuses the user, or the last try failed.
         """
         refuse_open(address[0], admission.context is not None)
-        place, ends, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
+        server, end_s, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
         while True:
             try:
-                return await cls._welcomed(address, admission, user, max(ANSWER_S, ends - time.monotonic()))
+                return await cls._welcomed(address, admission, user, max(ANSWER_S, end_s - time.monotonic()))
             except BadInput as error:
-                if not isinstance(error, Unreached) or time.monotonic() + pause_s > ends:
-                    raise BadInput(f"{place}: {error}") from None
+                if not isinstance(error, Unreached) or time.monotonic() + pause_s > end_s:
+                    raise BadInput(f"{server}: {error}") from None
             await asyncio.sleep(pause_s)
             pause_s = min(SELDOM_S, 1.5 * pause_s)
 

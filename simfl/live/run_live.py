@@ -74,7 +74,7 @@ def run_live(
 
 
 def scheduler() -> str:
-    """Return how this process is scheduled: in real time, if it was started with that priority."""
+    """Return the scheduling of this process: in real time, if it was started with that priority."""
     real_time = os.sched_getscheduler(0) in (os.SCHED_FIFO, os.SCHED_RR)
     return "real time" if real_time else "usual"
 

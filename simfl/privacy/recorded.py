@@ -257,8 +257,8 @@ class _Recorded:
         N, d = s.population.users, self.sums.arrays["updates"].shape[1]
         if d != trainer.d or self.sums.users != N:
             expected = f"{N} users and {trainer.d} parameters, as resolved.yaml"
-            found = f"{self.sums.users} and {d}"
-            raise BadInput(f"{self.folder}: updates-{self.name}.npz must have {expected}, not {found}")
+            actual = f"{self.sums.users} and {d}"
+            raise BadInput(f"{self.folder}: updates-{self.name}.npz must have {expected}, not {actual}")
         kind = s.protocols[self.name]
         view = View(
             entry=self.name,

@@ -49,7 +49,7 @@ class Channels:
         self._counters: set[int] = set()
 
     def agree(self, users: Sequence[int], publics: Handle) -> None:
-        """Derive the channel keys with more users, of whom `publics` has a row each."""
+        """Derive the channel keys with more users; `publics` has a row for each."""
         keys = agreed(self.ops, self._secret, users, publics, self._info)
         if self._keys is None:
             self._keys, self._first = keys, users_of(users)

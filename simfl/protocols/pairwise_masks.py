@@ -97,7 +97,7 @@ class SecAggServer(MaskedServer):
     Attributes:
         graph: Closed neighbourhood of each user.
         partners: Lost user -> users with whom it has masks to remove.
-        short: Users of whom shares may be missing, one of each neighbourhood.
+        short: Users whose shares may be missing, one of each neighbourhood.
         late: Users whose answers came when they were no longer needed.
         judged: The last verdict; None before the first.
         may_leak: True if late answers can still turn a private round into a leak.

@@ -225,5 +225,5 @@ class Protocol(Block):
 
     @classmethod
     def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
-        """Return its settings in the explorer's cohort of `users`, of whom `lost` may be lost."""
+        """Return its settings in the explorer's cohort of `users`; at most `lost` may be lost."""
         return {}

@@ -15,7 +15,7 @@ TO_SERVER, FROM_SERVER = "to server", "from server"
 MAX_USERS = 12
 """Users that a text names."""
 Changes = list[tuple[int, int]]
-"""Pairs of a time [ns] and the value from then on, in order of time."""
+"""Pairs of a time [ns] and the value after it, in order of time."""
 
 
 def by_round(trace: Trace) -> dict[int, list[int]]:

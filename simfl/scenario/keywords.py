@@ -45,8 +45,8 @@ def load_with(source: Source, overrides: Mapping[str, Any] | None, keywords: Key
     """
     words = Keywords.__annotations__
     for word in keywords.keys() - words:
-        known = f"must be one of {', '.join(words)}; overrides have any other key"
-        raise BadInput(f"{word}: {known}{did_you_mean(word, words)}")
+        bound = f"must be one of {', '.join(words)}; overrides have any other key"
+        raise BadInput(f"{word}: {bound}{did_you_mean(word, words)}")
     given = {KEYS.get(word, word): value for word, value in keywords.items() if value is not None}
     with named_by_keyword(keywords):
         return load(source, {**given, **(overrides or {})})

@@ -54,7 +54,7 @@ def test_defaults_are_those_that_a_file_could_state(tmp_path: Path) -> None:
         ("protocols", "protocols: missing"),
     ],
 )
-def test_what_the_shortest_scenario_states_has_no_default(key: str, missing: str) -> None:
+def test_stated_keys_of_the_shortest_scenario_have_no_default(key: str, missing: str) -> None:
     content = plain(parse("\n".join(LINES), "lines"))
     *blocks, last = key.split(".")
     block = content

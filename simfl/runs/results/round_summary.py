@@ -103,7 +103,7 @@ class RoundSummary(OmitDefaults):
     updates_clipped: Count | None
     """Updates changed by `learning.clip`."""
     surplus: Count = 0
-    """Users told to stop, as enough uploads had arrived."""
+    """Users that were stopped, as enough uploads had arrived."""
     bytes_up: Count
     """[B] Sent by all users together."""
     bytes_down: Count

@@ -257,7 +257,7 @@ class RoundCohort(Cohort):
 
     @cached_property
     def updates(self) -> dict[int, Update]:
-        """Updates of weights 1 .. N, some of whose elements exceed the clip."""
+        """Updates of weights 1 .. N; some elements exceed the clip."""
         updates = {}
         for user in range(self.users):
             rng = Streams(self.scenario.seed).rng("explored update", user)

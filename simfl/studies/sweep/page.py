@@ -46,8 +46,8 @@ def heading(column: Column) -> str:
 def _scatter(protocols: list[str], entries: list[Entry], ahead: list[Entry]) -> dict[str, Any] | None:
     """Return time against bytes per aggregate of a world's entries, of which each is a choice: points in
     percent of the chart, from its left and its top. None without an aggregate."""
-    known = [(e, e.mean("per_aggregate_s"), e.megabytes) for e in entries]
-    points = [(e, s, mb) for e, s, mb in known if s is not None and mb is not None]
+    measures = [(e, e.mean("per_aggregate_s"), e.megabytes) for e in entries]
+    points = [(e, s, mb) for e, s, mb in measures if s is not None and mb is not None]
     if not points:
         return None
     across = chart.axis(0.0, max(s for _, s, _ in points))
