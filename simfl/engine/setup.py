@@ -47,7 +47,8 @@ class ModelDownload(Message):
 
     @property
     def size_bytes(self) -> int:
-        return self.weights.size_bytes + 8  # 8 bytes for the update and the version
+        # 8 bytes for the update and the version.
+        return self.weights.size_bytes + 8
 
     @property
     def subject(self) -> Subject:
