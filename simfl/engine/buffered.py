@@ -13,9 +13,9 @@ known to be offline. One that turns out to be offline leaves the pool until its 
 Invariant: each online user is picked with the same probability, as if all were followed
 (tests/engine/test_idle_users.py).
 
-A user that is not in `idle` is `parked`, `asleep`, known to be offline (`presence.reasons`), or busy: `pending`,
-then in the machine's `flights`, then on its way. `rest` alone brings it back. The alternative, to draw among
-the users that are online at the moment, reads the states of all users for each pick.
+A user that is not in `idle` is `parked`, `asleep`, known to be offline (`presence.reasons`), or busy: in
+`pending`, then in the machine's `flights`, then on its way. `rest` alone brings it back. The alternative, to
+draw among the users that are online at the moment, reads the states of all users for each pick.
 """
 
 from array import array

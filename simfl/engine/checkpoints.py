@@ -35,7 +35,7 @@ class ResumeState:
     models: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
     """Version -> global model [1, d], as in `RoundCheckpoint`."""
     moments: NDArray[np.float64] | None = None
-    """Memory of an adaptive server [2, d], if it has one."""
+    """Memory of an adaptive server [rows, d], if it has one."""
 
 
 class Checkpoints:

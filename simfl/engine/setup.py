@@ -208,7 +208,7 @@ class RoundCheckpoint:
     models: dict[int, Handle]
     """Version -> global model [1, d]: each with which a user still works, and the latest."""
     moments: Handle | None
-    """Memory of an adaptive server [2, d], if it has one."""
+    """Memory of an adaptive server [rows, d], if it has one."""
     running: tuple[tuple[Key, Spans], ...]
     """Under a clock that measures, the steps in progress with their durations."""
 
