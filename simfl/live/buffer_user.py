@@ -35,8 +35,11 @@ class LiveBufferUser(LiveUser):
         self._delay(partial(self._receive, envelope, self.absences))
 
     def _receive(self, envelope: Envelope, absences: int) -> None:
+        # It went offline while the message propagated. The server holds the message, as it was not counted,
+        # and sends it again.
         if absences != self.absences:
             return
+        # Each message counts, also one that is dropped below: the mailbox counts the messages that it sent.
         self.received += 1
         if self.received % ACKNOWLEDGED_EVERY == 0:
             self._send_taken()
@@ -45,15 +48,19 @@ class LiveBufferUser(LiveUser):
         if task is not None and not task.is_lost:
             task.inbound += 1
             self._arrived(task, envelope)
-        elif not isinstance(subject, UpdateId):  # one of a cycle that was given up is dropped
+        # A message of a cycle that was given up is dropped.
+        elif not isinstance(subject, UpdateId):
             self._arrived(None, envelope)
 
     # -- churn
     def announce(self, connection: Connection) -> None:
         super().announce(connection)
+        # By this count the server brings the user back, and sends the messages after it
+        # (`BufferUsers.on_acknowledged`).
         self._send_taken()
 
     def _send_taken(self) -> None:
+        # Without a connection it counts on, and sends the count when it is back.
         if self.connected is not None:
             self.connected.send_control(Taken(self.received))
 
@@ -64,4 +71,5 @@ class LiveBufferUser(LiveUser):
     def on_broken(self, connection: Connection) -> None:
         super().on_broken(connection)
         if not self.finished.is_set():
+            # The server has ended the connection, so the user is away for as long as after any other loss.
             self.users.stay_away(self.user, self.config.return_ns or 0)

@@ -18,6 +18,7 @@ class ClockOffset:
 
     answers: int = 0
     """Pings that were answered."""
+    # Longer than any round trip, so that the first ping counts.
     trip_ns: int = 2**62
     """Shortest round trip of a ping."""
     ns: int = 0
@@ -25,6 +26,8 @@ class ClockOffset:
 
     def take(self, sent: int, at: int) -> None:
         """Record the answer, received now, to a ping of time `sent`; the other clock then read `at`."""
+        # A clock that no correction of the date sets back; machines count it from different starts, which the
+        # estimate covers.
         now = time.monotonic_ns()
         self.answers += 1
         if now - sent < self.trip_ns:

@@ -141,6 +141,7 @@ class ConnectedServer:
         longest = max(map(self.latencies.of, range(self.config.users)))
         await asyncio.sleep(LINGER_S + longest / NS)
         await self._wait_for_reconnections()
+        # By the environment, so that rows of interrupted steps have the time of now.
         self.env.call_external(self._end)
 
         def have_reported() -> bool:
@@ -189,9 +190,11 @@ class ConnectedServer:
             self.side.stall(f"the horizon of {self.env.now / NS:g} s is reached")
 
     def _end(self) -> None:
+        # First, as users may report as soon as they receive the message below.
         self.is_over = True
         self.side.device.close()
         for peer in self.all_peers().values():
+            # A report is no part of the run, so the scenario's rate does not hold for it.
             peer.unshape()
             peer.send_control(Bye())
 
@@ -222,9 +225,12 @@ class ConnectedServer:
         self.received_bytes[user, observes] += max(MIN_CHARGE, envelope.size)
         if self.received_bytes[user, observes] > quota:
             raise Malformed(f"more than {quota} bytes of a user")
+        # The order of the cases is a check: below the first guard on `_peer` the connection has joined, and
+        # below that on `offline_peers` its user is online.
         match message:
             case Hello():
                 raise Malformed("a second hello")
+            # Before a user has joined, as it compares clocks first.
             case Ping(sent, size):
                 self._answer(connection, sent, size)
             case UserReady() | Away() if observes or connection is self._peer(user):
@@ -240,6 +246,7 @@ class ConnectedServer:
             case Rounding(seed):
                 if not self.is_over or not re.fullmatch("[0-9a-f]{64}", seed):
                     raise Malformed("a seed that was not requested")
+                # Only tasks that the user has had, or it could send seeds without bound, which are held.
                 if envelope.round < self.users.next_number(user):
                     self.rounding[user, envelope.round] = bytes.fromhex(seed)
             case Rows() | Done() if not self.is_over:
@@ -257,11 +264,14 @@ class ConnectedServer:
 
     def _on_hello(self, connection: Peer, hello: Any) -> None:
         """Accept or refuse an unauthenticated connection by its first message."""
+        # The parser of such a connection has passed frames of `UNAUTHENTICATED_BYTES` at most.
         if not isinstance(hello, Hello):
             raise Malformed("no hello at first")
+        # The proof first: without a token, no peer uses up the hellos of a user (`_untimely`).
         if reason := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
             self.count(reason)
             connection.send_control(Rejected(reason))
+            # Behind the reason, which an abort would drop.
             connection.leave()
             self.on_broken(connection)
             return
@@ -269,6 +279,7 @@ class ConnectedServer:
         connection.has_hello.set()
         connection.user, connection.is_observer = hello.user, hello.wants == LOOK
         if not connection.is_observer:
+            # Only now: a peer without a token cannot make the server hold long frames.
             connection.parser.max_bytes = self.wires.max_frame_bytes
             connection.send_control(Welcome())
         else:
@@ -278,11 +289,14 @@ class ConnectedServer:
 
     def _untimely(self, hello: Hello) -> str:
         """Return the reason for which a user cannot join now; empty if it can."""
+        # At most `HELLOS` times are held, so the first is the one that decides.
         times = self.hellos.setdefault(hello.user, deque(maxlen=HELLOS))
         now = time.monotonic()
         if len(times) == HELLOS and now - times[0] < 60:
             return f"user {hello.user} has connected {HELLOS} times within a minute"
         times.append(now)
+        # A process that was started anew has lost the state of its machines, and cannot continue
+        # (test_bad_peers.py: test_a_fresh_process_is_late_for_a_run_that_has_begun).
         if hello.wants == RUN and self.origin and hello.origin != self.origin:
             return f"the run has begun without this process of user {hello.user}"
         return ""
@@ -291,25 +305,31 @@ class ConnectedServer:
         """Put a connection in the place of its user's last one."""
         user = connection.user
         earlier = self.peers.get(user)
-        if earlier is not None:  # the end of that connection has not arrived yet
+        # The end of that connection has not arrived yet. It is booked before the new one takes its place, or
+        # `on_broken` would find the new one.
+        if earlier is not None:
             earlier.abort()
             self.on_broken(earlier)
         self.disconnected_s.pop(user, None)
         if not online:
             self.offline_peers[user] = connection
         else:
+            # The handshake before this passes at once: its messages are not those of the scenario.
             connection.shape(self.to_users, self.wires.rate(user, up=False))
             connection.shape_received(self.from_users)
             self.peers[user] = connection
             if user in self.offline_peers:
                 del self.offline_peers[user]
                 self.users.on_back(user)
+        # A user that was between two connections as the run ended has missed the first `Bye`.
         if self.is_over:
             connection.send_control(Bye())
         self.changed.set()
 
     def _answer(self, connection: Peer, sent: int, size: int) -> None:
         """Answer a ping with `size` characters."""
+        # A participant needs the clock alone. An observer measures its link by the size, and the answer
+        # counts towards its quota like its question.
         if size > (OBSERVER_BYTES // 2 if connection.is_observer else 0):
             raise Malformed(f"a ping for {size} bytes")
         self.received_bytes[connection.user, connection.is_observer] += size
@@ -322,6 +342,7 @@ class ConnectedServer:
         """Close connections, while the run lasts, whose user sends half a frame or does not read."""
         while True:
             await asyncio.sleep(WATCH_S)
+            # A copy, as faults end connections. By the environment, so that their rows have the time of now.
             for connection in (*self.unauthenticated, *self.all_peers().values()):
                 if flaw := connection.flaw():
                     self.env.call_external(partial(self.on_malformed, connection, Malformed(flaw)))
@@ -344,6 +365,7 @@ class ConnectedServer:
 
     def dismiss(self, user: int) -> None:
         """End the connection of a user, without a notice of its end."""
+        # Out of the dict before the socket closes, so that `on_broken` does not lose the user once more.
         peer = self.peers.pop(user, None)
         if peer is not None:
             peer.abort()
@@ -352,6 +374,7 @@ class ConnectedServer:
         """Act on the end of a connection: its user is lost, unless it has another one."""
         self.unauthenticated.discard(connection)
         user = connection.user
+        # Its user may have another connection already, whose end this is not.
         if self._peer(user) is connection:
             self.disconnected_s[user] = time.monotonic()
         if self.peers.get(user) is connection:

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from simfl.live.user import LiveUser
 
 OPTIONS = [
+    # Small frames leave at once: Nagle's algorithm would hold them back for an acknowledgement.
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
     # A machine that vanishes is noticed within a minute, though nothing is sent to it.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
@@ -116,6 +117,7 @@ class WireConfig:
 
         def rate(now: int) -> float:
             nonlocal bps, until
+            # A state is read once, and holds up to `until`, as on the engine's links.
             if now >= until:
                 state = link(now)
                 bps, until = float(state[0 if up else 1]), state[-1]
@@ -150,10 +152,14 @@ class LiveRuntime(Runtime):
     def execute(self, device: Device, lane: str, job: Job) -> simpy.Event | None:
         if self.worker is not None and lane == "training":
             loop, is_done = asyncio.get_running_loop(), self.env.event()
+            # Only the work is done in the other thread: messages are received while a user trains
+            # (test_run_live.py: test_users_receive_messages_while_they_train).
             work = loop.run_in_executor(self.worker, self.work, device, lane, job)
             on_work_done = partial(self._on_work_done, device, job, is_done)
+            # asyncio calls this in the loop's thread, the only one that uses the environment.
             work.add_done_callback(lambda work: self.env.call_external(partial(on_work_done, work)))
             return is_done
+        # Real time and not CPU time: it is for how long this process received nothing.
         began = time.monotonic_ns()
         super().execute(device, lane, job)
         self.held_ns = max(self.held_ns, time.monotonic_ns() - began)
@@ -168,7 +174,8 @@ class LiveRuntime(Runtime):
     def finish(self, device: Device, job: Job, step: int) -> None:
         self.steps_ns += job.end - job.start
         self.late_ns += self.env.now - job.end
-        if job.blocker < 0:  # this machine delayed its begin, and neither the lane nor a core
+        # This machine delayed its begin, and neither the lane nor a core.
+        if job.blocker < 0:
             self.late_ns += job.start - job.ready
         super().finish(device, job, step)
         self.after_step()
@@ -191,6 +198,7 @@ class Latencies:
         """Call `on_arrived` after the latency of a user's link; no message overtakes an earlier one."""
         due = self.env.now + (self.of(user) if self.wires.sockets.adds_latency else 0)
         if self.wires.links is not None and self.wires.jitter is not None:
+            # One iterator for each user: its k-th draw is of the k-th message, as in a simulation.
             if user not in self._jitter:
                 self._jitter[user] = self.wires.jitter(user, up)
             draws = self._jitter[user]
@@ -219,12 +227,14 @@ class LiveLink:
             t.on_aborted(0)
             return
         frame = network.codec.encode(t.message, t.round, t.step, t.sent_ns)
+        # Half a frame never completes at the receiver. The loss that follows ends the connection.
         connection.put(frame[: len(frame) // 2] if t.is_half else frame, t.on_sent)
 
     def cut(self) -> None:
         """Drop the bytes that have not left."""
         connection = self.network.ends.connection_of(self.user)
         if connection is not None:
+            # Bytes that the shaper has let through are with the kernel, and still arrive.
             connection.outflow.cut()
 
 
@@ -301,7 +311,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        if self.is_closing:  # its owner closed it before it was open
+        # Its owner closed it before it was open.
+        if self.is_closing:
             transport.abort()
             return
         for level, option, value in OPTIONS:
@@ -326,6 +337,7 @@ class Connection(asyncio.Protocol):
         self.outflow = ShapedFlow(link, cap, self._write)
 
     def _write(self, data: memoryview) -> None:
+        # A peer may go while bytes wait for the link; asyncio warns of writing after that.
         if not self.transport.is_closing():
             self.transport.write(bytes(data))
 
@@ -335,17 +347,20 @@ class Connection(asyncio.Protocol):
 
     def send_control(self, message: Any, index: int = 0) -> None:
         """Send a control message, behind the frames that wait."""
+        # Either codec would do: they differ in the kinds that they decode.
         codec = self.owner.wires.up
         self.put(codec.encode(message, index, -1, max(0, self.owner.env.now)))
 
     def data_received(self, data: bytes) -> None:
         self.received_s = time.monotonic()
+        # By the environment, which reads the clock first: rows have the time of now.
         self.owner.env.call_external(lambda: self._received(data))
 
     def _received(self, data: bytes) -> None:
         if self.inflow is None:
             self._parse(memoryview(data))
-        elif self.inflow.left > QUEUE * self.parser.max_bytes:  # before it is queued, to bound memory
+        # Before it is queued, to bound the memory that a peer can fill.
+        elif self.inflow.left > QUEUE * self.parser.max_bytes:
             self.owner.on_malformed(self, Malformed(f"more than {QUEUE} messages wait"))
         else:
             self.inflow.put(data)
@@ -356,6 +371,7 @@ class Connection(asyncio.Protocol):
         try:
             for frame in self.parser.feed(data):
                 self.owner.on_message(self, self.codec.decode(frame))
+                # The message may have ended the connection: later ones of the same read are not received.
                 if self.is_closing:
                     return
         except Malformed as fault:
@@ -369,11 +385,13 @@ class Connection(asyncio.Protocol):
         self.outflow.cut()
         self.closed.set()
         if self.inflow is not None and self.inflow.waiting:
-            self.inflow.put(b"", self._ended)  # behind the bytes that still wait
+            # Behind the bytes that still wait: the end of a connection does not overtake its messages.
+            self.inflow.put(b"", self._ended)
         else:
             self._ended()
 
     def _ended(self) -> None:
+        # Not an event if this end closed it.
         if not self.is_closing:
             self.is_closing = True
             self.owner.env.call_external(lambda: self.owner.on_broken(self))

@@ -68,6 +68,7 @@ class Welcome(Control):
 class Rejected(Control):
     """The server's refusal of a user."""
 
+    # The name stays, so that simfl of another version reads the refusal (`hello.py`).
     kind = ".turned"
     why: str
     """Reason, in English."""
@@ -209,6 +210,8 @@ class Done(Control):
     """Maximum error of these two."""
 
 
+# A frame of a kind that is not in its direction's tuple is malformed: a user cannot send the messages of a
+# server.
 UP: tuple[type[Control], ...] = (Hello, Ping, UserReady, Away, Free, Taken, Rows, Rounding, Done)
 """Messages of users to the server."""
 DOWN: tuple[type[Control], ...] = (Challenge, Welcome, Rejected, Pong, RunStart, Part, Over, Bye)

@@ -37,6 +37,7 @@ def network_of(host: str) -> str:
     >>> network_of("192.0.2.1"), network_of("2001:db8::1:2")
     ('192.0.2.1', '2001:db8::/64')
     """
+    # Without the zone of a link-local address, which names an interface of this machine.
     address = ipaddress.ip_address(host.partition("%")[0])
     return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else str(address)
 
@@ -85,18 +86,23 @@ class Entrance:
 
     def _take(self) -> None:
         """Let a connection wait for its place."""
+        # Not accepted at all, so that they wait in the kernel's queue without a file of this process.
         if sum(map(len, self._waiting.values())) >= WAITING:
             self._pause(TURN_S / 10)
             return
         try:
             end, address = self.listening.accept()
-        except (BlockingIOError, InterruptedError, ConnectionAbortedError):  # it was closed before this
+        except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+            # It was closed before this.
             return
-        except OSError:  # this process may not open more files
+        except OSError:
+            # This process may not open more files. Without a pause, the loop would be called for the same
+            # connection again and again.
             self._pause(TURN_S / 5)
             return
         end.setblocking(False)
         queue = self._waiting.setdefault(network_of(address[0]), deque())
+        # One address cannot fill the queue in which all others would wait, too.
         if len(queue) >= WAITING_OF_ONE:
             self.session.count(f"more than {WAITING_OF_ONE} connections of one address wait")
             end.close()
@@ -109,9 +115,12 @@ class Entrance:
         while True:
             places = Counter(host for host, _ in self._served.values())
             host = min(self._waiting, key=lambda host: places[host], default=None)
+            # No `await` stands between the decision above and this, so no change is missed.
             self._changed.clear()
             if host is None:
                 await self._changed.wait()
+            # The share keeps places for addresses that come later (test_entrance.py:
+            # test_places_of_one_address_are_its_share).
             elif len(self._served) < PLACES and places[host] < SHARE:
                 end = self._waiting[host].popleft()
                 if not self._waiting[host]:
@@ -127,6 +136,7 @@ class Entrance:
                 if left_s <= 0:
                     task.cancel()
                 with suppress(TimeoutError):
+                    # A connection that was cancelled leaves by itself, so then only a change is awaited.
                     async with asyncio.timeout(left_s if left_s > 0 else None):
                         await self._changed.wait()
 
@@ -136,6 +146,7 @@ class Entrance:
 
     async def _serve(self, end: socket.socket) -> None:
         """Hold a place until the hello is accepted, refused or late."""
+        # asyncio accepts the timeout of a TLS handshake only with TLS.
         loop, within_s = asyncio.get_running_loop(), None if self.context is None else HELLO_S
         peer = None
         try:
@@ -143,7 +154,8 @@ class Entrance:
                 self.session.connection, end, ssl=self.context, ssl_handshake_timeout=within_s
             )
             await peer.has_hello.wait()
-        except OSError:  # TLS errors and timeouts are such, too
+        except OSError:
+            # Errors and timeouts of TLS are OSErrors, too.
             self.session.count("no TLS 1.3 within a few seconds")
             end.close()
         except asyncio.CancelledError:
@@ -162,4 +174,6 @@ async def run(session: ConnectedServer, listening: socket.socket, context: ssl.S
         await session.run()
     finally:
         accepting.cancel()
+        # `await accepting` would raise its CancelledError here. Its `finally` has closed the waiting sockets
+        # after this.
         await asyncio.wait({accepting})

@@ -15,6 +15,7 @@ from simfl.protocols.index_views import Users
 from simfl.protocols.machine import Number, RecoveryId, UpdateId
 from simfl.world.dropout import WhenPlanned
 
+# The largest bound that msgspec checks. Python sums such integers without overflow.
 LARGEST = 2**63 - 1
 Whole = Annotated[int, Meta(ge=0, le=LARGEST)]
 Signed = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
@@ -44,6 +45,7 @@ def field_types(message: type[Any], users: int = 1) -> list[FieldType]:
     Raises:
         ValueError: The wire does not support the type of a field.
     """
+    # Bounded by the run: a message that names a user beyond it is malformed, and no machine sees it.
     user = Annotated[int, Meta(ge=0, lt=users)]
     some_users = tuple[user, ...]
     update = tuple[user, Whole]
@@ -64,6 +66,7 @@ def field_types(message: type[Any], users: int = 1) -> list[FieldType]:
         tuple[UpdateId, ...]: FieldType(tuple[update, ...], lambda pairs: tuple(map(UpdateId._make, pairs))),
         RecoveryId: FieldType(tuple[Whole], RecoveryId._make),
     }
+    # With extras, as `Signed` would otherwise be an int from 0 on.
     hints = get_type_hints(message, include_extras=True)
     for field in fields(message):
         if hints[field.name] not in types:

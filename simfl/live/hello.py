@@ -44,6 +44,8 @@ RUN, LOOK = "run", "look"
 
 def proof(token: str, certificate: str, nonce: str, user: int) -> str:
     """Return the HMAC that shows a user's token, hexadecimal."""
+    # A list in JSON has one reading: no other certificate, nonce and user give the same bytes. The first item
+    # keeps the token's HMACs apart from those of any other use.
     signed_bytes = json.dumps(["simfl hello 1", certificate, nonce, user]).encode()
     return hmac.new(token.encode(), signed_bytes, sha256).hexdigest()
 
@@ -90,13 +92,13 @@ class Admission:
 
     # -- the server's side
     def reject_reason(self, hello: Hello, nonce: str) -> str:
-        """Return the reason for which a hello is refused; empty if it is accepted.
-
-        The proof comes first, so an unauthenticated peer learns nothing from the other reasons.
-        """
+        """Return the reason for which a hello is refused; empty if it is accepted."""
         if hello.user not in self.tokens:
             return "not a user of this run"
+        # The proof comes first, so an unauthenticated peer learns nothing from the other reasons.
         right = proof(self.tokens[hello.user], self.certificate, nonce, hello.user)
+        # In constant time, so that its duration shows no digit of the right proof. As bytes: `compare_digest`
+        # raises for text beyond ASCII, and this text is the peer's.
         if not hmac.compare_digest(right.encode(), hello.proof.encode()):
             return f"user {hello.user} does not have its token"
         if hello.wants not in (RUN, LOOK):
@@ -104,6 +106,7 @@ class Admission:
         of = f"user {hello.user} has"
         if self.code != hello.code:
             return f"{of} simfl {cut(hello.code, 60)}, and the server {self.code}"
+        # An observer may ask for the scenario, and has none then.
         if hello.scenario != self.scenario and (hello.scenario or hello.wants == RUN):
             return f"{of} scenario {cut(hello.scenario, 70) or 'none'}, and the server {self.scenario}"
         if hello.wants == RUN and hello.protocol != self.protocol:

@@ -78,11 +78,14 @@ def join(
     admission = replace(admission, scenario="" if scenario is None else digest(scenario))
     welcome = welcome_of(address, admission, users[0], wait_s)
     experiment = prepared(scenario or received(welcome.scenario))
+    # Also of a scenario that the server sent: the hello of a participant has the digest of what it runs.
     admission = replace(admission, scenario=digest(experiment.scenario))
+    # Checked here: numbers of users were read before the scenario was known.
     if not all(user < experiment.scenario.population.users for user in users):
         last = experiment.scenario.population.users - 1
         raise BadInput(f"users: must be from 0 to {last}, not {max(users)}")
     processes = min(processes or cores(), len(users))
+    # In turns, so that parts differ by one user at most.
     parts = [users[k::processes] for k in range(processes)]
     with one_thread(experiment.by_torch):
         for name in welcome.protocols.split(","):
@@ -96,6 +99,7 @@ def join(
 
 def _protocol(protocol: LiveProtocol, address: Address, parts: Sequence[Sequence[int]]) -> None:
     """Run the users in one protocol, each part of them in a separate process."""
+    # Before the fork, so that all processes share the memory of what was loaded and compiled.
     protocol.warm()
     with forked(lambda users: protocol.run_users(users, address), parts) as pids:
         codes = exit_codes(pids)

@@ -108,6 +108,8 @@ class LiveProtocol:
         """Repeats one user's task of the rehearsal, once `warm` has been called."""
         up, down = messages(self.protocol, self.params)
         codec = self.users, self.protocol.offline, self.params.q
+        # An upper estimate of any message: a header with some numbers for each user, and as many rows of
+        # 8-byte elements of the update's length as users. A frame above it ends its connection.
         max_frame_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
         self.wires = WireConfig(
             up=Codec([*up, *UP], *codec),
@@ -117,6 +119,7 @@ class LiveProtocol:
             links=experiment.people.links if sockets.has_links else None,
             server_link=experiment.people.server_link if sockets.has_links else None,
             jitter=experiment.people.jitter(),
+            # Each kind of message once a round, at its longest, with one round more as a margin.
             quota_bytes=(self.scenario.rounds + 1) * (len(up) + len(UP)) * max_frame_bytes,
             join_s=join_s,
             begins_without=begins_without,
@@ -126,6 +129,8 @@ class LiveProtocol:
     def warm(self) -> None:
         """Rehearse a round and train, before this process is forked."""
         s = self.scenario
+        # Before the fork, so that all processes share what is loaded and compiled. What a fork does not share
+        # is repeated in each (`worker`).
         self._repeat = rehearse(self.protocol, self.params, s.cohort, s.learning.server)
         train(self.trainer, self.trainer.shapes())
 
@@ -144,6 +149,8 @@ class LiveProtocol:
         Returns:
             The thread in which they train.
         """
+        # Libraries of linear algebra start anew in a forked process, and pages are copied when they are first
+        # written.
         self._repeat()
         return await training_thread(partial(train, self.trainer, users))
 
@@ -170,10 +177,13 @@ class LiveProtocol:
         for user in reports:
             try:
                 reported = rows_of("".join(session.reports.lines.get(user, ())), self.users)
+            # A report is the text of a user, and deeply nested JSON is a RecursionError. Its rows are left
+            # out, and the run is counted without them.
             except (TraceError, RecursionError) as fault:
                 session.count(f"user {user}: {cut(str(fault))}")
                 continue
             bounds = self.scenario.rounds, until_ns, self.wires.max_frame_bytes
+            # A user cannot put rows of others, or of the server, into the trace.
             parts[user] = [row for row in reported if is_possible(row, user, *bounds)]
             if len(parts[user]) < len(reported):
                 session.count(f"user {user}: rows that cannot be its own, or not in this run")
@@ -181,15 +191,18 @@ class LiveProtocol:
         late = {user: r.ahead_ns // 2 for user, r in reports.items() if abs(r.ahead_ns) > r.off_ns}
         trace = merged(parts, server.users.broken_connections, late)
         trace.timed_by = runtime.trace.timed_by
+        # Audits come after the merge, since they need the minibatches that users report.
         measured = [asyncio.run(measurement(runtime.ops, closed, None)) for closed in server.audited(trace)]
         late_ns = runtime.late_ns + sum(report.late_ns for report in reports.values())
         steps_ns = runtime.steps_ns + sum(report.steps_ns for report in reports.values())
         silent = tuple(sorted(set(range(self.users)) - reports.keys()))
         held_s = max([runtime.held_ns, *(report.held_ns for report in reports.values())]) / NS
+        # A run that ended before its first step has neither.
         overrun = late_ns / max(1, steps_ns)
         clocks = {
             user: (report.offset_ns / NS, report.ahead_ns / NS, report.off_ns / NS)
             for user, report in sorted(reports.items())
+            # Without a bound of the error the user has compared no clocks: it shares the server's.
             if report.off_ns
         }
         claims = {
@@ -210,5 +223,7 @@ def local_admission(scenario: Scenario) -> Admission:
     With entropy of the system, they reveal their rounding seeds.
     """
     from_os = scenario.entropy == "os"
+    # One token for all: forked users are this program, and the token keeps other processes of the machine
+    # out.
     tokens = dict.fromkeys(range(scenario.population.users), secrets.token_hex(16))
     return Admission(tokens, one_clock=True, own_entropy=from_os, reveals=from_os)

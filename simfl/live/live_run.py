@@ -61,7 +61,9 @@ class RoundSaver:
     def __init__(self, saver: Saver, name: str, on_error: Callable[[BaseException], None]) -> None:
         self.saver, self.on_error = saver, on_error
         self.rows = Trace()
-        self._thread = ThreadPoolExecutor(1, "saving", step_back)  # one, so that rounds are written in order
+        # One thread, so that rounds are written in order; at a lower priority than the one that receives
+        # messages.
+        self._thread = ThreadPoolExecutor(1, "saving", step_back)
         saver.start(name, self.rows, None, anew=True)
 
     def add(self, closed: ClosedRound, trace: Trace, model: Any) -> None:
@@ -73,7 +75,9 @@ class RoundSaver:
             model: float32 [1, d], after the round.
         """
         self.rows.timed_by = trace.timed_by
+        # Copied here, in the thread of the event loop, which appends to the trace.
         self.rows.extend(map(server_causes, trace[len(self.rows) :]))
+        # Round k ends with version k + 1 of the model.
         models = {closed.round + 1: np.asarray(model)}
         point = CheckpointArrays(len(self.rows), models, None, ())
         measurement = Measurement(dropout_rate=closed.rate)
@@ -91,8 +95,11 @@ class RoundSaver:
 def server_causes(row: Row) -> Row:
     """Return a row of the server's trace without a cause that is a row of a user's trace."""
     match row:
+        # Its cause is a row of its sender, in another trace (test_hostile_users.py:
+        # test_saved_rows_have_no_cause_of_another_trace).
         case rows.Sent() if row.arrived is not None:
             return row._replace(cause=-1)
+        # A loss of a user stands for it there (`merge.py`).
         case rows.Step() if row.cause < -1:
             return row._replace(cause=-1)
         case _:
@@ -119,6 +126,7 @@ class LiveRun:
             s = experiment.scenario
             self.result = saver.resume(s) if resume else saver.begin(s, self.result.assumed)
             text = self.result.beside.get(NAME)
+            # Facts of protocols that an earlier attempt has completed stay in live.json.
             self._before = {} if text is None else json.loads(text)["protocols"]
             self.put_stats()
         self.rounds: RoundSaver | None = None
@@ -144,10 +152,12 @@ class LiveRun:
         loop, failed = asyncio.get_running_loop(), server.env.failed
 
         def fail(error: BaseException) -> None:
+            # The first error counts: a future is set once.
             if not failed.done():
                 failed.set_exception(error)
 
         def on_error(error: BaseException) -> None:
+            # Futures of asyncio are not safe in other threads, and this is called in the one that writes.
             loop.call_soon_threadsafe(fail, error)
 
         rounds = self.rounds = RoundSaver(saver, name, on_error)
@@ -161,6 +171,7 @@ class LiveRun:
             self.put_stats()
             result = self.result
             if self.rounds is not None:
+                # Before the complete protocol is written, or a round could be written after it.
                 self.rounds.close()
             self.saver.keep_whole(name, result.traces[name], result.measured[name], result.beside)
         return self.stats[name]
@@ -183,6 +194,7 @@ class LiveRun:
             return
         if self.rounds is not None:
             self.rounds.close()
+        # Read back, since rounds of the protocol in progress are only there.
         saved = self.saver.own.read(self.experiment.scenario)
         self.result.traces, self.result.measured = saved.traces, saved.measured
         self.put_stats()
@@ -215,10 +227,12 @@ def open_live_run(
             own.played = ", ".join(("live", *(f"{key} {value}" for key, value in facts.items())))
             saver = Saver(own, 0)
             if resume:
+                # After `played` is set: both are compared with those of the unfinished run.
                 own.check(experiment.scenario)
         runs = LiveRun(experiment, saver, resume, facts)
         try:
             yield runs
+        # Also a KeyboardInterrupt or a cancellation: finished rounds stay on the disk.
         except BaseException:
             runs.stop()
             raise

@@ -28,6 +28,8 @@ class Mailbox(LiveLink):
         self.is_paused = False
 
     def send(self, transmission: Transmission) -> None:
+        # Before it is sent: the connection may break at any time, and only an acknowledgement shows that it
+        # has arrived.
         self.unacknowledged.append(transmission)
         if not self.is_paused:
             super().send(transmission)
@@ -35,6 +37,7 @@ class Mailbox(LiveLink):
     def online(self, now: bool) -> None:
         """Hold messages while the user is offline; send them when it is back."""
         self.is_paused = not now
+        # All of them, in order. The user has acknowledged its messages before this, so none arrives twice.
         for transmission in self.unacknowledged if now else ():
             super().send(transmission)
 
@@ -45,6 +48,7 @@ class Mailbox(LiveLink):
             Malformed: The count is impossible.
         """
         last = self.taken + len(self.unacknowledged)
+        # A false count would drop messages that the user never received, or take from an empty deque.
         if not self.taken <= count <= last:
             raise Malformed(f"{count} messages taken: must be from {self.taken} to {last}")
         while self.taken < count:

@@ -31,6 +31,8 @@ def merged(
     """
     parts = {party: [_shifted(row, party, later) for row in part] for party, part in parts.items()}
     reporting = parts.keys() - {SERVER}
+    # A loss that its user reports is the true one, with its own time and reason. The end of the connection
+    # stands in where that report is missing.
     lost = [row for part in parts.values() for row in part if isinstance(row, rows.Lost)]
     reported = {(row.round, row.user, row.about) for row in lost}
     for index, user, about, phase, at in broken_connections:
@@ -44,9 +46,12 @@ def merged(
     trace = Trace()
 
     def numbered(party: int, cause: int) -> int:
+        # -1 is no cause, so user 0 is -2. A cause that has no number yet comes later in time, and is not
+        # believed (test_merge.py: test_a_cause_that_is_later_is_not_believed).
         return losses.get(-2 - cause, -1) if cause <= -2 else numbers.get((party, cause), -1)
 
     presence: dict[tuple[int, bool], int] = {}
+    # Rows are never compared: party and number before them are never equal.
     for _, _, k, party, row in merge(*(_timed(party, part) for party, part in parts.items())):
         if isinstance(row, rows.Presence):
             # The user's report has the row of the change itself.
@@ -54,6 +59,7 @@ def merged(
                 numbers[party, k] = presence.get((row.user, row.online), -1)
                 continue
             presence[row.user, row.online] = len(trace)
+        # The receiver writes the row of a message that arrived, with the row of its sender as the cause.
         if isinstance(row, rows.Sent) and row.arrived is not None:
             row = row._replace(cause=numbered(row.sender, row.cause))
         elif isinstance(row, rows.Step):
@@ -62,7 +68,8 @@ def merged(
             row = row._replace(cause=numbered(party, row.cause))
         numbers[party, k] = trace.add(row)
         if isinstance(row, rows.Lost):
-            losses[row.user] = numbers[party, k]  # before the server's step that it causes, by its time
+            # Before the server's step that it causes, by its time.
+            losses[row.user] = numbers[party, k]
     return trace
 
 
@@ -73,7 +80,8 @@ def _shifted(row: Row, party: int, later: Mapping[int, int]) -> Row:
         case rows.Sent():
             sent, arrived = row.sent + later.get(row.sender, 0), row.arrived
             if arrived is not None:
-                arrived = max(sent + 1, arrived + shift_ns)  # after the step that sent it
+                # After the step that sent it, also if the two clocks contradict that.
+                arrived = max(sent + 1, arrived + shift_ns)
             return row._replace(sent=sent, arrived=arrived)
         case _ if not shift_ns:
             return row
@@ -88,8 +96,11 @@ def _shifted(row: Row, party: int, later: Mapping[int, int]) -> Row:
 
 def _timed(party: int, part: list[Row]) -> Iterable[tuple[int, int, int, int, Row]]:
     """Yield a party's rows with their times, which never decrease; users come before the server."""
+    # A party has written its rows in order, so a time that goes back is a fault of its clock, and `merge`
+    # needs sorted parts (test_merge.py: test_a_users_times_never_go_back).
     times = accumulate(map(_time, part), max)
     for k, (at, row) in enumerate(zip(times, part, strict=True)):
+        # At equal times a user's row may be the cause of the server's. 2^31 is above all numbers of users.
         yield at, (party if party != SERVER else 2**31), k, party, row
 
 

@@ -39,7 +39,8 @@ def _located(problem: str) -> Iterator[None]:
         yield
     except PASSING as error:
         raise Unreached(f"{problem} ({reason(error) or 'it takes too long'})") from None
-    except (OSError, Malformed) as error:  # TLS errors are OSErrors, too
+    # Errors of TLS are OSErrors, too. These do not pass by themselves.
+    except (OSError, Malformed) as error:
         raise BadInput(f"{problem} ({reason(error)})") from None
 
 
@@ -68,15 +69,19 @@ class Observer:
         Raises:
             BadInput: The server refuses the user, or the last try failed.
         """
+        # Before anything is sent beyond this machine.
         refuse_open(address[0], admission.context is not None)
         server, end_s, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
         while True:
             try:
+                # A server that still runs another protocol answers later, so one try may take all of the
+                # wait.
                 return await cls._welcomed(address, admission, user, max(ANSWER_S, end_s - time.monotonic()))
             except BadInput as error:
                 if not isinstance(error, Unreached) or time.monotonic() + pause_s > end_s:
                     raise BadInput(f"{server}: {error}") from None
             await asyncio.sleep(pause_s)
+            # Less and less often: many users may wait for one server.
             pause_s = min(SELDOM_S, 1.5 * pause_s)
 
     @classmethod
@@ -85,6 +90,7 @@ class Observer:
             async with asyncio.timeout(within_s):
                 observer = cls(*await asyncio.open_connection(*address, ssl=admission.context))
         try:
+            # Before the hello: a man in the middle, who has another certificate, gets no proof.
             if mismatch := admission.pin_mismatch(observer.writer.transport):
                 raise BadInput(mismatch)
             challenge = await observer.expect(Challenge, within_s)
@@ -115,6 +121,7 @@ class Observer:
                     self.frames.extend(self.parser.feed(data))
             envelope: Envelope = self.codec.decode(self.frames.popleft())
         if isinstance(envelope.message, Rejected):
+            # The text is the server's, so its length is bounded here.
             raise BadInput(cut(envelope.message.why, MAX_REASON))
         if not isinstance(envelope.message, kind):
             raise BadInput(f"the server sent {envelope.message.kind}, not {kind.kind}")

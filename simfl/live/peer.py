@@ -38,10 +38,12 @@ class Peer(Connection):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self.owner.connections.add(self)
+        # 128 bits, fresh for each connection: a proof that was seen on one is of no use on another.
         self.nonce = secrets.token_hex(16)
         self.send_control(Challenge(self.nonce))
         self.has_hello = asyncio.Event()
         self.owner.unauthenticated.add(self)
+        # Not withdrawn by a hello: `_expect_hello` looks whether one has arrived.
         asyncio.get_running_loop().call_later(HELLO_S, self._expect_hello)
 
     def flaw(self) -> str:
@@ -50,13 +52,16 @@ class Peer(Connection):
         waits = self.inflow is not None and self.inflow.left > 0
         if self.parser.has_part and not waits and time.monotonic() - self.received_s > STALL_S:
             return HALF
+        # This process holds the bytes that a peer does not read.
         unread = self.transport.get_write_buffer_size() > QUEUE * self.owner.wires.max_frame_bytes
         return UNREAD if unread else ""
 
     def connection_lost(self, error: Exception | None) -> None:
+        # It ended by itself. An end by this side has been counted with its reason.
         if self.user < 0 and not self.is_closing:
             self.owner.count("left without a hello: another certificate was pinned, or no user connected")
         self.owner.connections.discard(self)
+        # The task of the entrance waits for it, and gives up the place.
         self.has_hello.set()
         super().connection_lost(error)
 

@@ -85,8 +85,10 @@ async def measure(observer: Observer) -> LinkMeasurement:
         await observer.expect(Pong)
         return (time.monotonic_ns() - began) / 1e9
 
-    for size in SIZES:  # opens TCP's windows, and warms up code
+    # Opens TCP's windows, and warms up code.
+    for size in SIZES:
         await trip(size, size)
+    # CPU time: waiting for the answer is latency, and no overhead.
     used = time.process_time()
     small = [await trip(0, 0) for _ in range(SMALL)]
     # Each of the two messages has a sender and a receiver.
@@ -96,8 +98,11 @@ async def measure(observer: Observer) -> LinkMeasurement:
     for up, down in ((1, 0), (0, 1)):
         medians = [small_s]
         for n in SIZES[1:]:
+            # Medians, as single trips may wait for other processes.
             medians.append(float(np.median([await trip(n * up, n * down) for _ in range(REPEAT)])))
+        # By noise, a fast link may show no slope or a negative one; the rate is bounded then.
         slope = max(1e-12, float(np.polyfit(SIZES, medians, 1)[0]))
+        # A character is a byte: the content is ASCII.
         rates.append(8 / slope / 1e6)
     return LinkMeasurement(overhead_s, max(0.0, small_s / 2 - overhead_s), rates[0], rates[1])
 

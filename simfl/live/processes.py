@@ -41,11 +41,14 @@ def forked(run_users: RunUsers, parts: Sequence[Sequence[int]]) -> Iterator[list
     # A child would write the buffered output again.
     sys.stdout.flush()
     sys.stderr.flush()
+    # Collections in each process would write to the pages of all objects, and so copy them. First a
+    # collection, so that no garbage is frozen.
     gc.collect()
-    gc.freeze()  # otherwise collections in each process would write to, and so copy, all objects' pages
+    gc.freeze()
     try:
         for users in parts:
             pid = os.fork()
+            # The child: it never returns.
             if pid == 0:
                 _run(run_users, users)
             pids.append(pid)
@@ -61,6 +64,8 @@ def exit_codes(pids: list[int], within_s: float = float("inf")) -> set[int]:
     """Wait for processes to end, remove them from the list, and return their exit codes."""
     codes, ends = set[int](), time.monotonic() + within_s
     while pids:
+        # One after the other: all must end, so the order does not matter. `waitpid(-1)` would also reap other
+        # children of this program.
         pid, status = os.waitpid(pids[0], os.WNOHANG)
         if pid:
             codes.add(os.waitstatus_to_exitcode(status))
@@ -76,16 +81,19 @@ def _run(run_users: RunUsers, users: Sequence[int]) -> NoReturn:
     code = 1
     try:
         gc.disable()
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it
+        # Ctrl-C reaches the whole group of processes. The parent receives it, and ends its children.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         code = 0 if run(run_users(users)) else GONE
     except BadInput as problem:
         print(f"simfl: {problem}", file=sys.stderr, flush=True)
-    except BaseException as problem:  # a child must never return into the parent's stack
+    # A child must never return into the parent's stack.
+    except BaseException as problem:
         message = f"simfl: users {list(users)}: {type(problem).__name__}: {problem}"
         print(message, file=sys.stderr, flush=True)
     finally:
-        os._exit(code)  # without the exit handlers and the buffers of the parent
+        # Without the exit handlers and the buffers of the parent.
+        os._exit(code)
 
 
 def cores() -> int:
@@ -102,9 +110,11 @@ async def training_thread(first: Callable[[], None]) -> Executor:
 
 def step_back() -> None:
     """Lower this thread's priority below that of others in its process."""
-    if sys.platform == "linux":  # elsewhere a priority is the whole process's
+    # Elsewhere a priority is the whole process's.
+    if sys.platform == "linux":
         level = os.sched_getparam(0).sched_priority
-        if level:  # the run has real-time priority
+        # The run has real-time priority. Level 1 has none below it, so the thread leaves real time.
+        if level:
             policy = os.sched_getscheduler(0) if level > 1 else os.SCHED_OTHER
             os.sched_setscheduler(0, policy, os.sched_param(level - 1))
         else:

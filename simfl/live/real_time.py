@@ -37,6 +37,7 @@ class FineSelector(selectors.DefaultSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         if timeout is not None and timeout > 0:
+            # The selector has a file descriptor, which is readable as soon as one of its files is ready.
             select.select([self], [], [], timeout)
             timeout = 0
         return super().select(timeout)
@@ -54,6 +55,7 @@ def _punctual() -> Iterator[None]:
     """Give this thread the interpreter soon, and let Linux wake it earlier than its usual 50 us."""
     switch_s, slack_ns = sys.getswitchinterval(), SLACK.read_text() if SLACK.exists() else ""
     sys.setswitchinterval(SWITCH_S)
+    # Only Linux has the file.
     if slack_ns:
         SLACK.write_text("1")
     try:
@@ -64,6 +66,8 @@ def _punctual() -> Iterator[None]:
             SLACK.write_text(slack_ns)
 
 
+# The environment belongs to one thread, that of its event loop, and has no lock. Whatever comes from outside,
+# such as bytes or the result of another thread, enters by `call_external`.
 class RealTime(Environment):
     """The clock stands at 0 until the run begins.
 
@@ -90,8 +94,10 @@ class RealTime(Environment):
     def call_external(self, callback: Callable[[], None]) -> None:
         """Call `callback` now, as an event from outside of the session."""
         if self.origin is not None:
+            # The clock first, so that `now` is that of the event.
             self._look(self.origin)
         self._guarded(callback)
+        # It may have requested calls that are due at once.
         self.run_due()
 
     def run_due(self) -> None:
@@ -108,20 +114,24 @@ class RealTime(Environment):
     def _look(self, origin: int) -> int:
         """Read the clock; return the nanoseconds since the origin, below 0 before it."""
         since = time.monotonic_ns() - origin
-        self._now = self.now = max(self.now, since)  # SimPy counts a process's timeouts from `_now`
+        # SimPy counts a process's timeouts from `_now`. At 0 until the run begins, as `since` is negative
+        # before.
+        self._now = self.now = max(self.now, since)
         return since
 
     def _guarded(self, callback: Callable[[], None]) -> None:
         try:
             callback()
         except Exception as error:
+            # Later errors follow from the first.
             if not self.failed.done():
                 self.failed.set_exception(error)
             self.stop()
 
     def _do_due(self) -> None:
         while self.origin is not None:
-            if self._soon:  # part of the present event, so the clock is not read
+            # Part of the present event, so the clock is not read.
+            if self._soon:
                 self._soon.popleft()()
                 continue
             calls, queue = self._calls, self._queue
@@ -130,14 +140,19 @@ class RealTime(Environment):
                 self._sleep(wait_ns)
                 return
             if wait_ns > 0:
+                # The loop receives nothing for this time, at most `FINE_NS`: it would wake up too late
+                # otherwise.
                 time.sleep(wait_ns / NS)
             elif calls and (not queue or calls[0][:3] < queue[0][:3]):
                 heappop(calls)[3]()
             else:
+                # SimPy's step: the one of `Environment` would set `now` to the event's time, and real time
+                # has passed it.
                 simpy.Environment.step(self)
 
     def _sleep(self, wait_ns: float) -> None:
         if self._timer is not None:
+            # One timer for the next event; an earlier one may have been requested since.
             self._timer.cancel()
         if wait_ns < float("inf"):
             self._timer = asyncio.get_running_loop().call_later((wait_ns - FINE_NS) / NS, self.run_due)
@@ -159,6 +174,7 @@ async def wait_until(
     """
     ends = None if within_s is None else time.monotonic() + within_s
     while not reached():
+        # No `await` stands between the test of `reached` and this, so no change is missed.
         changed.clear()
         remaining_s = None if ends is None else ends - time.monotonic()
         if not await either(changed, failed, remaining_s):
@@ -174,6 +190,7 @@ async def either(event: asyncio.Event, failed: asyncio.Future[None], within_s: f
     """
     waiting: asyncio.Future[Any] = asyncio.ensure_future(event.wait())
     done, _ = await asyncio.wait({waiting, failed}, timeout=within_s, return_when=asyncio.FIRST_COMPLETED)
+    # `asyncio.wait` leaves it pending after a failure or a timeout.
     waiting.cancel()
     if failed in done:
         failed.result()

@@ -41,8 +41,11 @@ def _check_keys(message: Message) -> None:
         Malformed: An honest user would refuse a key, which would end its round.
     """
     publics = message.publics if isinstance(message, Advertise) else None
+    # Another shape is refused by the machine (`misshapen`).
     if publics is None or (publics.columns, publics.dtype.itemsize) != (KEY_BYTES, 1):
-        return  # the machine refuses another shape
+        return
+    # The attack: with such a key an agreement has a known result, so honest users refuse the roster, and one
+    # user would end the round of all (test_hostile_users.py: test_low_order_keys_are_refused_by_the_server).
     if low_order(publics.content) is not None:
         raise Malformed("advertise: a low-order public key")
 
@@ -63,6 +66,7 @@ class RemoteUsers(ABC):
             self.env,
             self.trace,
             self.network,
+            # `was_lost`, as `on_gone` reports each broken connection by itself.
             lambda user, why, row: self.side.on_offline(user, why, row, was_lost=True),
             lambda user, row: self.side.on_online(user, row),
         )
@@ -81,7 +85,10 @@ class RemoteUsers(ABC):
     def begin(self, task: UserRound) -> None:
         """Send a user its task."""
         user, index, plan = task.user, task.round, task.plan
+        # For the audit, which reads the rounding seed. A user with its own entropy may reveal it
+        # (`server.py`).
         task.entropy = self.runtime.setup.entropy(user, index if task.id is None else 0)
+        # Until the user reports that nothing of it is under way (`on_free`): it is not picked before that.
         self.busy.add((user, number_of(task)))
         point, when, delay_ns = ("", None, 0) if plan is None else (plan.point, plan.when, plan.delay_ns)
         self._send(user, Part(point, when, delay_ns, None if task.id is None else task.id.cycle), index)
@@ -109,6 +116,7 @@ class RemoteUsers(ABC):
             task.is_lost = True
             about = name_of(task.id)
             row = self.trace.add(rows.Lost(task.round, task.user, about, phase, why, cause, self.env.now))
+            # The loss is booked here, so the end of the connection is not another one.
             self.session.dismiss(task.user)
             self.side.on_lost(task, phase, row)
 
@@ -139,7 +147,10 @@ class RemoteUsers(ABC):
         _check_keys(message)
         task, (index, step) = self.task_of_message(user, envelope), (envelope.round, envelope.step)
         t = Transmission(self.runtime, message, user, SERVER, index, step, task, self.side)
+        # The user claims this time. It may not lie in the future, where a trace would have a message arrive
+        # before it is sent.
         t.sent_ns = min(t.sent_ns, envelope.at)
+        # The receiver adds the latency: the sender has shaped the rate alone (`connection.py`).
         self.session.latencies.later(user, True, t.on_arrived)
 
     def on_free(self, user: int, index: int) -> None:
@@ -173,9 +184,11 @@ class RemoteUsers(ABC):
         self.broken_connections.append((task.round, user, name_of(task.id), phase, self.env.now))
         if self.config.disconnect_ns is not None:
             latency_ns = self.session.latencies.of(user)
+            # As in `Disconnections.report`: the end of a connection is as slow as its messages.
             delay_ns = max(self.config.disconnect_ns, latency_ns)
             if not self.session.wires.sockets.adds_latency:
-                delay_ns -= latency_ns  # the kernel delayed the connection's end by the latency
+                # The kernel delayed the connection's end by the latency.
+                delay_ns -= latency_ns
             # The cause is the user's own row of its loss, which `merge` finds by this number.
             fields = {"subject": task.id, "round": task.round}
             gone = partial(side.call, task.server, "gone", user, -2 - user, phase, **fields)
@@ -184,6 +197,7 @@ class RemoteUsers(ABC):
     def _awaited_phase(self, task: UserRound) -> str:
         """Return the phase of the task's latest deadline, in which the server misses its user."""
         about = name_of(task.id)
+        # The server does not see the state of a user's task, so the deadline that it waits for decides.
         timers = (row for row in reversed(self.trace) if isinstance(row, rows.TimerSet))
         phases = (row.phase for row in timers if (row.round, row.about) == (task.round, about))
         return next(phases, self.runtime.setup.first_phase)
@@ -201,6 +215,7 @@ class RoundUsers(RemoteUsers):
         self._latest = -1
 
     def begin(self, task: UserRound) -> None:
+        # Once a round. Messages of the round before may still arrive, and those of a user that still works.
         if (index := task.round) > self._latest:
             self._latest, tasks = index, self.tasks.items()
             self.tasks = {key: task for key, task in tasks if key[1] >= index - 1 or self.in_flight(task)}
@@ -218,12 +233,14 @@ class RoundUsers(RemoteUsers):
 
     def on_gone(self, user: int) -> None:
         for task in self.tasks.values():
+            # A user that has uploaded is still lost in its round: the recovery may need it.
             current = task.round == self.side.round and not self.side.done
             if task.user == user and not task.is_lost and (current or self.in_flight(task)):
                 self.lose_connection(task)
 
     def on_back(self, user: int) -> None:
-        self.side.disconnections.notify(user)  # a new connection shows that the old one broke
+        # A new connection shows that the old one broke.
+        self.side.disconnections.notify(user)
 
 
 class BufferUsers(RemoteUsers):
@@ -240,10 +257,12 @@ class BufferUsers(RemoteUsers):
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         super().lose(task, phase, why, cause)
+        # Until it connects again.
         self.presence.add_reason(task.user, LOST)
 
     def task_of_message(self, user: int, envelope: Envelope) -> UserRound | None:
         update, side = envelope.message.subject, self.side
+        # An honest user has the number of the round from the server.
         if not self.has_begun() or envelope.round > side.round:
             raise Malformed(f"{envelope.message.kind}: of round {envelope.round}, which is not yet")
         if not isinstance(update, UpdateId):
@@ -252,12 +271,14 @@ class BufferUsers(RemoteUsers):
         return task if task is not None and task.id == update else side.task_of(user, envelope.round, update)
 
     def on_user_message(self, user: int, envelope: Envelope) -> None:
+        # Messages after the last aggregation belong to none.
         if not self.side.done:
             super().on_user_message(user, envelope)
 
     def on_free(self, user: int, index: int) -> None:
         super().on_free(user, index)
         if self.has_begun():
+            # The user may be picked again, and a flight may be free.
             self.side.rest(user)
             self.side.pick(self.side.device.last_row)
 
@@ -275,6 +296,7 @@ class BufferUsers(RemoteUsers):
             self.presence.add_reason(user, LOST)
         else:
             self.presence.add_reason(user, LOST)
+            # The row of its presence is the last one, as `add_reason` has just written it.
             phase, row = self.runtime.setup.first_phase, len(self.trace) - 1
             side.disconnections.report(user, None, side.machine, phase, row)
         if not self.watching:
@@ -287,12 +309,14 @@ class BufferUsers(RemoteUsers):
     def on_acknowledged(self, user: int, count: int) -> None:
         box = self.network.link(user, up=False)
         assert isinstance(box, Mailbox)
+        # First: the mailbox sends the rest once the user is back.
         box.acknowledge(count)
         if user in self.presence.reasons and not self.side.done:
             self.presence.remove_reason(user, LOST)
 
     def _check_stall(self) -> None:
         """Stop a run in which no event can happen, as the processes that would cause one have ended."""
+        # An offline user that is connected may come back, without any event in this process.
         returning = any(user in self.presence.reasons for user in self.session.all_peers())
         if self.env.peek() == float("inf") and not returning:
             online = f"{len(self.session.peers)} of {self.config.users} users online"

@@ -63,8 +63,10 @@ def run_live(
     users = experiment.scenario.population.users
     if processes is not None and not 1 <= processes <= users:
         raise BadInput(f"processes: must be from 1 to the number of users, {users}, not {processes}")
+    # A process is in one network namespace, so each user needs a process.
     processes = users if sockets is not None else processes or min(users, cores())
     sockets = sockets or Sockets(has_links=links == "user")
+    # In turns, so that parts differ by one user at most.
     parts = [range(k, users, processes) for k in range(processes)]
     facts = {"links": links, "scheduler": scheduler(), "processes": processes}
     with open_live_run(experiment, out, resume, facts) as runs, one_thread(experiment.by_torch):
@@ -88,9 +90,11 @@ def _run_protocol(
     out, into = os.pipe()
 
     async def run_users(numbers: Sequence[int]) -> bool:
-        os.close(into)  # so that the pipe ends with the parent
+        # So that the pipe ends with the parent: a copy in a child would keep it open.
+        os.close(into)
         port = os.read(out, PORT_BYTES)
-        if not port:  # the parent has ended before it served
+        # The parent has ended before it served.
+        if not port:
             return True
         with _watched(out):
             worker = await protocol.worker(numbers)
@@ -98,6 +102,7 @@ def _run_protocol(
             return await protocol.run_users(numbers, (sockets.address, int(port)), worker)
 
     async def serve() -> LiveServer:
+        # Any free port. All users may connect at once, so the backlog is long.
         with socket.create_server((sockets.address, 0), backlog=1024) as listening:
             listening.setblocking(False)
             _send_port(into, listening.getsockname()[1], len(parts))
@@ -107,6 +112,7 @@ def _run_protocol(
     try:
         with forked(run_users, parts) as pids, sockets.at_server():
             server = run(serve())
+            # Users have reported by now. Processes that do not end are killed by `forked`.
             exit_codes(pids, REAP_S)
     finally:
         os.close(out)
@@ -115,6 +121,7 @@ def _run_protocol(
 
 
 def _send_port(into: int, port: int, times: int) -> None:
+    # A number of fixed length for each process: each reads its own, and leaves the others.
     os.write(into, b"%-*d" % (PORT_BYTES, port) * times)
 
 
@@ -122,7 +129,8 @@ def _send_port(into: int, port: int, times: int) -> None:
 def _watched(out: int) -> Iterator[None]:
     """End this process once its parent has ended; over a slow link, the connection's end may arrive late."""
     poll = select.poll()
-    poll.register(out, 0)  # hangs up once no process can write to it
+    # Without any event: only the hang-up is reported, once no process can write to the pipe.
+    poll.register(out, 0)
 
     async def watch() -> None:
         while not poll.poll(0):

@@ -75,11 +75,14 @@ def listening(
     """
     refuse_open(at[0], context is not None)
     try:
+        # The first address of a name, so that IPv4 and IPv6 both work.
         first, *_ = socket.getaddrinfo(*at, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = first
+        # The backlog is long, as users wait there while the server prepares a protocol.
         server_socket = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise BadInput(f"{at[0]}:{at[1]}: cannot listen there ({reason(error)})") from None
+    # The entrance accepts by hand, when the loop reports a connection.
     server_socket.setblocking(False)
     return Listening(server_socket, context, certificate, tokens)
 
@@ -121,9 +124,12 @@ def serve(
                 code=code_version(),
                 scenario=digest(s),
                 protocol=name,
+                # The entries that are left, so that a user joins no protocol that is complete.
                 welcome=Welcome(resolved_yaml(portable(s)), ",".join(todo[k:]), facts["links"]),
                 own_entropy=True,
             )
+            # A user that ended in an earlier protocol does not keep the others from the later ones
+            # (test_entrance.py: test_later_protocols_begin_without_missing_users).
             is_first = name == next(iter(s.protocols))
             protocol = LiveProtocol(
                 experiment, name, Sockets(has_links=shaped), admission, join_s, begins_without=not is_first

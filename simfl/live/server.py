@@ -66,7 +66,8 @@ class LiveServer:
         self.side.on_round = self._closed
 
     def _closed(self, closed: ClosedRound) -> None:
-        if self.side.done and isinstance(self.side, Buffer):  # later messages belong to no aggregation
+        # Later messages belong to no aggregation, so the device takes no further steps.
+        if self.side.done and isinstance(self.side, Buffer):
             self.side.device.switch(False)
         self.on_round(closed)
         self.session.changed.set()
@@ -86,6 +87,8 @@ class LiveServer:
             elif not self._rounding_is_known(closed.unaudited):
                 yield self.side.evaluated(closed)
             else:
+                # Operations need an open step. Its work is counted and dropped: an audit has no time in the
+                # run.
                 ops.begin_step((setup.name, closed.round, SERVER, "audit", ""), "recovery")
                 for task, _ in closed.unaudited.involved:
                     _retrain(
@@ -96,6 +99,7 @@ class LiveServer:
 
     def _rounding_is_known(self, aggregate: Aggregate) -> bool:
         """Return True if members' rounding seeds are known: from the scenario, or as they revealed them."""
+        # Seeds follow from the scenario, or sums of floats were not rounded.
         if not self.session.wires.admission.own_entropy or not self.runtime.setup.protocol.offline:
             return True
         for task, _ in aggregate.involved:
@@ -108,6 +112,7 @@ class LiveServer:
 
 def _retrain(runtime: Runtime, task: UserRound, what: str) -> None:
     """Train once more for an audit, with as many minibatches as `what` of the training's row has."""
+    # A claim of the user. If it is false, so is the plain sum, and the audit finds a difference.
     done = StepsDone.read(what)
     task.steps = runtime.trainer.steps(task.user) if done is None else done.steps
     seed = seed_of(runtime, task)

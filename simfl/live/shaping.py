@@ -44,20 +44,26 @@ class ShapedLink:
         self._tick_at(self.env.now)
 
     def _tick_at(self, due: int) -> None:
+        # No tick is pending, or only a later one, which then finds that it was replaced.
         if self._due < self.env.now or due < self._due:
             self._due = due
             self.env.call_at(due, lambda: self._tick(due))
 
     def _tick(self, due: int) -> None:
-        if due != self._due:  # an earlier tick replaced it
+        # An earlier tick replaced it. Calls of the environment cannot be withdrawn.
+        if due != self._due:
             return
         self._due, since, self._since = -1, self._since, self.env.now
+        # By the time that has passed, and not by that of the tick: a late tick lets more through, so lateness
+        # does not add up.
         for flow, share in self._shares.items():
             flow.let_through(share * (self.env.now - since))
         self.active = {flow: None for flow in self.active if flow.waiting}
         self._shares = self._shared_out()
         ends = [flow.awaited / share for flow, share in self._shares.items() if share > 0]
         if self.active:
+            # Rounded down, so a tick may come just before an end; the next nanosecond follows then. At 0,
+            # time would stand still.
             self._tick_at(self.env.now + max(1, min([TICK_NS, *map(int, ends)])))
 
     def _shared_out(self) -> dict[ShapedFlow, float]:
@@ -116,8 +122,10 @@ class ShapedFlow:
     def put(self, data: bytes, on_sent: Callable[[], object] | None = None) -> None:
         """Queue bytes; `on_sent` is called when the last of them has passed."""
         self.waiting.append(PendingBytes(memoryview(data), on_sent))
+        # A flow without limits passes its bytes at once, without a tick.
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
+        # With more, the flow is active already.
         elif len(self.waiting) == 1:
             self.link.wake(self)
 
@@ -126,6 +134,7 @@ class ShapedFlow:
         self._through += size_bytes
         while self.waiting:
             data, on_sent = self.waiting[0]
+            # Whole bytes; a fraction stays for the next tick, so no rate is too low on average.
             count = min(len(data), int(self._through))
             self._through -= count
             if count:
@@ -135,7 +144,9 @@ class ShapedFlow:
                 return
             self.waiting.popleft()
             if on_sent is not None:
-                on_sent()  # it may cut the flow, or put more bytes
+                # It may cut the flow, or put more bytes: the loop reads `waiting` anew.
+                on_sent()
+        # An idle link saves nothing up for later bytes.
         self._through = 0.0
 
     def flush(self) -> None:

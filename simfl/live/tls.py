@@ -28,7 +28,8 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     try:
-        context.load_cert_chain(certificate, key, password="")  # otherwise OpenSSL would prompt for one
+        # With an empty password: OpenSSL would prompt for the one of an encrypted key.
+        context.load_cert_chain(certificate, key, password="")
     except (OSError, ssl.SSLError) as error:
         raise BadInput(f"{certificate}, {key}: no certificate with its key ({reason(error)})") from None
     return context
@@ -38,6 +39,9 @@ def client_context() -> ssl.SSLContext:
     """Return the context of a user, who checks the pinned fingerprint in place of names and authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
+    # In this order: Python refuses CERT_NONE while names are checked. It is safe, as `hello.py` compares the
+    # fingerprint before it sends anything. So a certificate needs no authority, and another machine's is of
+    # no use.
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
@@ -56,6 +60,7 @@ def fingerprint_of(path: Path) -> str:
     """
     try:
         text = path.read_text(encoding="ascii")
+        # A file may have a chain. The first certificate is the server's own, which TLS presents.
         end = "-----END CERTIFICATE-----"
         return fingerprint(ssl.PEM_cert_to_DER_cert(text[: text.index(end) + len(end)].strip()))
     except (OSError, ValueError) as error:
@@ -87,6 +92,7 @@ def tokens(path: Path, users: Iterable[int]) -> dict[int, str]:
         raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
     for number, line in enumerate(lines, 1):
         user, _, token = line.strip().partition(" ")
+        # So few digits that `int` is cheap.
         valid = user.isdecimal() and len(user) < 10 and len(token.strip()) in TOKEN_DIGITS
         if user and (not valid or int(user) in by_user):
             raise BadInput(f"{path}:{number}: must be a user's number and its token, one line a user")
@@ -115,6 +121,7 @@ def users_of(text: str, users: int | None = None) -> list[int]:
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not last.isdecimal()) or len(first + last) > 18:
             raise BadInput(f"users: must be numbers such as 3-5,9, not {text:.80}")
+        # A range is made as a list of numbers below, so its length is bounded first.
         if int(last or first) - int(first) not in range(10**6):
             raise BadInput(f"users: must be ranges that go up, of at most a million users, not {part}")
         numbers.update(range(int(first), int(last or first) + 1))
@@ -146,6 +153,7 @@ def address(text: str, what: str) -> Address:
 def is_loopback(host: str) -> bool:
     """Return True for an address of this machine; of names, only localhost is one."""
     try:
+        # A name may be resolved to any address, and anew for each connection. So none but localhost counts.
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
@@ -188,6 +196,7 @@ def make(folder: Path, users: int) -> ServerFiles:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for path in (files.certificate, files.key, files.tokens):
+            # All before the first is written, so that no new key stands beside an old certificate.
             if path.exists():
                 raise BadInput(f"{path}: exists already; choose another folder, or remove it")
         for path, content in ((files.key, key), (files.tokens, lines), (files.certificate, certificate)):

@@ -51,6 +51,7 @@ def _of_protocols(experiment: Experiment) -> Iterator[Problem]:
     s = experiment.scenario
     for name, kind in s.protocols.items():
         try:
+            # The length of an update does not matter to the types of messages.
             messages(kind, s.params(name, 1))
         except ValueError as problem:
             yield f"protocols.{name}", str(problem)

@@ -106,13 +106,17 @@ class LiveUser:
         self.user, self.address, self.wires, self.config = user, address, wires, config
         self.env = RealTime()
         self.runtime = runtime = LiveRuntime(self.env, config, setup, *steps)
+        # After each step, as a step may have been the last that was under way.
         runtime.worker, runtime.after_step = worker, self._send_free
+        # Another thread trains, and a ledger counts one step at a time.
         runtime.training_ops = EagerOps(setup.params.q)
         runtime.training_ops.timed, runtime.training_ops.now_ns = runtime.ops.timed, runtime.ops.now_ns
         self.latencies = Latencies(self.env, wires)
+        # `SENT`: a user cannot know that its upload is delivered.
         self.users = UserSide(runtime, LiveNetwork(self, wires, up=True), done_at=State.SENT)
         self.users.server = self
         self.presence = self.users.presence
+        # Presence is followed once the clock runs, as the schedule is in the time of the run.
         self.env.call_soon(partial(self.presence.follow, user))
         self.dialled: Connection | None = None
         self.connected: Connection | None = None
@@ -152,18 +156,23 @@ class LiveUser:
         if not self._tries:
             self._trying_s = time.monotonic()
         while not (self.finished.is_set() or self.env.failed.done()):
+            # The server may be gone without a refusal, such as behind a lost network.
             if time.monotonic() - self._trying_s > self.wires.join_s:
                 self.finished.set()
                 return
-            if self._tries:  # the last dial did not lead to a welcome
-                # The exponent is bounded, since the power of many tries would be too large for a float.
+            if self._tries:
+                # The last dial did not lead to a welcome. The exponent is bounded, since the power of many
+                # tries would be too large for a float.
                 await asyncio.sleep(min(SELDOM_S, AGAIN_S * 1.5 ** min(self._tries, 20)))
             self._tries += 1
             try:
                 await dial(connection, *self.address, ssl=context, ssl_handshake_timeout=within_s)
-                if self.dialled is not None:  # the user was not lost while it was opened
+                # Otherwise the user was lost while the connection was opened, and needs another one.
+                if self.dialled is not None:
                     return
             except OSError as error:
+                # A refusal at first is a server that has not started. Errors that do not pass by themselves,
+                # such as of TLS, end it at once.
                 is_refused = isinstance(error, ConnectionRefusedError)
                 is_gone = is_refused and time.monotonic() - self._trying_s > GONE_S
                 if is_gone or not isinstance(error, PASSING):
@@ -190,6 +199,7 @@ class LiveUser:
         if not self.presence.is_online(self.user):
             connection.send_control(Away())
             return
+        # Before the link is shaped, so that it passes at once.
         connection.send_control(UserReady())
         self.connected = connection
         rate = self.wires.rate(self.user, up=True)
@@ -207,6 +217,7 @@ class LiveUser:
 
     def _dial_again(self) -> None:
         """Close a lost user's connection behind the bytes that have left, and open another one."""
+        # First: the end of this connection is then no event (`on_broken`).
         connection, self.dialled, self.connected = self.dialled, None, None
         if connection is not None:
             connection.leave()
@@ -246,6 +257,8 @@ class LiveUser:
         match envelope.message:
             case Challenge(nonce):
                 connection.send_control(self.wires.admission.hello(self.user, nonce, RUN, self.origin))
+                # A user that is back has compared clocks before. It announces itself with its hello, without
+                # waiting for the welcome.
                 if self.offset is None or self.origin:
                     self.announce(connection)
             case Rejected(why):
@@ -264,11 +277,14 @@ class LiveUser:
             case Over():
                 if (task := self.tasks.get(index)) is not None:
                     self.users.end_task(self.user, task)
+                # Answered when nothing of the task is under way, which may be much later.
                 self.unreported.add(index)
                 self._send_free()
+            # One clock, or a run that ended before it began: no drift has to be measured.
             case Bye() if self.offset is None or not self.origin:
                 self._leave(connection)
             case Bye():
+                # Pings over a shaped link would measure its queue.
                 connection.unshape()
                 self.offset = ClockOffset()
                 self._compare_clocks(connection)
@@ -279,6 +295,7 @@ class LiveUser:
         """Start the clock, if the begin that the server sent is near."""
         now = time.monotonic_ns()
         begun = origin - (0 if self.offset is None else self.offset.ns)
+        # A false clock of the server would have a user wait for long, or find all of its times past.
         if abs(now - begun) > MAX_OFF_S * NS:
             self.fail(f"by the server's clock the run began {(now - begun) / NS:.3g} s ago, not just now")
             return
@@ -287,15 +304,18 @@ class LiveUser:
 
     def _begin(self, index: int, cycle: int | None, plan: PlannedLoss | None) -> None:
         """Begin a task in a round or a cycle, and drop older ones, whose messages are ignored."""
-        server: Any = None  # its machine is in another process
+        # The machine is in another process.
+        server: Any = None
         number, update = (index, None) if cycle is None else (cycle, UpdateId(self.user, cycle))
-        model = Handle(1, self.runtime.trainer.d, F32)  # until the model arrives
+        # Stands in until the model arrives: only the message has its content.
+        model = Handle(1, self.runtime.trainer.d, F32)
         task = UserRound.begin(self.runtime.setup, self.user, index, server, model, plan, update)
         self.users.begin(task)
         if self.wires.admission.reveals:
             self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
         self.tasks = {k: task for k, task in self.tasks.items() if k > number - TASKS} | {number: task}
         for old in tuple(self.users.tasks[self.user]):
+            # An old task that still works stays in `users.tasks`: a loss has to find it.
             is_over = old.state >= State.SENT or not self.users.in_flight(old)
             if is_over and old not in self.tasks.values():
                 self.users.forget(old)
@@ -303,6 +323,8 @@ class LiveUser:
     def take(self, envelope: Envelope) -> None:
         """Receive a message of the protocol, after its latency."""
         task = self.tasks.get(envelope.round)
+        # A message of a task that is lost, or long over, is dropped. The server may send one before it is
+        # notified.
         if task is not None and not task.is_lost:
             task.inbound += 1
             self._delay(partial(self._arrived, task, envelope))
@@ -313,6 +335,8 @@ class LiveUser:
         Raises:
             Malformed: Too many messages wait: the user leaves a server that floods it.
         """
+        # The attack: a server that sends without end would fill the memory of a user's machine
+        # (fuzz/test_parts.py: test_flood_from_the_server_is_left).
         limit = MAX_WAITING + MAX_WAITING_PER_USER * self.config.users
         if self.propagating + len(self.users.device(self.user).protocol.jobs or ()) >= limit:
             raise Malformed(f"more than {limit} messages wait")
@@ -325,6 +349,7 @@ class LiveUser:
 
     def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
         """Hand a message to the users' side, a latency later."""
+        # It went offline while the message propagated, and so has not received it.
         if not self.presence.is_online(self.user):
             return
         message = envelope.message
@@ -332,6 +357,7 @@ class LiveUser:
             task.weights = message.weights
         args = SERVER, self.user, envelope.round, envelope.step, task
         t = Transmission(self.runtime, message, *args, self.users)
+        # The server claims this time. It may not lie in the future.
         t.sent_ns = min(t.sent_ns, envelope.at)
         t.on_arrived()
 
@@ -346,17 +372,21 @@ class LiveUser:
     def _leave(self, connection: Connection) -> None:
         """Report, over a link that is no longer shaped, and leave."""
         for device in self.users.devices.values():
+            # First, so that the rows of interrupted steps are in the report.
             device.close()
         connection.unshape()
         trace = self.runtime.trace
         for first in range(0, len(trace), ROWS):
             connection.send_control(Rows("".join(row_lines(trace[first : first + ROWS]))))
         for number, (entropy, name) in self.roundings.items():
-            with suppress(ValueError):  # its update was not rounded
+            # `peek` raises for a seed that was not drawn: the update of this task was not rounded, and there
+            # is nothing to reveal.
+            with suppress(ValueError):
                 connection.send_control(Rounding(entropy.peek(name).hex()), number)
         clock: tuple[Any, ...] = ()
         if self.offset is not None and self.first_offset is not None:
             before, after = self.first_offset, self.offset
+            # Each estimate may be wrong by its error, so the drift by both.
             clock = before.ns, after.ns - before.ns, before.error_ns + after.error_ns
         connection.send_control(
             Done(self.runtime.steps_ns, self.runtime.late_ns, self.runtime.held_ns, *clock)
@@ -374,6 +404,7 @@ class _ToServer(Connection):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if mismatch := self.owner.wires.admission.pin_mismatch(transport):
+            # So that nothing that this server sent is read, and its end is no event.
             self.is_closing = True
             self.owner.fail(mismatch)
             transport.close()

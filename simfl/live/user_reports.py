@@ -45,8 +45,11 @@ class UserReports:
         """
         if user in self.done:
             raise Malformed("a report that was not requested")
+        # An empty text adds nothing to the size, so such frames could be held without bound
+        # (test_user_reports.py: test_report_sizes_are_bounded_and_cost_no_sum).
         if not lines:
             raise Malformed("a report of no rows")
+        # A running sum: adding up all pieces for each frame would take quadratic time.
         self._sizes[user] += len(lines)
         if self._sizes[user] > REPORT_BYTES:
             raise Malformed(f"a report of more than {REPORT_BYTES} characters")
@@ -97,6 +100,7 @@ def is_possible(row: Row, user: int, rounds: int, until_ns: int, max_frame_bytes
         case rows.Ignored() | rows.Refused():
             return row.party == user and row.round < rounds and row.at <= latest_ns
         case rows.Sent():
+            # The receiver writes the row of a message that arrived, the sender that of an aborted one.
             observer = row.sender if row.arrived is None else row.to
             times = row.sent <= latest_ns and (row.arrived or 0) <= latest_ns
             return user == observer and row.round < rounds and times and row.size <= max_frame_bytes
@@ -105,4 +109,5 @@ def is_possible(row: Row, user: int, rounds: int, until_ns: int, max_frame_bytes
         case rows.Presence():
             return row.user == user and row.at <= latest_ns
         case _:
+            # All other rows are the server's: a user cannot report an aggregate or the end of a round.
             return False

@@ -75,7 +75,8 @@ def messages(protocol: Protocol, params: Params) -> tuple[list[type[Any]], list[
     Raises:
         ValueError: A machine has no table, or a message has a field that the wire does not support.
     """
-    no_ops: Any = None  # machines use their operations only when they are called
+    # Machines use their operations only when they are called.
+    no_ops: Any = None
     client: Any = protocol.client(0, params, no_ops, ZeroEntropy())
     server: Any = protocol.server(range(params.N), params, no_ops, ZeroEntropy())
     table = getattr(client, "table", None)
@@ -85,6 +86,7 @@ def messages(protocol: Protocol, params: Params) -> tuple[list[type[Any]], list[
     down = {message for _, message in table} | {ModelDownload, Stop}
     up = set(server_table or ()) if stages is None else {stage.message for stage in stages.values()}
     for message in (*up, *down):
+        # For its ValueError, before a run starts.
         field_types(message)
     return [*up], [*down]
 
@@ -114,6 +116,7 @@ class Codec:
                 value = [value.rows, value.columns, elements]
             head.append(value)
         header = json.encode([message.kind, index, step, at, head], enc_hook=_plain)
+        # The length does not count its own 4 bytes.
         size = LENGTHS.size - 4 + len(header) + sum(map(len, body))
         return b"".join((LENGTHS.pack(size, len(header)), header, *body))
 
@@ -133,22 +136,28 @@ class Codec:
             Malformed: It is no message that this side receives.
         """
         (length,) = struct.unpack_from(">I", frame)
+        # Before the slice, which would be shorter without an error.
         if length > len(frame) - 4:
             raise Malformed(f"a header of {length} bytes in a frame of {len(frame)}")
         try:
             header = HEADER.decode(frame[4 : 4 + length])
+            # Before the fields are read: their types are those of the kind. A kind that this side only sends
+            # is refused, too.
             if header.kind not in self.kinds:
                 raise Malformed(f"no message for this side: {header.kind[:20]!r}")
             decoder, converts = self._decoders[header.kind]
             decoded = decoder.decode(header.fields)
+        # The last for deeply nested JSON.
         except (DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Malformed(f"a false header: {cut(str(error))}") from None
         message, content, begin = self.kinds[header.kind], frame[4 + length :], 0
+        # `strict` cannot fail: the decoder's tuple has a value for each field.
         values = [convert(value) for convert, value in zip(converts, decoded, strict=True)]
         for k, value in enumerate(values):
             if isinstance(value, ArrayShape):
                 values[k], size = self._handle(message, value, content[begin:])
                 begin += size
+        # A message has one frame: bytes that no field reads are refused.
         if begin != len(content):
             raise Malformed(f"{header.kind}: {len(content) - begin} bytes too many")
         return Envelope(message(*values), header.round, header.step, header.at, len(frame) + 4)
@@ -159,16 +168,23 @@ class Codec:
         sizes = {self._type(message, itemsize): itemsize for itemsize in (4, 1)}
         if name not in sizes:
             raise Malformed(f"{message.kind}: elements of {name[:8]!r} instead of {' or '.join(sizes)}")
+        # Python's integers: the product of a hostile shape does not wrap around.
         size = rows * columns * sizes[name]
         if size > len(content):
             raise Malformed(f"{message.kind}: {len(content)} bytes for {rows} x {columns} elements of {name}")
+        # A copy, or a short array would keep the whole frame in memory. Little-endian on all machines.
         array: Any = np.frombuffer(bytes(content[:size]), "<" + name).reshape(rows, columns)
+        # The only check that elements are below q: machines and kernels rely on it (`docs/architecture.md`).
+        # The maximum of an empty array is an error.
         if name == "u4" and array.size and int(array.max()) >= self.q:
             raise Malformed(f"{message.kind}: an element at or above q={self.q}")
+        # One NaN or infinity would spread to the sum, and to the model of all (test_wire.py:
+        # test_an_update_that_is_not_finite_is_malformed).
         if name == "f4" and not np.isfinite(array).all():
             raise Malformed(f"{message.kind}: an element that is not finite")
         if rows > 1 and columns * sizes[name] >= LONG_BYTES:
-            array = list(array)  # long rows stay apart, so that each is freed with its last holder
+            # Long rows stay apart, so that each is freed with its last holder.
+            array = list(array)
         return Handle(rows, columns, np.dtype(name), array), size
 
     def _type(self, message: type[Any], itemsize: int) -> str:
@@ -187,6 +203,7 @@ def _bytes_of(handle: Handle, name: str) -> bytes:
     content = handle.content
     rows = [np.ascontiguousarray(row) for row in (content if isinstance(content, list) else [content])]
     dtype = np.dtype("<" + name)
+    # A mistake of a protocol, and not of a peer. A cast would send other numbers in silence.
     if any(row.dtype != dtype for row in rows):
         raise TypeError(f"elements of {rows[0].dtype} where the wire has {dtype}")
     return b"".join(row.tobytes() for row in rows)
@@ -219,6 +236,7 @@ class Parser:
                 raise Malformed(f"a frame of {size} bytes, at most {self.max_bytes} are allowed")
             if len(self._held) < 4 + size:
                 return
+            # A copy: a bytearray cannot be shortened while a view of it exists.
             frame = memoryview(bytes(self._held[4 : 4 + size]))
             del self._held[: 4 + size]
             yield frame
