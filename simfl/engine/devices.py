@@ -401,6 +401,7 @@ class Lane:
 
     def record(self) -> int:
         """Put the step in progress, if any, into the trace, up to now; return the row, or -1."""
+        # `halt` and `close` call it for idle lanes, too.
         if self.current is None:
             return -1
         job, self.current = self.current, None

@@ -54,6 +54,8 @@ async def drive(
             ops.raise_if_failed()
             tick()
             await asyncio.sleep(0)
+            # From the end of the turn: other tasks may have taken long (test_interrupts.py:
+            # test_a_coroutine_beside_a_run_stays_live).
             pause_at = time.monotonic() + SLICE_S
         # A streaming data plane needs the next round's timeline before it computes this round's content.
         outcomes = session.server.outcomes

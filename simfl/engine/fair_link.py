@@ -15,6 +15,9 @@ All transfers with the same cap move alike. So a group needs one counter (the am
 a heap of finishing marks. Groups above the level have the same pace too, and share one counter. So an event
 changes one group, and each group that the level passes: a group has an offset to one of two counters, cap x
 time or the level's.
+
+The alternative is a process for each transfer, interrupted whenever its rate changes. Each start and end
+changes the rates of all transfers at the level, so it would cost O(n).
 """
 
 from __future__ import annotations
@@ -80,6 +83,7 @@ class FairLink:
 
     def __init__(self, env: Environment, rate_bps: int) -> None:
         self.env = env
+        # By cap, beside the sorted list: a transfer finds its group without a search.
         self._groups: dict[int, CapGroup] = {}
         self._caps: list[int] = []
         """Caps of the groups, in order: the first `_capped` of them move at their caps."""
@@ -208,8 +212,11 @@ class FairLink:
     def _join(self, flow: Flow) -> bool:
         """Put a transfer into its group; return True if it is the next of the group to end."""
         group = flow.group
+        # Never used twice, so the entry of this transfer in a former group stays invalid. It also decides
+        # between equal marks: flows have no order.
         flow.entry = self._next()
         heappush(group.heap, (flow.mark, flow.entry, flow))
+        # Before the transfer is counted: an empty group is in use again.
         self._empty -= not group.live
         group.live += 1
         if group.capped:

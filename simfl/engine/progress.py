@@ -67,6 +67,7 @@ class StallDetector:
             match row:
                 case rows.Presence(user=user, online=True, at=at):
                     came[user] = at
+                # Users that were online as the count began have no begin of their stay, and are left out.
                 case rows.Presence(user=user, at=at) if user in came:
                     stays.append(at - came.pop(user))
                 case rows.Lost(why=why):

@@ -103,6 +103,7 @@ class ServerHost:
         """Open a round; without an offline phase, send the model at once."""
         effects = machine.start()
         model = ModelDownload(self.weights, version=self.version)
+        # With an offline phase, the model follows a message of it (`model_follows`).
         return effects if self.protocol.offline else [*effects, *(Send(user, model) for user in users)]
 
     def open_cycle(self, machine: BufferServer, task: UserRound, model_lag: int = 0) -> Effects:
@@ -231,6 +232,7 @@ class ServerSide(ABC):
     def count_return(self, stays: bool = False) -> None:
         """Count a user that is back online, or (`stays`) unchanged; too many stop a run that stalls."""
         progress = self.runtime.progress
+        # Two counts, as they weigh differently (`progress.py`).
         progress.stays += stays
         progress.returns += not stays
         if progress.all_return or progress.all_failed:
@@ -400,7 +402,9 @@ class ServerSide(ABC):
         result, involved = aggregate.result, aggregate.involved
         deltas = [task.update for task, _ in involved if task.update is not None]
         samples = [task.samples if protocol.weighted else 1 for task, _ in involved]
+        # The weight in the sum: samples, and over a buffer the factor of staleness.
         weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
+        # Sums in the field are integers, and must be equal. Sums of floats are compared as floats.
         if protocol.offline:
             audited = _audit_in_field(self.runtime, aggregate, samples)
         else:

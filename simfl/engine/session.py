@@ -50,6 +50,7 @@ class Session:
         if config.energy_of or config.server_powers:
             # After the users, whose presence it gives the batteries, and before the first step.
             self.runtime.meter = Meter(self.users, self.network)
+        # In step with `live/server.py`, which joins the same server sides to sockets.
         side = Buffer if setup.protocol.asynchronous else Rounds
         self.server = side(self.runtime, self.network, self.users, rule)
         # The sides refer to each other, so these are set once both exist, and before the first event.

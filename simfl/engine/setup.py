@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 class ModelDownload(Message):
     """The global model x^(t) for a user, t = version."""
 
+    # The engine's own message: no machine receives it (`UserSide._queue`).
     kind = "model"
     phase = "training"
     weights: Handle
@@ -160,6 +161,7 @@ class ProtocolSetup:
 
     def in_round(self, index: int) -> Params:
         """Return the parameters in one round, whose number is part of the signed bytes."""
+        # So a signature of one round is of no use in another.
         return replace(self.params, round=index)
 
 

@@ -1,7 +1,10 @@
 """Interfaces between the two sides of a session: in a simulation direct calls, in a live run a connection.
 
 Messages pass a `Network`, which is virtual or made of sockets. Every other call from one side to the other is
-declared here, so neither side knows which kind of session it is in.
+declared here, so neither side depends on the kind of session that it is in.
+
+To keep in step: `UserSide` and `live/remote_users.py` are each a `UserControl`; `ServerSide` and
+`live/user.py` are each `ServerEvents` (tests/live/test_hosts.py).
 """
 
 from __future__ import annotations

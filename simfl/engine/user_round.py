@@ -42,6 +42,8 @@ class State(IntEnum):
     """The server has it."""
 
 
+# The server still has the messages of a user that leaves once its upload is sent, so nothing but its answer
+# in the recovery is missed.
 MISSED_IN = {
     State.TRAINING: "training",
     State.DELAYED: "training",
@@ -55,6 +57,7 @@ MISSED_IN = {
 AFTER = {"training": "upload", "upload": "recovery"}
 """The phase in which a user is missed that is lost right after its part of another one."""
 
+# Not SUBMITTED: a lane works then, or a message of the offline phase is awaited.
 ON_THE_WAY = (State.DELAYED, State.UPLOADING, State.SENT)
 """States in which no lane works for the user, and yet its update is going to arrive."""
 
@@ -147,6 +150,7 @@ class UserRound:
             plan: The planned loss, if any.
             update: Over a buffer, the update of the cycle.
         """
+        # Without an offline phase nothing is to be waited for but the model.
         prepared = not setup.protocol.offline
         return cls(user, index, update, server, weights, prepared, setup.first_phase, plan)
 
@@ -198,6 +202,7 @@ class UserRound:
         if when == "delay":
             self.advance_to(State.DELAYED)
             return self._delay()
+        # The training itself was half as long (`training_job`).
         if when == "mid_send":
             return Loss("training", "amid training")
         return Loss(AFTER["training"], "after training") if when == "after_send" else None
@@ -255,6 +260,7 @@ class UserRound:
             return Loss(message.phase, f"amid sending {message.kind}")
         if message.point == "upload":
             self.advance_to(State.SENT)
+        # Its part of this phase is done, so it is missed in the next one. No phase follows the recovery.
         if self.plan_at(message.point) == "after_send":
             return Loss(AFTER.get(message.phase, message.phase), f"after sending {message.kind}")
         return None

@@ -74,6 +74,7 @@ class UserSide:
             self.trace,
             network,
             self._on_offline,
+            # The server is set later (`session.py`), so it is looked up in the call.
             lambda user, row: self.server.on_online(user, row),
             self.config.schedule,
             self._is_idle,
@@ -263,6 +264,7 @@ class UserSide:
         """Receive a message at a user's device: as a step of its protocol lane, but a `Stop` at once."""
         t, task = transmission, transmission.task
         cause = t.row(t.size_bytes, self.env.now)
+        # Not a step: the notice is the engine's, and no machine receives it.
         if isinstance(t.message, Stop):
             assert task is not None
             self.release(task)

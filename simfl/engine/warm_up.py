@@ -78,7 +78,9 @@ def rehearse(
     ops, zeros = EagerOps(p.q, oracle=oracle), np.zeros((1, p.d), np.float32)
     calls: list[tuple[str, tuple[Any, ...]]] = []
     clients = _clients(protocol, p, range(users), ops)
+    # User 0 stands for all users in `repeat`: their tasks are alike.
     for result in _round(protocol, p, {**clients, 0: _RecordedCalls(clients[0], calls)}, ops, zeros):
+        # The step of the server's rule is outside of the machine, so a round alone would leave it cold.
         weights, state = Handle(1, p.d, F32, zeros), result.mean
         if rule.rows:
             first = Handle(rule.rows, p.d, F64, rule.first(p.d))
@@ -86,6 +88,8 @@ def rehearse(
         ops.apply(rule.apply, weights, state, 1.0)
 
     def repeat() -> None:
+        # A new machine with the same entropy: its keys and masks are those of the recorded messages, which it
+        # therefore accepts.
         [client] = _clients(protocol, p, [0], EagerOps(p.q)).values()
         for name, arguments in calls:
             getattr(client, name)(*arguments)

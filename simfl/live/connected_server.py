@@ -110,6 +110,7 @@ class ConnectedServer:
         self.origin = 0
         self.is_over = False
         self.changed = asyncio.Event()
+        # The server's downlink carries users' uploads, and its uplink their downloads.
         self.from_users = ShapedLink(self.env, wires.server_rate(up=False))
         self.to_users = ShapedLink(self.env, wires.server_rate(up=True))
 
@@ -147,6 +148,7 @@ class ConnectedServer:
         def have_reported() -> bool:
             return self.reports.done.keys() >= self.all_peers().keys()
 
+        # The result does not wait for a user that is silent: its rows are missing, and it is listed as such.
         if not await wait_until(self.changed, self.env.failed, have_reported, REPORT_S):
             for user, peer in self.all_peers().items():
                 if user not in self.reports.done:
@@ -159,12 +161,14 @@ class ConnectedServer:
         def have_joined() -> bool:
             return len(self.all_peers()) == len(users)
 
+        # An offline user counts as joined: it has a connection, over which it reports.
         if await wait_until(self.changed, self.env.failed, have_joined, within_s):
             return
         missing = [user for user in users if user not in self.all_peers()]
         if not (self.wires.begins_without and self.peers):
             listed = ", ".join(map(str, missing[:10])) + ", ..." * (len(missing) > 10)
             raise RunFailed(f"{counted(len(missing), 'user')} did not join within {within_s:g} s: {listed}")
+        # As if they were offline from the start, without a connection.
         for user in missing:
             self.offline_peers[user] = None
             self.count(f"user {user} did not join within {within_s:g} s")

@@ -113,6 +113,7 @@ class WireConfig:
     def _rate(self, link: Callable[[int], Sequence[float]] | None, up: bool) -> Callable[[int], float]:
         if link is None or not self.sockets.shapes_rates:
             return unbounded
+        # Below any time, so that the first call reads the state.
         bps, until = 0.0, -1.0
 
         def rate(now: int) -> float:
@@ -307,6 +308,7 @@ class Connection(asyncio.Protocol):
         self.received_s = time.monotonic()
         self.transport: Any = None
         self.inflow: ShapedFlow | None = None
+        # Until the user has joined (`shape`), so that the handshake is not delayed.
         self._unbounded()
 
     def connection_made(self, transport: Any) -> None:

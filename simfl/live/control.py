@@ -1,6 +1,10 @@
 """Control messages: messages of the live drivers to each other, which belong to no protocol.
 
-They are not shaped, and not in the trace. The first of them are the handshake that `hello.py` describes.
+They take their turn behind the frames that wait, and are not in the trace. The first of them are the
+handshake that `hello.py` describes.
+
+A new one is a class here and an item of `UP` or `DOWN`, a case in `connected_server.py` or `user.py`, and
+perhaps a type of field in `fields.py`.
 """
 
 from __future__ import annotations
@@ -202,6 +206,7 @@ class Done(Control):
     """Total time by which they took longer."""
     held_ns: int
     """Longest real work of one."""
+    # These three have a default, as users on the machine of the server compare no clocks.
     offset_ns: Signed = 0
     """The server's clock minus the user's as the run began."""
     ahead_ns: Signed = 0

@@ -62,6 +62,7 @@ class Entrance:
         try:
             await self._serve_in_turn()
         finally:
+            # The socket stays open: a next protocol accepts on it.
             asyncio.get_running_loop().remove_reader(self.listening)
             if self._paused is not None:
                 self._paused.cancel()
@@ -69,6 +70,7 @@ class Entrance:
                 task.cancel()
             for queue in self._waiting.values():
                 for end in queue:
+                    # These have no task yet, so nothing else would close them.
                     end.close()
 
     def _listen(self) -> None:

@@ -49,6 +49,7 @@ def field_types(message: type[Any], users: int = 1) -> list[FieldType]:
     user = Annotated[int, Meta(ge=0, lt=users)]
     some_users = tuple[user, ...]
     update = tuple[user, Whole]
+    # The field's annotation selects the type, so a protocol of a file has no code for the wire.
     types: dict[Any, FieldType] = {
         Handle: FieldType(ArrayShape),
         Handle | None: FieldType(ArrayShape | None),

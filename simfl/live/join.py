@@ -74,6 +74,7 @@ def join(
         BadInput: The server refuses a user, or is another one.
         RunFailed: The server ended before the run was over.
     """
+    # The code is part of the hello: another version is refused before anything is run.
     admission = replace(admission, code=code_version(), own_entropy=True)
     admission = replace(admission, scenario="" if scenario is None else digest(scenario))
     welcome = welcome_of(address, admission, users[0], wait_s)

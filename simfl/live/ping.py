@@ -111,6 +111,7 @@ def loopback(experiment: Experiment) -> LinkMeasurement:
     """Measure this machine's loopback, between two processes as in a live run."""
     name = next(iter(experiment.scenario.protocols))
     admission = Admission({0: os.urandom(16).hex()}, code=code_version())
+    # Without shaped links, or the scenario's rates would be measured.
     protocol = LiveProtocol(experiment, name, Sockets(has_links=False), admission)
     at = listening((LOOPBACK, 0), None, "", admission.tokens)
     try:

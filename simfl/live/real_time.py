@@ -101,7 +101,9 @@ class RealTime(Environment):
         self.run_due()
 
     def run_due(self) -> None:
-        """Make all calls that are due, and return when the next one is."""
+        """Make all calls that are due, and set a timer for the next one."""
+        # Before the run begins, calls wait, also those for time 0 (test_real_time.py:
+        # test_calls_at_0_wait_for_the_beginning).
         if self.origin is not None:
             self._guarded(self._do_due)
 

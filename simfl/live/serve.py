@@ -41,6 +41,7 @@ def portable(scenario: Scenario) -> Scenario:
 
 def digest(scenario: Scenario) -> str:
     """Return the SHA-256 of a resolved scenario with the content of the files that it names."""
+    # Sorted, so that both sides hash the same text.
     text = json.dumps(identified(portable(scenario), ""), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 

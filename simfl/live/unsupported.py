@@ -27,6 +27,7 @@ def problems(experiment: Experiment) -> Iterator[Problem]:
         yield "network.peers", "users of a live run are not connected to each other: use relayed"
     if s.network.tcp_start is not None:
         yield "network.tcp_start", "is a model of TCP's start, and a live run has this machine's TCP"
+    # A step is done by one core of this machine, and then waits. It cannot be shorter than its work.
     if s.server.slowdown < s.server.cores:
         speed = f"{s.server.cores} cores and slowdown {s.server.slowdown:g}"
         yield "server", f"{speed} make it faster than this machine: slowdown must be at least cores"

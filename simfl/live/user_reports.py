@@ -69,6 +69,8 @@ class UserReports:
         """
         if user in self.done:
             raise Malformed("a report that was not requested")
+        # The bounds follow from the run's length, so a false report changes a figure by a bounded amount
+        # only.
         for name, value, limit in (
             ("step time", done.steps_ns, WORK_FACTOR * run_ns),
             ("late time", done.late_ns, WORK_FACTOR * run_ns),

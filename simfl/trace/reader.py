@@ -103,6 +103,7 @@ def parse(lines: Iterable[str], path: Path, users: int | None = None) -> dict[st
             number += 1
             kind, values = _parsed(model, text)
             if kind == "protocol":
+                # Rows after a heading are its protocol's, up to the next heading.
                 current = order.setdefault(values["name"], _Order(values["name"]))
                 current.rows.timed_by = values["timed_by"]
             elif current is None:

@@ -25,6 +25,7 @@ PHASES = ("offline", "training", "upload", "recovery")
 LANES = ("protocol", "training")
 """Lanes of a device, which has one step at a time in each."""
 
+# The page of outputs is generated from these texts and from those below the fields (`docs/tools/outputs.py`).
 SHARED = {
     "round": "The round; in an asynchronous run the next aggregation.",
     "party": "A user, or -1 for the server.",
@@ -352,6 +353,7 @@ def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
     hints = enumerate(hint.__forward_arg__ for hint in kind.__annotations__.values())
     # Names recur, and so do the durations of a device.
     recurring = ("str", "tuple[tuple[str, int], ...]", "tuple[tuple[str, str, int], ...]")
+    # Fields of integers are most of all, and `%s` writes them as JSON does.
     others = [(k, _recurring if hint in recurring else _encoded) for k, hint in hints if hint != "int"]
 
     def written(row: Any) -> str:

@@ -52,6 +52,7 @@ def first_problem(errors: ValidationError) -> str:
             return f"{key}: {message.removeprefix('Value error, ')}"
         case "model_type" | "dict_type":
             return f"{subject}, expected a mapping"
+    # Most messages of pydantic begin so. Another one stands after a colon as it is.
     expected = message.removeprefix("Input should be ")
     return f"{subject}{', expected' if expected != message else ':'} {expected}"
 
