@@ -193,8 +193,8 @@ class Batteries:
             battery.turn_ns = None
             account.advance(self.env.now)
             if account.is_active or user in self._empty:
-                # `advance` leaves a battery on that runs empty exactly now, as the power drawn from now on
-                # may be less. It is not.
+                # `advance` leaves a battery on that runs empty exactly now, since it does not know the power
+                # after now. Here that power is known.
                 if battery.is_empty(self.env.now, account.power()):
                     battery.is_on = False
                 if battery.is_on == (user in self._empty):

@@ -147,7 +147,7 @@ class Buffer(ServerSide):
     @property
     def _has_free_flight(self) -> bool:
         limit = self.config.concurrency or self.config.users
-        # A picked user counts from now on, although its `begin` still waits in the lane of the server
+        # A picked user counts at once, although its `begin` still waits in the lane of the server
         # (test_buffered.py: test_no_more_are_in_flight_than_the_concurrency).
         return len(self.machine.flights) + len(self.pending) < limit
 

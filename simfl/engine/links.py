@@ -262,7 +262,7 @@ class UserLink:
             self.on_moving(transfer, self._on_wire(transfer))
         if self.connection is not None:
             self.connection.sent(self.env.now)
-        # Before `on_sent`, at which its user may be lost: what has left an uplink still arrives
+        # Before `on_sent`, at which its user may be lost: a message that has left an uplink still arrives
         # (test_jitter.py: test_messages_that_left_a_cut_uplink_arrive).
         self.propagating.append(transfer)
         # A shorter latency, by jitter or a new state, lets no message overtake (tests/engine/test_jitter.py).
@@ -336,8 +336,8 @@ class UserLink:
 
     def cut(self) -> None:
         """Drop messages that have not left, as the user is lost; on a downlink also propagating ones."""
-        # A lost user sends nothing further of this round, so what it returns is not queued again. The rows of
-        # these messages are written.
+        # A lost user sends nothing further of this round, so the returned messages are not queued again.
+        # Their rows are written.
         self._interrupt()
         for transfer in self.queue:
             transfer.on_aborted(0)
@@ -355,7 +355,7 @@ class UserLink:
             self._last = 0
             for transfer in self.propagating:
                 transfer.on_aborted(transfer.size_bytes)
-            # In the order of sending: those that propagate left before the one that moves.
+            # In the order of sending: propagating messages left before the one that moves.
             aborted = [*self.propagating, *aborted]
             self.propagating.clear()
         return aborted

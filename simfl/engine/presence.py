@@ -64,7 +64,7 @@ class PresenceTracker:
         """Take a followed user through its sessions, the next of which begins at `until`."""
         assert self.schedule is not None
         while until < FOR_EVER:
-            # A user that is followed from now on has no first wait.
+            # A user that was not followed before has no first wait.
             if until > self.env.now:
                 yield until - self.env.now
             online, until = self.schedule(user, self.env.now)
@@ -125,7 +125,7 @@ class PresenceTracker:
         if self.schedule is not None and user not in self._followed:
             self._followed.add(user)
             online, until = self.schedule(user, self.env.now)
-            # Without a row, as the device is still empty: its sessions went on unseen, and the one of now
+            # Without a row, as the device is still empty: its sessions continued unseen, and the present one
             # decides. `remove_reason` writes the row if it is online.
             reasons = self.reasons[user]
             reasons.discard(SESSION) if online else reasons.add(SESSION)

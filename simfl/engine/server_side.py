@@ -404,7 +404,8 @@ class ServerSide(ABC):
         samples = [task.samples if protocol.weighted else 1 for task, _ in involved]
         # The weight in the sum: samples, and over a buffer the factor of staleness.
         weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
-        # Sums in the field are integers, and must be equal. Sums of floats are compared as floats.
+        # A sum in the field is compared with a sum of integers. A sum of floats depends on the order of its
+        # terms, so it is added once more in the same order.
         if protocol.offline:
             audited = _audit_in_field(self.runtime, aggregate, samples)
         else:
@@ -459,7 +460,7 @@ class ServerSide(ABC):
         self.outcomes.append(closed)
         # So that the driver takes the outcome now, and the next round is not simulated first.
         self.env.ends_slice = True
-        # Before `_on_round_closed`, which lets the life of the rounds continue: it ends if this is set.
+        # Before `_on_round_closed`, which resumes the life of the rounds: it ends if this is set.
         self.done = last or self.round >= self.config.rounds
         self._on_round_closed(step)
         if self.on_round is not None:

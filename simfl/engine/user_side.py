@@ -228,7 +228,7 @@ class UserSide:
             task: The user's.
             loss: Phase, reason, and row of its cause; None for a surplus user.
         """
-        # First: the effects of steps that end from now on are void (`Lane.work`, `finish`).
+        # First: the effects of steps that end after this are void (`Lane.work`, `finish`).
         user, task.is_lost = task.user, True
         # Its protocol lane is not interrupted: a call of a machine ends, without effects.
         interrupted = self.device(user).training.interrupt(task)
@@ -239,7 +239,7 @@ class UserSide:
                 cause = interrupted
             lost = rows.Lost(task.round, user, name_of(task.id), phase, why, cause, self.env.now)
             row = self.trace.add(lost)
-        # What has left still arrives; the rest is not sent.
+        # Messages that have left still arrive; the others are not sent.
         self.network.link(user, up=True).cut()
         self._remove(task)
         if self.runtime.meter is not None:

@@ -88,8 +88,8 @@ def rehearse(
         ops.apply(rule.apply, weights, state, 1.0)
 
     def repeat() -> None:
-        # A new machine with the same entropy: its keys and masks are those of the recorded messages, which it
-        # therefore accepts.
+        # A new machine with the same entropy has the keys and masks of the recorded messages, so it accepts
+        # them.
         [client] = _clients(protocol, p, [0], EagerOps(p.q)).values()
         for name, arguments in calls:
             getattr(client, name)(*arguments)

@@ -235,7 +235,7 @@ class LiveLink:
         """Drop the bytes that have not left."""
         connection = self.network.ends.connection_of(self.user)
         if connection is not None:
-            # Bytes that the shaper has let through are with the kernel, and still arrive.
+            # Bytes that have passed the shaper are with the kernel, and still arrive.
             connection.outflow.cut()
 
 

@@ -79,7 +79,8 @@ def join(
     admission = replace(admission, scenario="" if scenario is None else digest(scenario))
     welcome = welcome_of(address, admission, users[0], wait_s)
     experiment = prepared(scenario or received(welcome.scenario))
-    # Also of a scenario that the server sent: the hello of a participant has the digest of what it runs.
+    # Also of a scenario that the server sent: the hello of a participant has the digest of the scenario that
+    # it runs.
     admission = replace(admission, scenario=digest(experiment.scenario))
     # Checked here: numbers of users were read before the scenario was known.
     if not all(user < experiment.scenario.population.users for user in users):
@@ -100,7 +101,7 @@ def join(
 
 def _protocol(protocol: LiveProtocol, address: Address, parts: Sequence[Sequence[int]]) -> None:
     """Run the users in one protocol, each part of them in a separate process."""
-    # Before the fork, so that all processes share the memory of what was loaded and compiled.
+    # Before the fork, so that all processes share the loaded and compiled code.
     protocol.warm()
     with forked(lambda users: protocol.run_users(users, address), parts) as pids:
         codes = exit_codes(pids)

@@ -129,8 +129,8 @@ class LiveProtocol:
     def warm(self) -> None:
         """Rehearse a round and train, before this process is forked."""
         s = self.scenario
-        # Before the fork, so that all processes share what is loaded and compiled. What a fork does not share
-        # is repeated in each (`worker`).
+        # Before the fork, so that all processes share the loaded and compiled code. The part that a fork does
+        # not share is repeated in each (`worker`).
         self._repeat = rehearse(self.protocol, self.params, s.cohort, s.learning.server)
         train(self.trainer, self.trainer.shapes())
 

@@ -215,7 +215,8 @@ class RoundUsers(RemoteUsers):
         self._latest = -1
 
     def begin(self, task: UserRound) -> None:
-        # Once a round. Messages of the round before may still arrive, and those of a user that still works.
+        # Once a round. Messages of the round before may still arrive, and messages of a user that still
+        # works.
         if (index := task.round) > self._latest:
             self._latest, tasks = index, self.tasks.items()
             self.tasks = {key: task for key, task in tasks if key[1] >= index - 1 or self.in_flight(task)}

@@ -54,8 +54,8 @@ class ShapedLink:
         if due != self._due:
             return
         self._due, since, self._since = -1, self._since, self.env.now
-        # By the time that has passed, and not by that of the tick: a late tick lets more through, so lateness
-        # does not add up.
+        # By the time that has passed, and not by the length of a tick: a late tick passes more bytes, so
+        # lateness does not add up.
         for flow, share in self._shares.items():
             flow.let_through(share * (self.env.now - since))
         self.active = {flow: None for flow in self.active if flow.waiting}

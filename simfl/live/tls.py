@@ -92,7 +92,7 @@ def tokens(path: Path, users: Iterable[int]) -> dict[int, str]:
         raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
     for number, line in enumerate(lines, 1):
         user, _, token = line.strip().partition(" ")
-        # So few digits that `int` is cheap.
+        # The number of digits is bounded, so `int` is cheap.
         valid = user.isdecimal() and len(user) < 10 and len(token.strip()) in TOKEN_DIGITS
         if user and (not valid or int(user) in by_user):
             raise BadInput(f"{path}:{number}: must be a user's number and its token, one line a user")

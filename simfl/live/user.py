@@ -295,7 +295,8 @@ class LiveUser:
         """Start the clock, if the begin that the server sent is near."""
         now = time.monotonic_ns()
         begun = origin - (0 if self.offset is None else self.offset.ns)
-        # A false clock of the server would have a user wait for long, or find all of its times past.
+        # A false clock of the server would have a user wait for long, or find all of its times past
+        # (fuzz/test_parts.py: test_false_clock_costs_its_user_alone).
         if abs(now - begun) > MAX_OFF_S * NS:
             self.fail(f"by the server's clock the run began {(now - begun) / NS:.3g} s ago, not just now")
             return

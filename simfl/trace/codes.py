@@ -63,8 +63,8 @@ class StepsDone(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Self | None:
         """Read a `what`; return None for another text."""
-        # Exactly the form of `__str__`, without leading zeros, and with so few digits that `int` is cheap for
-        # any file.
+        # Exactly the form of `__str__`, without leading zeros. The number of digits is bounded, so `int` is
+        # cheap for any file.
         match = re.fullmatch(r"([1-9][0-9]{0,14}) of ([1-9][0-9]{0,14}) steps", text)
         steps, total = map(int, match.groups()) if match else (0, 0)
         # A full training has an empty text, so "8 of 8 steps" is no row that the engine writes.

@@ -222,7 +222,7 @@ class _Order:
         if isinstance(row, Begin):
             self._begin(row)
         elif not isinstance(row, Presence):
-            # A buffer begins once, and its aggregations have no Begin rows of their own.
+            # A buffer begins once, and its aggregations have no rows of a begin.
             if row.round >= self.begun and not self.buffered:
                 raise _RowError(f"round {row.round} of {self.protocol} has not begun")
             # Reports walk from a row to its cause, and on. Only earlier causes make sure that such a walk
