@@ -242,9 +242,9 @@ class PooledOps(EagerOps):
             many = getattr(kernel, "many", None)
             try:
                 values = many(calls) if many is not None else [self.call(kernel, call) for call in calls]
-            # Any error at all: a thread that ended without a record would leave a coroutine waiting forever
-            # (test_pooled.py: test_after_a_failure_nothing_hangs).
             except BaseException as error:
+                # Any error at all: a thread that ended without a record would leave a coroutine waiting
+                # forever (test_pooled.py: test_after_a_failure_nothing_hangs).
                 with self._lock:
                     self._error = self._error or (unit[0], error)
                 continue

@@ -95,7 +95,7 @@ class Total(Node):
             field.add_to(self.array[0, start : start + part.size], part, q)
 
     def _take(self, senders: list[None]) -> A32 | None:
-        # Let go at once: the node's value is the only reference to the sum, and no share keeps its sender.
+        # The node's value alone holds the sum from here on, and the shares' senders can be freed.
         array, self.array, self.shares = self.array, None, []
         return array
 

@@ -255,9 +255,9 @@ def _verify(publics: Terms, signed: Terms, messages: Sequence[bytes], rows: Term
 # --- Shamir ---------------------------------------------------------------------------------------
 def _share(secrets: Terms, seed: Terms, points: Sequence[int], t: int) -> Rows:
     p, n, of = shamir.P, len(secrets), only(seed)
+    # The order of `shamir.coefficients`: power after power. One unknown stands for the nine limbs, which are
+    # shared alike.
     polynomials = [
-        # The order of `shamir.coefficients`: power after power. One unknown stands for the nine limbs, which
-        # are shared alike.
         [Value(secret), *(Element(of, p, j * n + k) for j in range(t - 1))]
         for k, (secret,) in enumerate(secrets)
     ]

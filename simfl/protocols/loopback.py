@@ -196,12 +196,14 @@ class _Round:
         if party in self.lost:
             return
         fate = "deliver" if party == SERVER else self.fate(party, message)
+        # Lost before the message is sent or dropped: `leave` sends this one, and no later one.
         if fate in ("lose", "break", "leave"):
             self.lost.add(party)
         if fate not in ("lose", "break"):
             self.out.sent.append((party, to, message))
             (self.late if fate == "late" else self.wires).append((party, to, message))
         if fate in ("break", "leave"):
+            # Behind the message, which arrives before the news that its sender is gone.
             self.wires.append((party, SERVER, None))
 
     def submit(self, user: int) -> None:
@@ -210,6 +212,7 @@ class _Round:
     def deliver(self, sender: int, to: int, message: Message | None) -> None:
         if message is None:
             self.apply_effects(SERVER, self.server.gone(sender))
+        # A lost user receives nothing. What it sent before still arrives.
         elif to not in self.lost:
             machine = self.server if to == SERVER else self.clients[to]
             self.apply_effects(to, machine.receive(sender, message))
@@ -291,6 +294,7 @@ class LoopbackBuffer(Record):
 
     def settle(self, held_back: Callable[[Message], bool] = lambda message: False) -> None:
         """Deliver all messages, except those held back and the messages behind them on their links."""
+        # A new walk after each delivery, which may add links and messages.
         while link := next((link for link in self.waiting() if not held_back(self.links[link][0])), None):
             self.deliver(*link)
 
@@ -302,7 +306,9 @@ class LoopbackBuffer(Record):
         """Take a user offline; with `notify` the transport reports it to the server."""
         self.away.add(user)
         sending = self.links.get((user, SERVER), [])
+        # It enrols when it is back, so that message alone is not lost.
         self.links[user, SERVER] = [message for message in sending if isinstance(message, Advertise)]
+        # Its training is lost with it, so `submit` never comes for this cycle.
         self.trained.pop(user, None)
         if notify:
             self.disconnected.add(user)
@@ -310,6 +316,7 @@ class LoopbackBuffer(Record):
 
     def back(self, user: int) -> None:
         self.away.discard(user)
+        # A server that was not notified of the loss is not notified of the return.
         if user in self.disconnected:
             self.disconnected.discard(user)
             self.apply_effects(SERVER, self.server.back(user))

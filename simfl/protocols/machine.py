@@ -123,7 +123,8 @@ def _field_names(message: Any) -> tuple[str, ...]:
     return tuple(part.name for part in fields(message))
 
 
-_NUMBERS = (int, UpdateId, RecoveryId)  # as a tuple: `isinstance` would build a union anew for each field
+# A tuple, since `isinstance` would build a union anew for each field.
+_NUMBERS = (int, UpdateId, RecoveryId)
 
 
 def _bytes_of(value: Any) -> int:
@@ -133,6 +134,7 @@ def _bytes_of(value: Any) -> int:
         return 0
     if isinstance(value, _NUMBERS):
         return INT_BYTES
+    # A list has items of one type, so the first one decides. User and cycle are two numbers.
     of_updates = len(value) > 0 and isinstance(value[0], UpdateId)
     return (INT_BYTES + INT_BYTES * of_updates) * len(value)
 
@@ -220,8 +222,8 @@ class Result:
     """One aggregate.
 
     Attributes:
-        total: The sum over `members`: 1 x (d + 1) or 1 x d over F_q, or 1 x d float32 without a field.
-        mean: The mean update g, 1 x d float32, that the sum stands for.
+        total: The sum over `members`: 1 x (d + 1) or 1 x d over F_q, or 1 x d float64 without a field.
+        mean: The mean update g, 1 x d float64, that the sum stands for.
         members: The aggregated updates, in the order of summation.
 
     >>> from simfl.dataplane.handles import F32, U32
@@ -411,11 +413,14 @@ class Params:
     @property
     def points(self) -> range:
         """The users that can have evaluation points, both in F_q and in Shamir's field."""
+        # User u has the point u + 1 < p in Shamir's field. In F_q it has that one too, or one of q - 1
+        # powers.
         return range(min(self.q, P) - 1)
 
     def threshold(self, circle: int) -> int:
         """Return t_i of a user with `circle` users in its closed neighbourhood. A majority is the least
         number that two disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
+        # Never below t, which is at least 2: a neighbourhood of one user would be a majority of itself.
         return max(self.t, circle // 2 + 1) if self.majority else self.t
 
     def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
@@ -430,6 +435,7 @@ class Params:
         Returns:
             1 x (d + 1) over F_q, or 1 x d without weights.
         """
+        # A name for each update: in an asynchronous run one source serves all cycles of a user.
         seed = ops.secret(entropy(f"quantise{name_of(update.id)}"))
         weight = update.weight if weighted else 1
         return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)

@@ -88,6 +88,7 @@ class SecAgg(Pairwise):
     """Shares that reconstruct a secret; T + 1, and at least 2, unless given."""
 
     def params(self, p: Params) -> Params:
+        # At least 2, or each single user could reconstruct every secret.
         return replace(super().params(p), t=max(2, p.T + 1) if self.t is None else self.t)
 
     def problems(self, p: Params) -> Problems:
@@ -130,6 +131,7 @@ class SecAggPlus(Pairwise):
         k, t = self.k, self.t
         if k is None or t is None:
             k, t = graph_design.design(p.N, p.T, p.D, self.sigma, self.eta, k=k, t=t)
+        # Beyond N - 1 the graph is complete, and `Params.sparse` compares k with that.
         return replace(super().params(p), t=t, k=min(k, p.N - 1))
 
     def problems(self, p: Params) -> Problems:
@@ -197,8 +199,10 @@ class Ccesa(Pairwise):
         return p.D / p.N if self.q_total is None else self.q_total
 
     def params(self, p: Params) -> Params:
+        # p* may exceed 1, or be inf: only the complete graph is left then.
         edge = min(1.0, graph_design.p_star(p.N, self.lost_in_all(p))) if self.p is None else self.p
         if self.majority:
+            # t is the least of all users' thresholds here; each user's own follows from its neighbourhood.
             return replace(super().params(p), t=2, majority=True, p=edge)
         t = graph_design.threshold(p.N, edge) if self.t is None else self.t
         return replace(super().params(p), t=t, p=edge)
@@ -218,8 +222,10 @@ class Ccesa(Pairwise):
     def failure(self, p: Params) -> graph_design.Failure:
         """Return its theorems' bounds, which hold only if no user colludes."""
         q = self.lost_in_all(p)
+        # The theorems presume that no user colludes, and Theorem 5 that all users have one t.
         if p.T or p.majority:
             return graph_design.Failure(1.0, 1.0 if p.majority else 0.0)
+        # The union bound over two ways to be exposed.
         exposed = graph_design.not_private_bound(p.N, p.p, q) + graph_design.unmasking_bound(p.N, p.p, p.t)
         return graph_design.Failure(min(1.0, exposed), graph_design.unreliable_bound(p.N, p.p, q, p.t))
 
