@@ -185,8 +185,9 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
         raise ValueError(f"inner sizes differ: {W.shape} times {Z.shape}")
     a, m = W.shape[0], Z.shape[1]
     out, loops = np.empty((a, m), np.uint32), loops_for(a * m)
-    # The same matrix codes for every user of a round, so its limbs are cached by its bytes. A cache by
-    # identity would miss a matrix that was changed in place.
+    # The same matrix codes for every user of a round, so its limbs are cached. By its bytes and not its
+    # identity, since it may be changed in place (test_limbs.py:
+    # test_a_matrix_changed_in_place_is_another_matrix).
     limbs, blocks, offset = prepare(W.tobytes(), W.shape, q)
     tile = max(_TILE_COLUMNS, _TILE_ELEMENTS // max(1, *limbs.shape))
     centre, width = float(q // 2), 0
@@ -212,8 +213,7 @@ def prepare(content: bytes, shape: tuple[int, int], q: int) -> tuple[F64, list[t
     """Return W's limbs, its exact column blocks, and the offset of centring.
 
     Args:
-        content: Bytes of W; they are the cache's key, so that a matrix that was changed in place is another
-            key (`test_a_matrix_changed_in_place_is_another_matrix`).
+        content: Bytes of W, the cache's key.
         shape: [a, k] of W.
         q: The modulus.
 

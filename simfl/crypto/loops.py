@@ -33,10 +33,8 @@ def _pointer(typing: Any, address: Any) -> Any:
 
 @compiled(types.void(read(WORD), read(WORD), WORD, BOOL, written(WORD)))
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
-    """Write out = a - y + q (a < y), with y = b if minus, else q - b.
-
-    The sum a + b needs a 33rd bit, a - (q - b) does not.
-    """
+    """Write out = a - y + q (a < y), with y = b if minus, else q - b."""
+    # The sum a + b needs a 33rd bit, a - (q - b) does not.
     for j in range(out.size):
         # For b = 0 this is q itself. Every a is below it, so q is added again, and the result is a.
         y = b[j] if minus else np.uint32(q - b[j])
@@ -48,9 +46,7 @@ def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
 def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
     """Write out = sum_k weights[k] v_k mod q, with v_k the out.size uint32 at addresses[k].
 
-    The number of rows is a multiple of 4: a core that reads four rows at a time reads twice as fast. Exact:
-    if sum(weights) <= 2^32, in one uint64 sum. Otherwise the high and low halves of the products are summed
-    separately, each sum below 2^32 len(weights), and joined at the end as (high mod q) 2^32 + low mod q.
+    The number of rows is a multiple of 4.
     """
     heaviest = np.uint64(0)
     for k in range(weights.size):
@@ -65,6 +61,7 @@ def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
         end = min(start + _COLUMNS, out.size)
         low[:] = 0
         high[:] = 0
+        # A core that reads four rows at a time reads twice as fast.
         for k in range(0, addresses.size, 4):
             a = carray(_pointer(addresses[k]), (out.size,))[start:end]
             b = carray(_pointer(addresses[k + 1]), (out.size,))[start:end]
@@ -77,6 +74,7 @@ def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
                     low[j] += s * a[j] + t * b[j] + u * c[j] + v * d[j]
             else:
                 for j in range(end - start):
+                    # The halves of the products are summed apart, each sum below 2^32 len(weights).
                     w, x, y, z = s * a[j], t * b[j], u * c[j], v * d[j]
                     low[j] += (w & ones) + (x & ones) + (y & ones) + (z & ones)
                     high[j] += (w >> half) + (x >> half) + (y >> half) + (z >> half)

@@ -16,6 +16,7 @@ def real_sum(vectors: Sequence[Floats], weights: Sequence[float]) -> F64:
     """Return sum_i weights[i] vectors[i] in float64 [1, L], added in the order of the list."""
     total = np.zeros(vectors[0].shape, np.float64)
     for vector, weight in zip(vectors, weights, strict=True):
+        # One by one in float64: a product by BLAS would add in an order of its own.
         total += np.float64(weight) * vector
     return total
 
@@ -25,6 +26,7 @@ def real(total: Floats, deltas: Sequence[Floats], weights: Sequence[float]) -> I
 
     A sum of floats depends on the order of its terms, so it is summed again in the same order.
     """
+    # No field, so nothing wraps and nothing is clipped before rounding: zeros, in the form of `compare`.
     return np.array([[np.count_nonzero(real_sum(deltas, weights) != total), 0, 0]], np.int64)
 
 

@@ -153,13 +153,15 @@ class PooledOps(EagerOps):
     def _schedule(self, targets: Iterable[Node]) -> None:
         """Have nodes executed, and before each the nodes that it needs, in the order of need.
 
-        The walk is depth first, with a stack of nodes and the rest of their inputs. A node is queued once all
-        its inputs are done, or by the last of them (`_finish`). The caller holds the lock.
+        A node is queued once all its inputs are done, or by the last of them (`_finish`). The caller holds
+        the lock.
         """
         # It may grow while it is walked: `_enter` adds the other routes of a step.
         wanted = list(targets)
         for target in wanted:
             path = [self._enter(target, wanted)] if target.missing_inputs is None and not target.done else []
+            # Depth first, by a stack of nodes with the rest of their inputs: recursion would be as deep as
+            # the longest chain of rounds.
             while path:
                 node, needs = path[-1]
                 for need in needs:
@@ -218,10 +220,9 @@ class PooledOps(EagerOps):
         return self._threads > 0
 
     def _start_workers(self) -> None:
-        """Start as many threads as there is work for. The caller holds the lock.
-
-        One thread is enough for small nodes: more would only wait for the interpreter's lock.
-        """
+        """Start as many threads as there is work for. The caller holds the lock."""
+        # One thread is enough for small nodes: more would only wait for the interpreter's lock
+        # (test_pooled_short.py: test_small_work_that_waits_takes_one_thread).
         useful = min(self.workers, max(1, self._large)) - self._threads
         for _ in range(0 if self._error is not None else min(useful, len(self._queues))):
             self._threads += 1

@@ -224,6 +224,7 @@ def combined(q: int, parts: Iterable[tuple[Any, Item]]) -> Form:
     """
     total: dict[Term, Any] = {}
     for weight, item in parts:
+        # A form's unknowns are taken over; a term is one unknown more.
         if isinstance(item, Form):
             for symbol, c in item.of.items():
                 # Python's integers and fractions are exact, so one reduction at the end is enough.

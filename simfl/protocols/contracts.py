@@ -228,6 +228,8 @@ def check_table(machine: type, entries: Iterable[tuple[object, str]]) -> None:
     """
     place = place_of(machine)
     for message, method in entries:
+        # A kind as text would never match a message, so that the table's entry would be dead
+        # (test_contracts.py: test_a_table_with_a_kind_as_text_fails_at_its_class).
         if not (isinstance(message, type) and issubclass(message, Message)):
             raise TypeError(f"{place}: its table has {message!r}, no type of messages")
         # Without these the first such message would fail in the middle of a run.
@@ -235,5 +237,6 @@ def check_table(machine: type, entries: Iterable[tuple[object, str]]) -> None:
             raise TypeError(
                 f"{place}: its table has {message.__name__}, which has no {' and no '.join(missing)}"
             )
+        # On the class and its bases: a method may be inherited.
         if not callable(getattr(machine, method, None)):
             raise TypeError(f"{place}: its table names {method!r}, no method of it")

@@ -206,15 +206,13 @@ class LightSecAggAsyncClient(BufferedClient):
         return [Send(SERVER, Upload(mask, update.version, self.ops.add(x, z)))]
 
     def hold(self, inbox: MaskInbox) -> Effects:
-        """Keep other users' coded shares until a recovery requests them or they are too old.
-
-        A sender's cycles only grow, so a used or dropped share is never accepted again.
-        """
+        """Keep other users' coded shares until a recovery requests them or they are too old."""
         assert self.channels is not None
         users, cycles, distinct = _columns(inbox.masks)
         if distinct < len(users) or len(inbox.versions) != len(users):
             raise PeerFault(SERVER, "the inbox names a user twice, or a mask without its version")
         effects: Effects = []
+        # A sender's cycles only grow, so a used or dropped share is never accepted again.
         new = self._new(users, cycles)
         if len(new) < len(users):
             for k in (k for k in range(len(users)) if k not in new):

@@ -163,6 +163,7 @@ class _Round:
     def run(self) -> LoopbackRound:
         self.apply_effects(SERVER, self.server.start())
         if not self.offline:
+            # Before any message is delivered: machines must hold an update that comes early.
             for user in self.clients:
                 self.submit(user)
         while self.wires or self.late or self.timers:
@@ -173,6 +174,7 @@ class _Round:
             # pass.
             overdue = True
             if self.timers:
+                # The oldest first, as no deadline has a length here.
                 timer = self.timers.popleft()
                 overdue = self.server.awaits(timer)
                 self.out.passed += [timer.name] if overdue else []
@@ -193,6 +195,7 @@ class _Round:
                 self.submit(party)
 
     def send(self, party: int, to: int, message: Message) -> None:
+        # Also within one call: of several messages those after the loss are not sent.
         if party in self.lost:
             return
         fate = "deliver" if party == SERVER else self.fate(party, message)
@@ -274,6 +277,7 @@ class LoopbackBuffer(Record):
         update = UpdateId(user, self.cycles[user])
         self.versions[update] = self.version
         self.apply_effects(SERVER, self.server.begin(*update))
+        # After the call: a cycle that the server refuses by an error has not begun.
         self.cycles[user] += 1
         if not self.offline:
             self.trained[user] = update

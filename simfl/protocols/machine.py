@@ -21,6 +21,8 @@ from simfl.dataplane.ops import Ops
 from simfl.errors import did_you_mean
 from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.long_term_keys import Directory
+
+# `X as X` exports a name again: machines find all their words in this module.
 from simfl.trace.codes import Discarded as Discarded
 from simfl.trace.codes import Reason as Reason
 from simfl.trace.codes import RecoveryId as RecoveryId
@@ -39,12 +41,15 @@ Number = Annotated[int, "number"]
 
 SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery")
 """Points of a round at which a user can be lost, in their order: all that a scenario can name."""
+# Keep in step: `Deadlines` (scenario/world.py) has a key for each stage, `protocol.py` the lists without
+# signatures.
 SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery")
 """Stages of a server, each with a deadline: all that a scenario can name."""
 
 
 def place_of(kind: type) -> str:
     """Return the file and name of a class, with which messages about it begin."""
+    # A class of an interactive session has no file.
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or kind.__module__
     return f"{file}: {kind.__name__}"
 
@@ -98,6 +103,8 @@ class Message:
     def __init_subclass__(cls) -> None:
         # `slots=True` makes each class twice, and a bare `super()` would refer to the first of the two.
         super(Message, cls).__init_subclass__()
+        # A base class such as `UsersMessage` has no phase yet. `contracts.check_table` wants one where a
+        # message is used.
         check_known(cls, "phase", {getattr(cls, "phase", PHASES[0])}, PHASES)
         check_known(cls, "point", {cls.point} - {None}, SIGNED_POINTS)
 
@@ -130,6 +137,7 @@ _NUMBERS = (int, UpdateId, RecoveryId)
 def _bytes_of(value: Any) -> int:
     if isinstance(value, Handle):
         return value.size_bytes
+    # An absent part of a message is not sent.
     if value is None:
         return 0
     if isinstance(value, _NUMBERS):

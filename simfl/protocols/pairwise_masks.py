@@ -76,11 +76,7 @@ class SecAggClient(MaskedClient):
         return ops.share(ops.join([self.b, self.s]), seed, Lookup(point, roster.users), self.t)
 
     def hold_shares(self, inbox: Inbox) -> Effects:
-        """Keep the shares of V2, agree on the pairwise seeds a_ij, and expand the whole mask.
-
-        This is offline work (LightSecAgg Table 5), which may overlap with training: the upload is one
-        addition.
-        """
+        """Keep the shares of V2, agree on the pairwise seeds a_ij, and expand the whole mask."""
         ops, refusals = self.ops, super().hold_shares(inbox)
         publics = ops.pick(self.mask_publics, Lookup(self.peers.row, self.partners))
         # With all partners, also those whose share was refused: they mask with this user too, so both masks
@@ -88,6 +84,8 @@ class SecAggClient(MaskedClient):
         seeds = agreed(ops, self.s, self.partners, publics, _mask_info(self.params))
         # Opposite signs at the two ends (LightSecAgg eq. 1).
         signs = Lookup(lambda j: -1 if j < self.user else 1, self.partners)
+        # Now and not with the upload: this is offline work (LightSecAgg Table 5), which may overlap with
+        # training. The upload is then one addition.
         self.z = ops.mask(ops.prg(self.b, self.params.d + 1), seeds, signs)
         return refusals
 
@@ -149,10 +147,10 @@ class SecAggServer(MaskedServer):
         return super().send_rosters(got)
 
     def ask_survivors(self, got: dict[int, None]) -> Effects:
-        """Announce V3, or abort. V4 is part of V3: without t_i neighbours in V3, no secret of i comes
-        back."""
+        """Announce V3, or abort if the round cannot become reliable."""
         V1, V2, V3 = self.answered
-        # As if every survivor answered: if that is not reliable, nothing that follows is.
+        # As if every survivor answered: V4 is part of V3, so without t_i neighbours in V3 no secret of i
+        # comes back.
         best = Evolution(self.graph, self.t, V1, V2, V3, V4=V3)
         lost = next((i for i in sorted(best.V3_plus) if not best.informative(i)), None)
         if lost is not None:

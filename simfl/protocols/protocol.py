@@ -91,6 +91,7 @@ class Protocol(Block):
             if old in vars(cls) and new not in vars(cls):
                 text = f"simfl.protocols.protocol.Protocol.{old} is now {new}: {place_of(cls)}"
                 warnings.warn(text, DeprecationWarning, stacklevel=2)
+                # Under its new name, by which all of simfl calls it.
                 setattr(cls, new, vars(cls)[old])
         check_known(cls, "point", cls.points, SIGNED_POINTS)
         check_known(cls, "timer", cls.timers, SIGNED_STAGES)
@@ -184,6 +185,7 @@ class Protocol(Block):
     def derived(self, p: Params) -> dict[str, Any]:
         """Return the values that its rules derive for keys that are not given."""
         params = self.params(p)
+        # `params` has the rules, so they are not repeated here.
         absent = [key for key in type(self).model_fields if getattr(self, key) is None]
         return {key: getattr(params, key) for key in absent if hasattr(params, key)}
 

@@ -104,6 +104,7 @@ class SecAgg(Pairwise):
 
     @classmethod
     def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
+        # The largest t that tolerates `lost` losses, so that one more can end in an abort.
         return {"t": users - lost}
 
 
@@ -139,6 +140,7 @@ class SecAggPlus(Pairwise):
         if self.k is not None and not 2 <= self.k < p.N:
             yield "k", f"k={self.k} must be at least 2 and below N={p.N}"
             return
+        # A closed neighbourhood has k + 1 users, and by rule k may be up to N - 1.
         max_t = p.N if self.k is None else self.k + 1
         if self.t is not None and not 2 <= self.t <= max_t:
             yield "t", f"t={self.t} must be at least 2 and at most k + 1 = {max_t}"
@@ -209,6 +211,7 @@ class Ccesa(Pairwise):
 
     def derived(self, p: Params) -> dict[str, Any]:
         values = {**super().derived(p), "q_total": self.lost_in_all(p)}
+        # With `majority` t is only the least of the users' thresholds, so it is not shown as theirs.
         return {key: value for key, value in values.items() if key != "t" or not self.majority}
 
     def problems(self, p: Params) -> Problems:
@@ -231,6 +234,7 @@ class Ccesa(Pairwise):
 
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
         q = self.lost_in_all(p)
+        # The bounds presume that no user colludes: with T > 0 there is nothing to design by.
         graph = None if p.T else graph_design.edges(p.N, q, sigma, eta)
         yield {} if graph is None else {"p": graph[0], "t": graph[1], "q_total": q}
 

@@ -80,6 +80,7 @@ class Hinge(Staleness):
 
 STALENESS = KindRegistry("staleness weight", Staleness, (Constant, Polynomial, Hinge), "staleness")  # type: ignore[type-abstract]
 
+# mypy sees the base class; pydantic needs the union of the kinds, which is made at run time.
 if TYPE_CHECKING:
     AnyStaleness = Staleness
 else:
