@@ -144,9 +144,8 @@ class Ledger:
         self._segments: list[Segment] = []
         self._counted: list[tuple[str, int]] | None = None
         self._mark_ns = 0
-        # A session whose trainer runs on a device replaces it by a timer that counts the device's kernels
-        # too.
-        # CPU time of this thread: neither other processes nor the pool's threads lengthen a step.
+        # CPU time of this thread: neither other processes nor the pool's threads lengthen a step. A session
+        # whose trainer runs on a device replaces it by a timer that counts the device's kernels too.
         self.now_ns: Callable[[], int] = time.thread_time_ns
 
     def begin_step(self, where: tuple[Any, ...], phase: str) -> None:

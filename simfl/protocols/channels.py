@@ -139,7 +139,7 @@ class Channels:
 def agreed(ops: Ops, secret: Handle, users: Sequence[int], publics: Handle, info: bytes) -> Handle:
     """Return a key with each of these users, [users x 32] bytes; PeerFault for a public key that has none."""
     try:
-        # A low-order key would give a secret that everybody knows: its owner is named.
+        # A low-order key gives a secret that is public, so its owner is named.
         return ops.agree(secret, publics, info)
     except Forged as fault:
         raise PeerFault(users[fault.row], fault.why) from None

@@ -60,7 +60,7 @@ class LightSecAggClient(MaskedClient):
         """Sum the coded shares of the survivors' masks (eq. 6)."""
         users = self.check(survivors)
         if len(self.kept) < len(self.partners):
-            # A share that was refused is missing in the sum, and a sum without it would decode to garbage.
+            # A share that was refused is missing in the sum, and such a sum would decode to other masks.
             missing = next((u for u in users if u != self.user and u not in self.kept), None)
             if missing is not None:
                 return [Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {missing}")]

@@ -206,7 +206,7 @@ class LightSecAggAsyncServer(BufferedServer):
 
     def take_answer(self, user: int, message: SumOfShares) -> Effects:
         """Take an answer to the open recovery; the U-th one decodes."""
-        # A sum of shares by other weights would decode to garbage.
+        # A sum of shares by other weights would decode to another sum of masks.
         if self.request is None or message.recovery != self.request.recovery:
             return [Ignore(user, "answer", Reason.LATE, message.recovery)]
         if user in self.answers:

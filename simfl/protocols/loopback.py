@@ -206,7 +206,7 @@ class _Round:
             self.out.sent.append((party, to, message))
             (self.late if fate == "late" else self.wires).append((party, to, message))
         if fate in ("break", "leave"):
-            # Behind the message, which arrives before the news that its sender is gone.
+            # Behind the message, which arrives before the report that its sender is gone.
             self.wires.append((party, SERVER, None))
 
     def submit(self, user: int) -> None:

@@ -155,7 +155,7 @@ class MaskedClient(Client):
         # way may upload all the same.
         self.partners = users_of(inbox.senders)
         self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.dtype)
-        # The own share comes last, as `held_share_owners` and `index_views.rows_of` say.
+        # The own share comes last, as `held_share_owners` and `index_views.rows_of` expect.
         self.held_shares = self.own_share if opened is None else self.ops.join([opened, self.own_share])
         return refusals
 
@@ -177,7 +177,7 @@ class MaskedClient(Client):
         if self.params.batches.refuse and (split := self.params.batches.split(everyone)):
             raise PeerFault(SERVER, f"{Refusal.SPLIT}: {len(split)} of {len(everyone)} users")
         if everyone.within(roster) or (self.params.batches.refuse and not self.params.sparse):
-            # With strangers, who could complete a batch: `check` refuses them (test_batches.py:
+            # With strangers, which could complete a batch: `check` refuses them (test_batches.py:
             # test_third_party_completes_no_batch). On a sparse graph a user does not know all others.
             return survivors
         return Survivors(users_among(roster, everyone.index_of))
@@ -353,7 +353,7 @@ class MaskedServer(Server):
         self, stage: str, got: Iterable[int], messages: list[Send], phase: str = "offline"
     ) -> Effects:
         """Open the next stage for the receivers of `messages`; give up the other users who answered."""
-        # Who answered and is sent nothing has too few neighbours left.
+        # A user that answered and is sent nothing has too few neighbours left.
         receivers = {message.to for message in messages}
         alone = tuple(user for user in got if user not in receivers)
         give_up: Effects = [GiveUp(alone, phase)] if alone else []

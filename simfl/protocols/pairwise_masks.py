@@ -92,7 +92,7 @@ class SecAggClient(MaskedClient):
     def answer(self, survivors: Survivors) -> Effects:
         """Reveal one share for each user i of V2: of b_i if i survived, of s_i if it was lost, never both."""
         alive = self.check(survivors).index_of
-        # One half of each row, by who survived. Both halves of t_i users would unmask the upload of user i
+        # One half of each row. Both halves from t_i users would unmask the upload of user i
         # (test_refusals.py: test_secagg_client_never_reveals_both_secrets).
         halves = Lookup(lambda user: B if user in alive else S, self.held_share_owners)
         missing: tuple[int, ...] = ()

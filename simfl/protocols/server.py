@@ -207,7 +207,7 @@ class Server(ABC):
         # Closed after `enough`, which looks at the open stage, and before the stage's method, which opens the
         # next one.
         self.stage = None
-        # Only after the upload: who is lost later is in the sum already (test_batches.py:
+        # Only after the upload: a user that is lost later is in the sum already (test_batches.py:
         # test_loss_after_the_upload_splits_no_batch).
         split = self.batches.split(tuple(got)) if name == "upload" else frozenset()
         count = f"{len(got)} users answered"
