@@ -72,6 +72,7 @@ class Partition(KindBlock):
         name, n = f"partition {type(self).__name__}", len(split.y_train)
         # Ascending, so that the order in which `deal` lists samples decides no minibatch.
         parts = [np.sort(np.asarray(part, np.int64)) for part in self.deal(split, users, rng)]
+        # A user-defined `deal` may return anything, so every kind's parts are checked here.
         if len(parts) != users:
             raise ValueError(f"{name} deals to {len(parts)} users instead of {users}")
         # Many users at once: to check each separately takes longer than to deal to a million of them.

@@ -72,6 +72,8 @@ class ServerRule(KindBlock):
         Raises:
             ValueError: The step's shape differs from the weights'.
         """
+        # A user-defined step of another shape could be broadcast to the model's, and would not fail by
+        # itself.
         step = self.step(state, lr)
         if weights.shape != step.shape:
             raise ValueError(f"shapes differ: weights {weights.shape} and the step {step.shape}")

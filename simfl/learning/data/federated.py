@@ -123,6 +123,7 @@ def _users(path: Path, reading: Reading) -> Iterator[tuple[str, Array, I64]]:
         samples = by_user.pop(user)
         where = f"{path}: user {user!r}"
         x, y = _part(where, samples, "x", list), _part(where, samples, "y", list)
+        # The file states the number three times over, so a file that was cut or edited is found here.
         if not len(x) == len(y) == size:
             raise DataError(f"{where}: {len(x)} samples and {len(y)} labels, but num_samples is {size}")
         if x:

@@ -98,6 +98,7 @@ def fetch(name: str, root: Path, watch: Callable[[str], None] = lambda file: Non
     """
     if name not in SOURCES:
         raise BadInput(f"no address of data set {name!r}{did_you_mean(name, list(SOURCES))}")
+    # Before the folder is made: without pooch nothing is left behind.
     need("simfl data fetch", "pooch", "data")
     folder = root.expanduser() / name
     folder.mkdir(parents=True, exist_ok=True)
