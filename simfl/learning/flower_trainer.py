@@ -138,7 +138,7 @@ class FlowerTrainer(Trainer):
         if not self.samples(user):
             return np.zeros_like(weights)
         after, count = self._fit(user, self._arrays(weights), seed, index)
-        # The run weighs the update by the number that it knows, so another one would make a wrong mean.
+        # The run weighs the update by the first number, so another one would make a wrong mean.
         if count != self.samples(user):
             was = "learning.flower.samples" if self.spec.samples else "its first fit"
             counts = f"user {user}'s fit gave num_examples={count}, {was} {self.samples(user)}"
