@@ -332,8 +332,8 @@ def _count(entry: Round, group: Iterable[Row], missed_before: set[tuple[int, str
                 entry.refused[f"{message}: {why}"] += 1
             case rows.Judged(reliable=reliable, private=private):
                 entry.reliable, entry.private = reliable, private
+    # Of a buffer, `about` names the update. Rows of one loss may come in several aggregations.
     entry.missed.update(
-        # Of a buffer, `about` names the update. Rows of one loss may come in several aggregations.
         (user, phase) for (user, about), phase in missed.items() if (user, about) not in missed_before
     )
     missed_before.update(missed)
