@@ -183,7 +183,7 @@ class DataPlaneError(RunFailed):
     """Real work failed."""
 
 
-# A class of its own, since `Saver.stop` keeps the saved rounds after it and drops them after other errors.
+# A separate class, since `Saver.stop` keeps the saved rounds after it and drops them after other errors.
 class ClusterFailed(DataPlaneError):
     """A cluster failed, and not the work: the run can continue later, there or elsewhere."""
 

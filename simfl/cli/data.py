@@ -138,7 +138,8 @@ def _write(files: dict[str, Path], imported: "Imported") -> None:
             write_parquet(file, dict(zip(table.columns, columns, strict=True)))
         else:
             with atomic(file) as stream:
-                # The csv module writes \r\n unless told otherwise, which is no line end of our other files.
+                # The csv module writes \r\n unless its option is given, which is no line end of our other
+                # files.
                 writer = csv.writer(stream, lineterminator="\n")
                 writer.writerow(table.columns)
                 writer.writerows(table.rows)

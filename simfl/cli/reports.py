@@ -61,7 +61,7 @@ def report(
         folder = latest()
         # With --latex on stderr: standard output is for the table.
         print_lines(f"Report of {folder}, the latest run", error=latex)
-    # A sweep's folder, which has no run of its own.
+    # A sweep's folder, which has no single run.
     if (folder / "means.csv").exists():
         if with_perfetto:
             raise typer.BadParameter(f"{folder} holds a sweep, which has no trace", param_hint="--perfetto")

@@ -38,7 +38,7 @@ class DaskEngine:
         return answers
 
     def hold(self, weights: Any) -> Any:
-        # A task of its own, whose result is the weights. Scattered data would be lost with the worker that
+        # A separate task, whose result is the weights. Scattered data would be lost with the worker that
         # holds them; a task is repeated.
         copy = self.client.submit(same, weights, key=f"weights-{uuid4().hex}")
         # Without copies, all trainings queue at the one worker that has the weights.

@@ -306,7 +306,7 @@ class _Recorded:
         rows = np.flatnonzero(self.sums.arrays["which"] == index)
         members = [int(user) for user in self.sums.arrays["members"][rows]]
         updates = dict(zip(members, self.sums.arrays["updates"][rows], strict=True))
-        # A stale update was made on an earlier model, which the server knows.
+        # A stale update was made on an earlier model, which the server has.
         models = {user: index - age for user, age in zip(members, self.ages(index), strict=True)}
         if self.experiment.scenario.protocols[self.name].offline:
             # The recorded update is behind a mask for the server: it is masked again, as it was sent.

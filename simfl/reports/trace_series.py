@@ -28,7 +28,7 @@ def by_round(trace: Trace) -> dict[int, list[int]]:
     groups: dict[int, list[int]] = {}
     current, buffered = 0, trace.buffered
     for number, row in enumerate(trace):
-        # A change of presence has no round of its own.
+        # A change of presence has no round.
         if not buffered and not isinstance(row, Presence):
             current = row.round
         groups.setdefault(current, []).append(number)

@@ -245,8 +245,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
 
     def network(env: Environment) -> VirtualNetwork:
         world = people.links, people.server_link
-        # The model changes the states of links and so stands in front of the network, which knows nothing of
-        # it.
+        # The model changes the states of links and so stands in front of the network, which is the same with
+        # it and without.
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
         return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
@@ -393,8 +393,8 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
         return
     largest, bound = limits
     reason, remedy = f"(q - 1)/2 = {bound}, and would wrap around", "a smaller clip, or on_overflow: wrap"
-    # Sums may then wrap around the field. They must still fit the integers with which the audit tells a wrap
-    # from an error.
+    # Sums may then wrap around the field. They must still fit the integers with which the audit distinguishes
+    # a wrap from an error.
     if to.on_overflow == "wrap":
         reason, remedy = f"{bound}, the limit of the audit's 64-bit sums", "or a smaller clip"
     users, levels = counted(s.cohort, "user"), counted(to.levels, "level")

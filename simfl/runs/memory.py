@@ -199,7 +199,7 @@ def forecast(s: Scenario) -> Forecast:
     seconds = START_S
     for name, entry in s.protocols.items():
         of = s.of(name)
-        # An aggregation of a buffer has K updates, whoever sent them.
+        # An aggregation of a buffer has K updates, from any users.
         members = s.buffer.K if s.buffer else min(of.cohort, of.selection.usual(s.population.users))
         seconds += s.rounds * members * ROWS[entry.offline] * ROW_S
     users = max(users_bytes(s, name) for name in s.protocols)

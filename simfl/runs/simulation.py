@@ -132,8 +132,8 @@ async def simulate(
             study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
         with (
-            # The input is checked by now: an error of a user-defined kind from here on is a failed run, and
-            # no bad input.
+            # The input is checked by now: an error of a user-defined kind within this context is a failed
+            # run, and no bad input.
             elsewhere as there,
             located_errors(RunFailed),
             one_thread(loaded.payload == "real" and study.by_torch),

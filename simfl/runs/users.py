@@ -159,7 +159,7 @@ class UserPopulation:
             if model is None:
                 return None
             # A stream for each direction: the k-th message of an uplink has the same jitter, whatever the
-            # downlink carries meanwhile.
+            # downlink carries at the time.
             rng = self.streams.rng("jitter", user, "up" if up else "down")
             # `iter(int, 1)` has no end, as int() is never 1: each draw is made when a message needs it.
             return (float(model.draw(rng, 1)[0]) for _ in iter(int, 1))

@@ -94,7 +94,7 @@ def _run(folder: Path, label: str) -> Side:
     summaries = [open_summary(run, s) for run, s in zip(runs, scenarios, strict=True)]
     settings = scenarios[0].model_dump(mode="json")
     for run, other in zip(runs[1:], scenarios[1:], strict=True):
-        # Repeats differ in measured time only. A folder that somebody put together could hold anything.
+        # Repeats differ in measured time only. A folder that was put together by hand could hold anything.
         if other.model_dump(mode="json") != settings:
             problem = f"{run} is of another scenario than {runs[0]}: these are no repeats"
             raise BadInput(f"{problem}; compare runs of one scenario")

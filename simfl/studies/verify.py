@@ -274,7 +274,7 @@ def answers(subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]
             not_tried = str(reason)
         except NoSymbolicKernel as reason:
             not_tried = f"on symbols {reason}"
-        # A scenario that cannot be built says nothing about the protocol's machines.
+        # A scenario that cannot be built is no finding about the protocol's machines.
         except BadInput:
             raise
         except Exception as error:  # an error of a machine is a finding

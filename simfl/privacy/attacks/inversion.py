@@ -129,7 +129,7 @@ class Inversion(Attack):
                 self.lr,
                 self.variation,
             )
-            # By cost, which the server knows; by likeness to the originals it could not choose.
+            # By cost, which the server can compute; by likeness to the originals it could not choose.
             least = cost.reshape(len(group), -1).argmin(axis=1)
             best = x.reshape(starts.shape)[np.arange(len(group)), least]
             best_of |= dict(zip(group, best, strict=True))

@@ -106,7 +106,7 @@ class Membership(Attack):
         draws = [rng.permutation(len(own))[: 2 * size] for _ in range(self.shadows)]
         parts = [np.sort(draw[:size]) for draw in draws]
         trainer = Trainer(Split(x, y, x[:1], y[:1], split.classes), parts, view.model, view.sgd, "cpu")
-        # Secrets of the attack's own: the users' are not the server's to know.
+        # Secrets of the attack alone: the server has none of the users'.
         seeds = [rng.bytes(32) for _ in draws]
         starts, rounds = [start[None]] * self.shadows, [int(view.rounds[-1])] * self.shadows
         deltas = trainer.train(starts, range(self.shadows), seeds, rounds)

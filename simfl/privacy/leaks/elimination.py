@@ -27,7 +27,7 @@ def visible(lines: Iterable[Line], q: int, hidden: Callable[[Symbol], bool]) -> 
     """
     pivots: dict[Symbol, Line] = {}
     clear: list[Line] = []
-    # Lines with an unknown of their own go without any arithmetic.
+    # Lines with an unknown that no other line has go without any arithmetic.
     peeled, occurrences = _peeled(lines, hidden)
     for given in peeled:
         line = dict(given)
@@ -68,13 +68,12 @@ def _peeled(lines: Iterable[Line], hidden: Callable[[Symbol], bool]) -> tuple[li
             numbers_of.setdefault(symbol, set()).add(number)
     unique = [symbol for symbol, numbers in numbers_of.items() if len(numbers) == 1]
     while unique:
-        # A symbol may have lost its last line meanwhile; then the list is empty.
+        # A symbol may have lost its last line by then; the list is empty.
         for number in list(numbers_of[unique.pop()]):
             for symbol in remaining.pop(number):
                 if (numbers := numbers_of.get(symbol)) is not None:
                     numbers.discard(number)
-                    # A removed line may leave another symbol with a single line: the removal goes on from
-                    # there.
+                    # A removed line may leave another symbol with a single line: that one is removed next.
                     if len(numbers) == 1:
                         unique.append(symbol)
     return list(remaining.values()), {

@@ -141,7 +141,7 @@ class Knowledge:
 
     def unknown(self, form: Form) -> Line:
         """Return a form without its symbols that are known."""
-        # What is known can be subtracted, so it is left out before the elimination.
+        # Known symbols can be subtracted, so they are left out before the elimination.
         return {symbol: c for symbol, c in form.of.items() if not self._is_known(symbol)}
 
     def _is_known(self, symbol: Term) -> bool:

@@ -357,7 +357,7 @@ def _with_server_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) ->
         return with_server_keys(to, message)
 
     seen = symbolic_round(setup, alter=lie).under_malicious_server(setup.min_members)
-    # The server knows the secrets of keys that it made up.
+    # The server has the secrets of keys that it made up.
     seen.drawn[SERVER] = [*seen.drawn[SERVER], *map(server_key, range(rows))]
     knowledge: Knowledge = seen.view(coalition)
     report.coalition, report.leak = coalition, find_leak(seen, knowledge)

@@ -65,8 +65,8 @@ def diagrams(run: Run) -> list[Diagram]:
             index: sum(of[index].end - of[index].start for of in (done.values() if common else [rounds]))
             for index in sorted(common or rounds)
         }
-        # A buffer's aggregations have no duration of their own: in the middle of the run its pace is the
-        # usual one.
+        # A buffer's aggregations overlap, so none has a duration by itself: in the middle of the run the pace
+        # is the usual one.
         order = list(lengths) if run.buffered else sorted(lengths, key=lengths.__getitem__)
         chosen.append(_diagram(run.traces[name], name, rounds[order[len(order) // 2]]))
     return chosen

@@ -159,7 +159,7 @@ def measure_codes() -> Rates:
         points, z = list(range(1, n + 1)), prg.expand(seed("z"), (U - T) * m, Q)
         noise_s = seconds(partial(prg.expand, seed("n"), T * m, Q))
         encode = partial(mds.encode, z, seed("n"), points, U, T, Q)
-        # The noise is charged as a mask of its own (`prg_element`), so its time is taken off.
+        # The noise is charged separately, as a mask (`prg_element`), so its time is taken off.
         coded.append((float(n * m), float(n * U * m), max(seconds(encode) - noise_s, 1e-9)))
         # Of one element a row, a coding is little but its matrix.
         short_rows = partial(mds.encode, z[:, : U - T], seed("n"), points, U, T, Q)  # of one element

@@ -99,7 +99,7 @@ def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
     if not counts:
         return None
     shares = []
-    # Without gaps: a staleness that nobody had has a row of zeros between its neighbours.
+    # Without gaps: a staleness that no update has is a row of zeros between its neighbours.
     for tau in range(max(tau for of in counts.values() for tau in of) + 1):
         of_sides = [of[tau] / of.total() for of in counts.values()]
         shares.append((f"{tau} and more" if tau == MAX_TAUS else str(tau), of_sides))

@@ -160,8 +160,7 @@ def update_violations(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
     end = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
     rejected = [row for row in trace if isinstance(row, rows.Ignored | rows.Refused)]
     # Rows of the uploads that the server has received without an effect, named as causes.
-    # An ignored upload has a row of its own, whose cause is the step that received it: that step took
-    # nothing.
+    # An ignored upload has a separate row, whose cause is the step that received it: that step had no effect.
     unread = {row.cause for row in rejected if (row.party, row.message) == (SERVER, "upload")}
 
     def become(name: str, before: str, state: str) -> Iterator[str]:
@@ -217,6 +216,6 @@ def _aborts(trace: rows.Trace, U: int) -> Iterator[str]:
                 # A user that was lost or went offline after the request need not answer.
                 reached.discard(user)
             case rows.Aborted(reason=reason, at=at):
-                # Before the deadline every abort is wrong: somebody might still answer.
+                # Before the deadline every abort is wrong: a user might still answer.
                 if at < due or max(len(answers), len(reached)) >= U:
                     yield f"{len(reached)} users could answer, {len(answers)} did, and yet: {reason}"

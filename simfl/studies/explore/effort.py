@@ -57,7 +57,7 @@ def _cost(probe: RoundCohort | BufferCohort, pattern: Pattern, detect: Detect, l
     # The tree keeps rounds: with it, a pattern would take only the time of a look-up.
     vars(probe).pop("tree", None)
     first = _seconds(probe.judge, pattern, detect)
-    # Each pattern of a buffer is a run of its own.
+    # Each pattern of a buffer is a separate run.
     if isinstance(probe, BufferCohort):
         return first
     if look is not None:

@@ -62,7 +62,7 @@ def written(file: Path) -> Pinned:
     # A file that was edited by hand would be replayed as another pattern than it states. So the scenario is
     # written anew from its pattern, and must be equal.
     text = resolved_yaml(scenario)
-    # The family is in no key of its own: it is the one whose scenario this is.
+    # No key holds the family: it is the one whose scenario this is.
     for detect in () if others else cohort.detects:
         if resolved_yaml(cohort.replayable(pattern, detect)) == text:
             return Pinned(cohort, pattern, detect)

@@ -37,7 +37,7 @@ class Redrawn(NamedEntropy):
         if party != SERVER and Secret(int(party), name, tuple(scope)) not in self.keys:
             return super().__call__(name)
         drawn = self.earlier(name)
-        # This party drew it in this session too, so it is among what a colluder knows.
+        # This party drew it in this session too, so a colluder has it.
         self.drawn += self.earlier.drawn[-1:]
         return drawn
 

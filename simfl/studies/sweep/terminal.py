@@ -70,7 +70,7 @@ def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -
         print_paragraph(console, f"  {protocol}: {', '.join(facts)}", "")
         return
     name = f"  {protocol}"
-    # A long name has a line of its own, and its numbers stay below their headings.
+    # A long name has a separate line, and its numbers stay below their headings.
     if len(name) >= NAME_WIDTH:
         print_line(console, name)
         name = ""
