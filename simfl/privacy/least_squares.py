@@ -163,7 +163,7 @@ class RecordedSums:
     def totals(self) -> NDArray[np.float64]:
         """Sums of weighted updates, [t, d]."""
         totals: NDArray[np.float64] = self.arrays["means"].astype(np.float64)
-        # The file has means. In place: [t, d] is the largest array here.
+        # The file has means. In place, so that there is no second array of [t, d].
         totals *= self.weights.sum(axis=1)[:, None]
         return totals
 

@@ -399,5 +399,5 @@ def _content(message: Message) -> Any:
     """Return the vector of an upload; None for any other message."""
     if message.point != "upload":
         return None
-    # The longest row of an upload is its vector; the others are seeds and weights.
+    # The longest row of an upload is its vector.
     return max((handle for _, handle in handles(message)), key=lambda handle: handle.columns).content

@@ -41,7 +41,8 @@ def secrets(subject: Subject) -> Findings:
 def kernels(subject: Subject) -> Findings:
     """Its messages and totals are, to the bit, those of the symbols that proofs reckon with."""
     for changes in subject.with_colluders(MORE_COLLUDERS):
-        # One setup for the symbols and one for the real kernels: machines have state.
+        # A setup for each of the two rounds: a directory of long-term keys remembers the keys that it has
+        # returned.
         pair = subject.rounds(**changes).setup, subject.rounds(**changes).setup
         words = "".join(f" (T={T})" for T in changes.values())
         yield from (f"{finding}{words}" for finding in islice(differences(pair), MAX_DIFFERENCES))

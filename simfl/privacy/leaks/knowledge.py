@@ -82,7 +82,7 @@ class Knowledge:
             self.sealed.append((label, item))
         # A row that was changed on its way opens for no key.
         elif not isinstance(item, Tampered):
-            # The first source stays, as it has the shortest proof.
+            # The first source is kept: one is enough for a proof.
             self.known.setdefault(item, label)
 
     def knows(self, term: Term) -> bool:

@@ -229,8 +229,7 @@ class Result:
     def _protocol(self, name: str, rounds: list[metrics.Round]) -> ProtocolSummary:
         s, own, way = self.scenario.of(name), self.traces[name], self.training.get(name)
         selection = s.selection.model_dump(mode="json")
-        # An asynchronous run has no participation matrix: a user may have several updates in one aggregate,
-        # and sums are weighted.
+        # An asynchronous run has no participation matrix, as its sums are weighted by staleness.
         users = taking_part(rounds, s) if rounds and not own.buffered else None
         path = metrics.run_path(own, rounds)
         facts: dict[str, Any] = {"selection": selection, "training": way}

@@ -98,7 +98,7 @@ def tables(client: Any, server: Any, deadlines: Collection[str], buffered: bool)
         buffered: The run is asynchronous.
     """
     yield from (("user", state, kind.kind) for state, kind in getattr(client, "table", {}))
-    # A buffer's server takes each kind at any time, a round's in stages: only one of the two tables exists.
+    # A buffer's server takes each kind at any time; a round's takes them in stages.
     yield from (("server", kind.kind) for kind in (getattr(server, "table", {}) if buffered else {}))
     yield from (("server", stage) for stage in getattr(server, "stages", {}))
     yield from (("deadline", name) for name in deadlines)

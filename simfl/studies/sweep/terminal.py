@@ -50,7 +50,6 @@ def show_sweep(
     for number, label in list(zip(numbers, labels, strict=True))[:MAX_POINTS]:
         if label:
             print_paragraph(console, label, "bold")
-        # At most `MAX_POINTS` passes over all means, which are in the order of the plan.
         for (point, protocol), measures in means.items():
             if point == number:
                 _show_one(console, protocol, measures, seeds)
