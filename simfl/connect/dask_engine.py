@@ -68,7 +68,7 @@ class DaskEngine:
         from distributed.scheduler import KilledWorker
 
         if isinstance(error, KilledWorker):
-            # A `KilledWorker` counts workers that died, beyond those that the scheduler allows.
+            # One death more than the scheduler allows raises this error.
             tries, last = error.allowed_failures + 1, error.last_worker.address
             return ClusterFailed(f"{tries} workers died while they did this, the last at {last}")
         return error

@@ -139,13 +139,13 @@ class Experiment:
         """
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
-        # Long-term keys outlast rounds: all parties of an entry share one directory. As for all other secrets,
+        # Long-term keys outlast rounds: all parties of an entry share one directory. As for other secrets,
         # those of the system cannot be replayed, and those of the seed can.
         if p.pki is not None:
             root = urandom(32) if s.entropy == "os" else self.streams.bytes("entropy", name, "long-term keys")
             p = replace(p, pki=Directory(root))
-        # Losses are planned at the points of the protocol, so each entry has its own plan. No draw is named by
-        # the entry, so all entries lose the same users.
+        # Losses are planned at the points of the protocol, so each entry has its own plan. No draw is named
+        # by the entry, so all entries lose the same users.
         losses = self.people.losses(s, spec.round_points)
         entropy = _entropy(s, self.streams, name)
         setup = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)

@@ -80,10 +80,10 @@ class Membership(Attack):
         read = "uploads" if view.plain else "masked uploads"
         # The global model, which every protocol shows, is the level that a masked upload must not exceed.
         targets = {read: user_models, "global model": dict.fromkeys(uploads, view.models[-1])}
-        # As many others as members are asked about, so that a coin is right half of the time.
         outcome = Outcome(())
         for target, models in targets.items():
             inside = np.concatenate([guesses(models[user], members) for user, members, _ in queries])
+            # As many others as members, so that a coin is right half of the time.
             outside = np.concatenate(
                 [guesses(models[user], rows[: len(members)]) for user, members, rows in queries]
             )

@@ -1,4 +1,13 @@
-"""The result of a run, and the files of its folder."""
+"""The result of a run, and the files of its folder.
+
+A result holds the scenario, the traces, and the findings from the rounds' content. All other figures are
+folds over these, computed when they are requested. Only a result that `simfl.load` read has its summary as
+stored.
+
+Keep in step: `folder.outdated` names the files of earlier results that a new run removes, `folder.columns`
+states the meaning of each column, and `reports.folder` reads the files back and compares them with each
+other.
+"""
 
 import json
 import platform
