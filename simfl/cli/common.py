@@ -39,6 +39,8 @@ AGAIN_S = 15.0
 """Seconds after which its progress is shown again there."""
 MAX_NAMED = 5
 """Rounds in a message."""
+# The last three are what a shell reports of a process that SIGINT, SIGPIPE or SIGTERM ends: 128 and the
+# signal.
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
 _ending_signals: list[int] = []
@@ -245,10 +247,12 @@ def stages() -> Iterator[Begin]:
         def wait(seconds: float, number: int, stage: str, so_far: Callable[[], str]) -> None:
             nonlocal waiting
 
+            # It runs in the timer's thread, and so does `so_far`, which may only read counts.
             def tick() -> None:
                 if number == stage_number:  # a timer that has fired cannot be cancelled any longer
                     more = so_far()
                     show(f"{head}{stage}{more} ...")
+                    # A stage without a count is shown once (`test_a_stage_without_a_count_is_shown_once`).
                     if more:
                         wait(again_s, number, stage, so_far)
 
@@ -263,10 +267,13 @@ def stages() -> Iterator[Begin]:
             stage_number += 1
             wait(first_s, stage_number, stage, so_far)
 
+        # Off a terminal lines of several programs may mix, so each names its own.
         head = "" if sys.stderr.isatty() else "simfl: "
         try:
             yield begin
         finally:
+            # A timer that has fired already then shows nothing
+            # (`test_nothing_is_shown_behind_the_last_stage`).
             stage_number += 1
             waiting.cancel()
 

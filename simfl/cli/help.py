@@ -70,6 +70,7 @@ class _Help:
 
     def get_help(self, ctx: Any) -> str:
         text: str = super().get_help(ctx)  # type: ignore[misc]
+        # typer escapes brackets for rich, also where rich does not print them.
         return text.replace("\\[", "[")
 
     def format_arguments(self, ctx: Any, formatter: Any) -> None:

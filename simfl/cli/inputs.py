@@ -93,6 +93,7 @@ def load_scenario(
 
 def name_executed_files() -> None:
     """Name each executed file once on stderr, since it can do whatever its user can."""
+    # Once a process, as commands call this at each of their stages.
     for file in executed():
         if file not in _named_files:
             _named_files.add(file)

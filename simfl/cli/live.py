@@ -128,6 +128,7 @@ def print_stats(name: str, stats: LiveStats) -> None:
         users = counted(len(stats.clocks), "user")
         precision = f"are known within {within:.2g} s, and moved by {moved:.2g} s at most"
         print_lines(f"{name}: clocks of {users} {precision}, by the users' own word")
+    # No warning: beyond the loopback users never send how they rounded.
     if stats.unchecked:
         sums = counted(stats.unchecked, "aggregate")
         print_lines(f"{name}: {sums} not checked: users do not send how they rounded")

@@ -114,11 +114,13 @@ def run_command(
 
     if parquet:
         need("--parquet", "pyarrow.parquet")
+    # Progress goes to stderr, so a redirected table or JSON on stdout has none of it.
     on_terminal = terminal.console(stderr=True).is_terminal
     live = format_ == "table" and not no_progress and on_terminal
     # A pipe or a log gets a line for each ended protocol in place of bars.
     lines = not no_progress and not on_terminal
     summaries, limits_hit, late = {}, list[str](), dict[Path, dict[str, str]]()
+    # `run_folder` is outermost: a folder that stayed empty is removed after the message was printed.
     with run_folder(resume or out, loaded.name) as folder, exit_on_failure(lambda: _left(folder, repeat)):
         # Finished repeats are kept: an interrupted series continues with the next one.
         for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
@@ -139,6 +141,7 @@ def run_command(
         report = run_report(list(summaries.values()), loaded.profile, notes=limits_hit)
         terminal.show(terminal.console(), report)
         print_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
+    # Last, as it ends the command: everything is written and printed by now.
     exit_by_outcome(
         [("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()],
         list(_without_aggregate(summaries, late, repeat is not None)),
