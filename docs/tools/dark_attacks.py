@@ -1,6 +1,6 @@
 """The figures of docs/attacks.md for a dark page: without their white ground, and with light ink.
 
-    python -m docs.tools.dark_attacks     writes docs/attacks_*_dark.svg beside those of `simfl privacy attack`
+    python -m docs.tools.dark_attacks     writes docs/attacks_*_dark.svg beside the light ones
 
 The site's style sheet turns other figures round. In these the images that were found must stay as they are.
 """
