@@ -24,25 +24,23 @@ from simfl.scenario.schema_shape import Shape, hints
 
 HEAD = """# Scenarios
 
-A scenario is a YAML file that describes one run. This page has its top-level keys, and leads to a page for
-each block of them; `scenarios/tutorial.yaml` is a short one. Both are made from the schema by `python -m
-docs.tools.scenario`.
+Which keys does a scenario have, the YAML file that describes a run? This page has those of the top level,
+and leads to a page for each block; `scenarios/tutorial.yaml` is a short one. `python -m
+docs.tools.scenario` makes the pages from the schema.
 
 - **Kinds.** A bare word names a kind (`availability: always`). Where a short form is given, a mapping names
   the kind and its main value (`detect: {disconnect: 0.5}`, `dropout: {rate: 0.2, at: shares}`).
-- **Units** are in the names: `_s` is seconds, `_mbps` is Mbit/s. A number may be written with a unit
-  instead: durations in `ns`, `us`, `ms`, `s`, `min`, `h` and `d` (`upload: 5s`, `on_s: {exponential: 10
-  min}`), rates of links in `kbit/s`, `Mbit/s`, `Gbit/s` or `MB/s` (`uplink_mbps: 1.5 Gbit/s`), fractions in
-  per cent (`rate: 20%`), memory in `MB`, `GB` or `GiB`, a battery's energy in `J`, `kJ` or `Wh`. A resolved
-  scenario has plain numbers.
+- **Units** are in the names: `_s` is seconds, `_mbps` is Mbit/s. A number may have another unit: durations
+  `ns`, `us`, `ms`, `s`, `min`, `h` or `d` (`on_s: {exponential: 10 min}`), rates `kbit/s`, `Mbit/s`,
+  `Gbit/s` or `MB/s` (`uplink_mbps: 1.5 Gbit/s`), fractions `%`, memory `MB`, `GB` or `GiB`, energy `J`,
+  `kJ` or `Wh`.
 - **YAML 1.2**: `1e-3` is a number, `12:30` is text, a number with a leading zero is refused.
-- **Overrides**: `--set population.users=50` sets any key by its path. `simfl check SCENARIO` prints a
-  scenario with every default filled in, and lists its mistakes.
-- **Defaults**: **needed** means that there is none. Where the cell is blank, the key may be left out. "its
-  own" stands for the defaults of the block's keys.
-- **Bounds**: values are compared with each other too (`privacy.T` below `privacy.U`); the message names
-  both. Drawn numbers (slowdowns, sessions, jitter, training noise) are clipped to 1e-9 .. 1e9, the bounds
-  of given ones.
+- **Overrides**: `--set population.users=50` sets any key by its path. `simfl check SCENARIO` lists
+  mistakes, and prints a scenario with every default.
+- **Defaults**: **needed** means that there is none. A key with a blank cell may be left out. "its own"
+  stands for the defaults of the block's keys.
+- **Bounds**: values are compared with each other too (`privacy.T` below `privacy.U`). Drawn numbers
+  (slowdowns, sessions, jitter, training noise) are clipped to 1e-9 .. 1e9.
 - **Names** (`name`, and those of `protocols`) have 1 to 80 letters a-z and A-Z, digits, `-`, `_` and `.`,
   and do not begin with a dot. In a name that is derived from a file's, `-` replaces each other character.
 """

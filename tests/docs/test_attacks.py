@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.tools.dark_attacks import FIGURES, dark_path, darkened
 from simfl.privacy.attacks.registry import ATTACKS
 from tests.docs.pages import ROOT, Command, blocks, script
 from tests.docs.shell import Shell
@@ -37,6 +38,15 @@ def rows(text: str) -> dict[tuple[str, ...], list[float]]:
 def test_each_kind_has_its_table() -> None:
     assert list(SHOWN) == list(ATTACKS)
     assert re.findall(r"^\| `(\w+)` \|", PAGE.read_text(encoding="utf-8"), re.M) == list(ATTACKS)
+
+
+def test_its_figures_are_light_and_dark() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    for figure in FIGURES:
+        light, dark = (path.read_text(encoding="utf-8") for path in (figure, dark_path(figure)))
+        assert darkened(light) == dark
+        assert f"]({figure.name}#only-light)" in text
+        assert f"]({dark_path(figure).name}#only-dark)" in text
 
 
 @pytest.mark.slow
