@@ -175,7 +175,7 @@ class UserLink:
 
     def send(self, transfer: Transmission) -> None:
         """Queue a transfer, with the latency of now."""
-        # The state of the time of sending gives the latency; that of each moment at which it moves gives the
+        # The state at the time of sending gives the latency. The states while the message moves give the
         # rate.
         if self.env.now >= self.until:
             self._refresh_state()

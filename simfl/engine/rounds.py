@@ -27,8 +27,8 @@ class Rounds(ServerSide):
         self.tasks: dict[tuple[int, int], UserRound] = {}
         self.history = Participation(self.config.users)
         self.users.follow_all()
-        # `follow_all` has taken users offline that are so from the start. Calls that this requested for time
-        # 0 come before the first selection.
+        # `follow_all` has taken offline the users that begin offline. The calls for time 0 that it requested
+        # come before the first selection.
         yield 0
         while not self.done:
             self.start = self.env.now

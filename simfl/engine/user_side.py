@@ -279,7 +279,7 @@ class UserSide:
         client = self.client(t.to)[0] if task is None else task.client
         arguments = (t.sender, m)
         now = self.env.now
-        # By position, as half of all rows are made of these.
+        # Arguments by position cost less, and half of all rows come from these jobs.
         job = Job(client, "receive", arguments, m.phase, cause, now, t.round, m.kind, m.subject, task, True)
         if isinstance(m, ModelDownload):
             assert task is not None
@@ -336,7 +336,7 @@ class UserSide:
         """Lose a user that is planned to be lost once the last bit of a message, or of its half, has left."""
         assert t.task is not None
         if (loss := t.task.on_sent(t.message)) is not None:
-            # A half is aborted as its last byte has left: its row is the cause of the loss.
+            # Half a message is aborted as its last byte has left. That row is the cause of the loss.
             self.lose(t.task, *loss, t.on_aborted(t.size_bytes) if t.is_half else t.step)
 
     # -- churn
