@@ -271,7 +271,7 @@ class ConnectedServer:
         # The parser of such a connection has passed frames of `UNAUTHENTICATED_BYTES` at most.
         if not isinstance(hello, Hello):
             raise Malformed("no hello at first")
-        # The proof first: without a token, no peer uses up the hellos of a user (`_untimely`).
+        # The proof comes first: a peer without the token must not use up a user's hellos (`_untimely`).
         if reason := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
             self.count(reason)
             connection.send_control(Rejected(reason))

@@ -99,7 +99,7 @@ def server_causes(row: Row) -> Row:
         # test_saved_rows_have_no_cause_of_another_trace).
         case rows.Sent() if row.arrived is not None:
             return row._replace(cause=-1)
-        # A loss of a user stands for it there (`merge.py`).
+        # The cause is -2 - user: a loss in that user's trace (`merge.py`).
         case rows.Step() if row.cause < -1:
             return row._replace(cause=-1)
         case _:
