@@ -260,7 +260,7 @@ class PooledOps(EagerOps):
             self._large -= sum(not node.small for node in unit)
             for node, content in zip(unit, values, strict=True):
                 if isinstance(content, Diverged):
-                    # A value and no exception: which training is blamed must not depend on which thread was
+                    # A value and no exception: the error must name the same training, whichever thread was
                     # first.
                     self._diverged[node] = content
                     continue
