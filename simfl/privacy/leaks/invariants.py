@@ -104,7 +104,7 @@ def violations(seen: Transcript, knowledge: Knowledge) -> Iterator[str]:
     """Yield the invariants other than `find_leak`'s that a view violates, as sentences."""
     if not seen.exact:
         yield "a result is not the sum over its members"
-    # A server that cannot derive its own result would be a fault of the symbols, and the proof worth nothing.
+    # If the server could not derive its own result, the symbols would be at fault and the proof void.
     results = (_without(knowledge.colluders, line) for line in seen.results)
     if not all(within(line, knowledge.basis, knowledge.q) for line in results):
         yield "a result does not follow from what the server has"
