@@ -215,5 +215,5 @@ def pdtrc(limit: int, mean: float) -> float:
 def least(limit: int, fits: Callable[[int], bool]) -> int:
     """Return the smallest number that fits, or `limit`; all numbers above one that fits must fit too."""
     # By bisection: a call may add up thousands of cases. `limit` is returned without being tried, so a caller
-    # that needs to know must try it.
+    # may have to try it.
     return bisect_left(range(limit), True, key=fits)
