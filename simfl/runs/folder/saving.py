@@ -173,7 +173,7 @@ class Saver:
 
     def end(self) -> None:
         """Save the last rounds of a protocol, and that it is done."""
-        # All rows, also those after the last round's end. Models are needed no longer.
+        # All rows, also those after the last round's end. The models are not needed after it.
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
 
     def keep_whole(
