@@ -275,7 +275,7 @@ def _seeded(seed: bytes) -> Iterator[None]:
         with torch.random.fork_rng(devices):
             torch.manual_seed(int(numbers[:2].view(np.uint64)[0] >> np.uint64(1)))
             yield
-    # Also after an error: the program that embeds simfl may go on (test_flower.py:
+    # Also after an error: the program that embeds simfl may continue (test_flower.py:
     # test_an_embedding_program_draws_on_unchanged).
     finally:
         python.setstate(states[0])
