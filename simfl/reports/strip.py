@@ -61,7 +61,7 @@ def _bars(
     it; and the reasons, each once, with the bars of rounds that were not completed.
     """
     starts = range(0, len(rounds), per_bar)
-    # The longest stands for its neighbours: an outlier must not vanish.
+    # A bar shows the longest of its rounds, so that no outlier vanishes.
     shown = [max(rounds[k : k + per_bar], key=lambda r: r.total_s) for k in starts]
     # Each reason once, as thousands of rounds may have the same.
     reasons = {r.reason or "": None for r in shown if not r.completed}
