@@ -78,8 +78,7 @@ class FlowerTrainer(Trainer):
             raise ValueError(f"{spec.module}: the first parameters are empty")
         if spec.samples is None:
             notify(f"fitting each of {users} clients once for its num_examples")
-        # `num_examples` is an answer of Flower's clients alone, and the weight of an update has to be known
-        # before.
+        # Only a fit returns `num_examples`, and the weight of an update has to be known before the run.
         counts = [spec.samples or self._fit(user, first, _ANY, 0)[1] for user in range(users)]
         ends = np.cumsum([0, *counts])
         self.parts = [np.arange(a, b) for a, b in pairwise(ends)]

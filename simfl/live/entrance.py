@@ -95,7 +95,7 @@ class Entrance:
         try:
             end, address = self.listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            # It was closed before this.
+            # The peer closed the connection before it was accepted.
             return
         except OSError:
             # This process may not open more files. Without a pause, the loop would be called for the same

@@ -258,7 +258,7 @@ class BufferUsers(RemoteUsers):
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         super().lose(task, phase, why, cause)
-        # Until it connects again.
+        # The user is offline until it connects again.
         self.presence.add_reason(task.user, LOST)
 
     def task_of_message(self, user: int, envelope: Envelope) -> UserRound | None:

@@ -125,7 +125,7 @@ class ShapedFlow:
         # A flow without limits passes its bytes at once, without a tick.
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
-        # With more, the flow is active already.
+        # If other bytes waited before these, the flow is active already.
         elif len(self.waiting) == 1:
             self.link.wake(self)
 

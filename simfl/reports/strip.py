@@ -35,7 +35,7 @@ def strips(run: Run, timelines: Mapping[str, Packed], most: int = MAX_BARS) -> d
     ]  # fmt: skip
     # Between whole rounds there are none. The axis may end beyond the last round.
     ticks = [int(tick) for tick in chart.axis(0, max(longest - 1, 1)).ticks if tick % 1 == 0]
-    # In the middle of its bar.
+    # A tick stands in the middle of its bar.
     axis = [(tick, round(100 * (tick // per_bar + 0.5) / slots, 3)) for tick in ticks if tick < longest]
     outcomes = {outcome(r) for rounds in finished.values() for r in rounds}
     shared = {"slots": slots, "axis": axis, "width": slots * BAR_PX, "outcomes": outcomes}

@@ -90,7 +90,7 @@ def deadline_s(wait_s: float) -> float:
     (6.8, 0.01)
     """
     seconds = max(0.01, MARGIN * wait_s)
-    # The unit of the second digit.
+    # `step` is the unit of the second digit.
     step: float = 10 ** (math.floor(math.log10(seconds)) - 1)
     # 1e-9: a wait of exactly two digits must not be rounded up to the next step.
     return float(f"{math.ceil(seconds / step - 1e-9) * step:.2g}")
