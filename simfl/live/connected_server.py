@@ -229,8 +229,8 @@ class ConnectedServer:
         self.received_bytes[user, observes] += max(MIN_CHARGE, envelope.size)
         if self.received_bytes[user, observes] > quota:
             raise Malformed(f"more than {quota} bytes of a user")
-        # The order of the cases is a check: below the first guard on `_peer` the connection has joined, and
-        # below that on `offline_peers` its user is online.
+        # The order of the cases is a check. Below the case of a user that has not joined, the connection has
+        # joined. Below the case of an offline user, its user is online.
         match message:
             case Hello():
                 raise Malformed("a second hello")

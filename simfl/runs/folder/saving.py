@@ -148,7 +148,7 @@ class Saver:
             arrays: In the order of `Entry.arrays`.
             state: Other fields of the entry.
         """
-        # An interrupt may have come at the end of a save: only `entries` says up to which round it got.
+        # An interrupt may have come at the end of a save: only `entries` shows up to which round it got.
         saved = self.own.entries.get(self._first.protocol)
         # True until the first record is written: then `entries` holds another object. Without earlier rounds
         # both are None, and there is nothing to remove.

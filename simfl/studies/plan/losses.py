@@ -68,7 +68,7 @@ class LossProbabilities:
         }  # fmt: skip
         # Classes with one model lose users together: the same groups, or one fraction of all.
         of_classes = [settings.dropout for settings in classes]
-        # Compared by value, as blocks are not hashable; classes are few.
+        # Compared by value: a user-defined model may have no hash, and classes are few.
         models = [model for k, model in enumerate(of_classes) if model not in of_classes[:k]]
         chances = [chance for model in models if (chance := model.chance()) is not None]
         # Two models of groups draw their groups and their losses from the same streams.
