@@ -190,8 +190,8 @@ class Buffer(ServerSide):
                     self.count_return()
                 self._begin(user, picked_by)
             else:
-                # Its update waits in the buffer, or it did not enrol. It returns to the pool once that may
-                # have changed: as the aggregation closes, or with its next message.
+                # The user's update waits in the buffer, or the user did not enrol. It returns to the pool
+                # once that may have changed: as the aggregation closes, or with its next message.
                 self.parked[user] = None
 
     def _begin(self, user: int, cause: int) -> None:

@@ -88,7 +88,7 @@ class Account:
             if was_on:
                 self._book(until)
                 if not self.battery.is_on:
-                    # It ran empty: its radio is off, and has no tail left when it is back.
+                    # The battery ran empty: the radio is off, and has no tail left when the device is back.
                     self.tail_until = until
             self.booked_ns = until
 

@@ -155,8 +155,8 @@ class FairLink:
         flow.start = self._counter(group) + group.offset - moved
         flow.mark = flow.start + size
         self._join(flow)
-        # Its entry in the former heap is invalid now. A cap that changes to and fro would leave ever more
-        # (test_changing_rates.py: test_rates_that_go_to_and_fro_leave_nothing_behind).
+        # The transfer's entry in the former heap is invalid now. A cap that changes to and fro would leave
+        # ever more (test_changing_rates.py: test_rates_that_go_to_and_fro_leave_nothing_behind).
         tidy(before.heap, before.live)
         self._turn()
 

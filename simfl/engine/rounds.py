@@ -96,7 +96,7 @@ class Rounds(ServerSide):
         self.call(server, "start", None, cause, setup.first_phase, run=run)
 
     def stall(self, why: str) -> None:
-        # Its server still waited for users. Each End row has a Begin row before it.
+        # The round's server still waited for users. Each End row has a Begin row before it.
         if self.begun < self.round:
             self.trace.add(rows.Begin(self.round, self.start, ()))
         super().stall(why)

@@ -259,7 +259,8 @@ class UserRound:
             return Loss(message.phase, f"amid sending {message.kind}")
         if message.point == "upload":
             self.advance_to(State.SENT)
-        # Its part of this phase is done, so it is missed in the next one. No phase follows the recovery.
+        # The user's part of this phase is done, so it is missed in the next one. No phase follows the
+        # recovery.
         if self.plan_at(message.point) == "after_send":
             return Loss(AFTER.get(message.phase, message.phase), f"after sending {message.kind}")
         return None

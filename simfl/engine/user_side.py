@@ -230,7 +230,7 @@ class UserSide:
         """
         # First: the effects of steps that end after this are void (`Lane.work`, `finish`).
         user, task.is_lost = task.user, True
-        # Its protocol lane is not interrupted: a call of a machine ends, without effects.
+        # The user's protocol lane is not interrupted: a call of a machine ends, without effects.
         interrupted = self.device(user).training.interrupt(task)
         if loss is not None:
             phase, why, cause = loss
@@ -321,7 +321,7 @@ class UserSide:
 
     def _send_later(self, ns: int, user: int, job: Job, message: Message, step: int) -> Waits:
         yield ns
-        # Its user may have been lost during the delay.
+        # The user may have been lost during the delay.
         if job.task is not None and not job.task.is_lost:
             self._transfer(user, job, message, step)
 

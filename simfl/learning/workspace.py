@@ -163,7 +163,8 @@ class Workspace(threading.local):
         self.parameters: list[nn.Parameter] = []
         for slot in self.slots:
             owner, _, leaf = slot.name.rpartition(".")
-            # It shares the vector's memory: a model is loaded, and read, by one copy of the vector.
+            # The parameter shares the vector's memory: a model is loaded, and read, by one copy of the
+            # vector.
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)

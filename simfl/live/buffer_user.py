@@ -35,8 +35,8 @@ class LiveBufferUser(LiveUser):
         self._delay(partial(self._receive, envelope, self.absences))
 
     def _receive(self, envelope: Envelope, absences: int) -> None:
-        # It went offline while the message propagated. The server holds the message, as it was not counted,
-        # and sends it again.
+        # The user went offline while the message propagated. The server holds the message, as it was not
+        # counted, and sends it again.
         if absences != self.absences:
             return
         # Each message counts, also one that is dropped below: the mailbox counts the messages that it sent.

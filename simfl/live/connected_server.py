@@ -378,7 +378,7 @@ class ConnectedServer:
         """Act on the end of a connection: its user is lost, unless it has another one."""
         self.unauthenticated.discard(connection)
         user = connection.user
-        # Its user may have another connection already, whose end this is not.
+        # The user may have another connection already, which has not ended.
         if self._peer(user) is connection:
             self.disconnected_s[user] = time.monotonic()
         if self.peers.get(user) is connection:

@@ -206,7 +206,7 @@ class Done(Control):
     """Total time by which they took longer."""
     held_ns: int
     """Longest real work of one."""
-    # These three have a default, as users on the machine of the server compare no clocks.
+    # The next three fields have a default, as users on the machine of the server compare no clocks.
     offset_ns: Signed = 0
     """The server's clock minus the user's as the run began."""
     ahead_ns: Signed = 0

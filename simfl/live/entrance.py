@@ -70,7 +70,7 @@ class Entrance:
                 task.cancel()
             for queue in self._waiting.values():
                 for end in queue:
-                    # These have no task yet, so nothing else would close them.
+                    # Waiting sockets have no task yet, so nothing else would close them.
                     end.close()
 
     def _listen(self) -> None:

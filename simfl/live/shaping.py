@@ -144,7 +144,7 @@ class ShapedFlow:
                 return
             self.waiting.popleft()
             if on_sent is not None:
-                # It may cut the flow, or put more bytes: the loop reads `waiting` anew.
+                # `on_sent` may cut the flow, or put more bytes: the loop reads `waiting` anew.
                 on_sent()
         # An idle link saves nothing up for later bytes.
         self._through = 0.0

@@ -350,7 +350,7 @@ class LiveUser:
 
     def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
         """Hand a message to the users' side, a latency later."""
-        # It went offline while the message propagated, and so has not received it.
+        # The user went offline while the message propagated, and so has not received it.
         if not self.presence.is_online(self.user):
             return
         message = envelope.message

@@ -202,7 +202,7 @@ def scenario_of(folder: Path) -> Scenario:
     Raises:
         BadInput: The folder is not of such a run, or the run is not finished.
     """
-    # It is written with the finished results, and missing in a run that was killed.
+    # The file is written with the finished results, and missing in a run that was killed.
     resolved = folder / "resolved.yaml"
     if not resolved.is_file():
         need_run(folder)

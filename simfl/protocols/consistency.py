@@ -105,8 +105,8 @@ class SigningClient(MaskedClient):
         )
 
     def sign(self, survivors: Survivors) -> Effects:
-        # It answers for its own neighbourhood, and signs the whole set: neighbours in a sparse graph then
-        # sign the same text.
+        # The user answers for its own neighbourhood, and signs the whole set: neighbours in a sparse graph
+        # then sign the same text.
         self.signed_survivors = self.of_roster(survivors)
         # Before the signature, which would let others answer for a set that this user refuses.
         self.check(self.signed_survivors)
@@ -164,7 +164,7 @@ class SigningServer(MaskedServer):
     def reject_reason(self, sender: int, message: Any) -> str:
         if isinstance(message, Signature):
             return misshapen(message.signed, 1, SIGNATURE_BYTES, U8)
-        # Its form alone: users verify the signature, since they do not trust the server.
+        # Only its form is checked here: users verify the signature, since they do not trust the server.
         if isinstance(message, Advertise) and self.params.pki is not None:
             if message.signature is None:
                 return Refusal.UNSIGNED

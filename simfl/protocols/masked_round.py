@@ -162,7 +162,7 @@ class MaskedClient(Client):
     def upload(self, update: Update) -> Effects:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
         masked = self.ops.add(x, self.z)
-        # It serves once, and is as large as the update.
+        # The mask serves once, and is as large as the update.
         del self.z
         return [Send(SERVER, MaskedUpload(masked))]
 

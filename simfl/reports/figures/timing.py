@@ -55,7 +55,7 @@ def diagrams(run: Run) -> list[Diagram]:
     """
     done = {name: {r.index: r for r in rounds if r.reason is None} for name, rounds in run.rounds.items()}
     done = {name: rounds for name, rounds in done.items() if rounds}
-    # Of protocols that completed a round at all.
+    # Protocols that completed no round are left out.
     common = set.intersection(*map(set, done.values())) if done else set()
     chosen = []
     for name, rounds in done.items():

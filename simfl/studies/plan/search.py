@@ -128,8 +128,8 @@ def plan(fleet: Fleet, watch: Callable[[str], None] = lambda stage: None) -> Ans
             refused.append(best)
             continue
         piloted.append(best)
-        # A protocol that hides nothing is no rival of one that hides updates.
-        # It is the time to beat for `choose`, which does not run hopeless protocols.
+        # A protocol that hides nothing is no rival of one that hides updates. `fastest_s` is the time to beat
+        # for `choose`, which does not run hopeless protocols.
         if best[0].guarantee.insecure is not None or fleet.colluders is None:
             fastest_s = min(fastest_s, best[1].seconds)
     chosen = [setting for setting, _ in piloted]

@@ -237,7 +237,7 @@ def sample(
         report.look(case, small.replay(case), coalitions)
         return report.leaks.total() > before
 
-    # Its smallest pattern is in the report already, by `Found.order`.
+    # The smallest pattern that leaks is in the report already, by `Found.order`.
     shrunk(cohort, examples, leaks)
     return report
 
