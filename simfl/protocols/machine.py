@@ -231,7 +231,7 @@ class Result:
 
     Attributes:
         total: The sum over `members`: 1 x (d + 1) or 1 x d over F_q, or 1 x d float64 without a field.
-        mean: The mean update g of that sum, 1 x d float64.
+        mean: The mean update g, 1 x d float64, that the sum stands for.
         members: The aggregated updates, in the order of summation.
 
     >>> from simfl.dataplane.handles import F32, U32
