@@ -39,14 +39,14 @@ def show(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and value.bit_length() > MAX_SHOWN:  # Python writes no int beyond 4,300 digits
         return f"a whole number of {value.bit_length()} bits"
-    # With the closing quote, so that a shortened text is still seen to be one.
+    # The closing quote shows that a shortened value is text.
     text = cut(repr(value))
     return text if len(text) <= 60 else f"{text[:50]}...{repr(value)[-1]}"
 
 
 def reason(error: BaseException) -> str:
     """Return an error in a few words; errors of the system lose their number and file."""
-    # Callers name the file themselves, and a number of the system helps no user.
+    # Callers name the file themselves, and the system's error number helps no user.
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 

@@ -73,7 +73,7 @@ def assert_exact(result: Result) -> None:
     AssertionError: nothing was added up, so no aggregate was checked: payload is shadow
     """
     __tracebackhide__ = True
-    # Without content no aggregate was compared, and a test that passes would be wrong about that.
+    # Without content no aggregate was compared, so a test that passed would show nothing.
     if result.scenario.payload == "shadow":
         raise AssertionError("nothing was added up, so no aggregate was checked: payload is shadow")
     wrong = []

@@ -55,7 +55,7 @@ def schema(
 
     Example: simfl schema > scenario.schema.json
     """
-    # Options of an earlier simfl, which printed its documentation.
+    # Options that are no longer supported still get a message with the remedy.
     if pages:
         message = "the pages are in docs/; in a checkout `python -m docs.tools.NAME` makes them"
         raise typer.BadParameter(message, param_hint="--markdown, --outputs or --commands")

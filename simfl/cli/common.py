@@ -235,8 +235,8 @@ def stages() -> Iterator[Begin]:
             from rich.console import Console
 
             status = stack.enter_context(Console(stderr=True).status(""))
-            # A terminal shows a stage at once, in one line that is overwritten. A log gets a line, and only
-            # if the stage lasts.
+            # A terminal shows a stage at once, in one line that is overwritten. A log gets a line only if the
+            # stage lasts.
             first_s, again_s, show = 0.0, 1.0, status.update
         else:
             first_s, again_s, show = PATIENCE_S, AGAIN_S, partial(print_lines, error=True)
@@ -247,7 +247,7 @@ def stages() -> Iterator[Begin]:
         def wait(seconds: float, number: int, stage: str, so_far: Callable[[], str]) -> None:
             nonlocal waiting
 
-            # It runs in the timer's thread, and so does `so_far`, which may only read counts.
+            # `tick` runs in the timer's thread, and so does `so_far`, which may only read counts.
             def tick() -> None:
                 if number == stage_number:  # a timer that has fired cannot be cancelled any longer
                     more = so_far()

@@ -82,7 +82,7 @@ def load_scenario(
     """
     from simfl.scenario.load import load, select_protocols
 
-    # `more` comes last: an option of its own, such as --seed, wins over --set.
+    # `more` comes last, so that an option such as --seed has priority over --set.
     scenario = load(file, {**overrides(set_), **more})
     # After loading, which executes the files: before it they are not known.
     name_executed_files()

@@ -132,7 +132,7 @@ def run_command(
                 loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
             )
     if repeat is not None:
-        # Those of earlier calls too: the report is over all repeats in the folder.
+        # Repeats of earlier calls count too: the report is over all repeats in the folder.
         summaries = repeats.finished(folder)
     if format_ == "json":
         dumped = [summary.dump() for summary in summaries.values()]

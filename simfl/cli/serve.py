@@ -67,7 +67,7 @@ def serve_command(
         raise typer.BadParameter("is missing: --make-cert DIR writes one", param_hint="--tokens")
     if (cert is None) != (key is None):
         raise typer.BadParameter("must be given together", param_hint="--cert, --key")
-    # Beyond the loopback, no connection without TLS: tokens would travel in the clear.
+    # Beyond the loopback, no connection without TLS: others could read and change its messages.
     tls.refuse_open(at[0], cert is not None)
     check_resumed(resume, out)
     loaded = _load(scenario, set_)

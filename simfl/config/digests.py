@@ -69,7 +69,7 @@ def read_bytes(path: Path) -> bytes:
 # --- files ---------------------------------------------------------------------------------------
 def manifest(folder: Path, names: Iterable[str]) -> str:
     """Return the content of SHA256SUMS for files in a folder."""
-    # Two blanks: the format of `sha256sum`, whose second blank stands for text mode.
+    # Two blanks: the format of `sha256sum`, whose second blank marks text mode.
     lines = "".join(f"{of_file(folder / name)}  {name}\n" for name in sorted(names))
     return f"{lines}# {of_bytes(lines.encode())}\n"
 

@@ -8,7 +8,7 @@ are three ways to name one, with the same checks, messages and JSON Schema:
     staleness: {module: hinge.py:Hinge, a: 10}          user-defined, relative to the scenario's folder
 
 Validation meets the first two as members of a union that is distinguished by the tag. The third is its last
-member, a `FileKind`, which executes the file and validates the data anew by the class that it finds there.
+member, a `FileKind`. It executes the file, and validates the data anew by the class that it finds there.
 """
 
 import os
@@ -203,7 +203,7 @@ class KindRegistry(Generic[B]):
         return type(name, (FileKind,), {"__module__": __name__, "__doc__": FileKind.__doc__, **fixed, **tag})
 
 
-# It reads the metadata of every installed package.
+# Cached, as it reads the metadata of every installed package.
 _entry_points = cache(entry_points)
 
 

@@ -41,7 +41,7 @@ def most_bytes() -> float:
         max_bytes = float(text) * 1e9
     except ValueError:
         max_bytes = math.nan
-    # Not `<= 0`: a comparison with NaN is false, and must refuse.
+    # Not `<= 0`: a comparison with NaN is false, and NaN must be refused.
     if not max_bytes > 0:
         raise UnpackingError(f"{VARIABLE}={text!r:.60} must be a number above 0")
     return max_bytes

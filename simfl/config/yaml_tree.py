@@ -86,7 +86,7 @@ def naming_files(tree: Node, paths: Iterable[Keys]) -> Iterator[Node]:
             node = node.child(key) if node else None
         if node is not None and isinstance(node.value, str):
             yield node
-    # A list and not a recursion: this runs on trees of any depth, outside of `parse`'s check.
+    # A list and not a recursion: a tree from Python may have any depth, which only `parse` checks.
     waiting = [tree]
     while waiting:
         value = waiting.pop().value
@@ -222,7 +222,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode) or key.tag != _TAG + "str":
                 shown = show(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
                 self._bad(path, line, f"a key must be text, not {shown}: put it in quotes")
-            # In quotes it is an ordinary key.
+            # `<<` in quotes is an ordinary key.
             elif key.value == "<<" and key.style is None:
                 merged.append(self.convert(value, (*path, "<<"), line))
             elif key.value in out:

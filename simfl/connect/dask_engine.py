@@ -134,7 +134,7 @@ def connected(option: str, jobs: int, address: str | None) -> Iterator[Any]:
         with reachable(option, address):
             cluster: Any = address
             if address is None:
-                # Of a scheduler that runs elsewhere, its own configuration decides.
+                # A scheduler that runs elsewhere has its own configuration.
                 stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}))
                 cluster = stack.enter_context(LocalCluster(n_workers=jobs, threads_per_worker=1, **options))
             client = stack.enter_context(Client(cluster, timeout=ANSWERS_S))

@@ -92,7 +92,7 @@ def warning_without_workers(option: str, head: str, workers: Callable[[], int]) 
             while not closed.wait(LOOK_EVERY_S):
                 if workers():
                     last_worker_s, warned = time.monotonic(), False
-                # Once for each absence.
+                # One warning for each time without workers.
                 elif not warned and time.monotonic() - last_worker_s >= NO_WORKER_S:
                     waits = f"{head} has had no worker for {NO_WORKER_S} s"
                     log.warning("simfl: %s: %s: waiting for one to join; Ctrl-C ends it", option, waits)

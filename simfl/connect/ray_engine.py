@@ -127,7 +127,7 @@ class RayEngine:
         """Return the error of a task as a run reports it."""
         from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
 
-        # Of the client, and not of a function: a function's error is wrapped.
+        # A ConnectionError is the client's: the error of a function is wrapped.
         if isinstance(error, ConnectionError):
             return ClusterFailed(gone(self.head))
         if isinstance(error, WorkerCrashedError):

@@ -114,8 +114,8 @@ def seal(keys: A8, items: Rows, nonces: Octets, aads: Octets) -> Rows:
     n = len(items)
     if isinstance(items, np.ndarray) and n == 0:
         return np.empty((0, items.shape[1] * items.itemsize + TAG_BYTES), np.uint8)
-    # A server that sends one public key for two users makes their channel keys equal, and the sender's nonce
-    # is one for all receivers. Two rows under one key and nonce reveal their difference (test_channels.py:
+    # A server that sends one public key for two users makes their channel keys equal. The sender's nonce is
+    # the same for all receivers. Two rows under one key and nonce reveal their difference (test_channels.py:
     # test_one_key_of_two_users_seals_nothing).
     if (row := reused(_strings(keys), nonces)) is not None:
         raise Forged(row, ONE_KEY)

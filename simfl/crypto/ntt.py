@@ -122,8 +122,8 @@ def plan(points: tuple[int, ...], U: int, q: int) -> Plan | None:
         power = power * power % np.uint64(q)
         n *= 2
     table = roots(n, q)
-    # Each point is in the table, as x^n = 1 holds for the first n points alone. Its user is found by a search
-    # in the sorted table.
+    # Each point is in the table, which has all n solutions of x^n = 1. Its user is found by a search in the
+    # sorted table.
     users = np.argsort(table)
     rows = users[np.searchsorted(table, x, sorter=users)]
     rows_below = np.zeros(n + 1, np.int64)

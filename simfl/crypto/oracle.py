@@ -65,8 +65,8 @@ def _encoded(coefficients: A32, points: Sequence[int], q: int, values: A32, labe
 def _decoded(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int, mask: A32) -> None:
     """Compare the polynomials through all rows: they begin with the sub-masks, and have the rows' values."""
     received, m = np.asarray(rows), mds.share_length(d, U, T)
-    # The polynomials come from our own interpolation and product, which may be wrong. They are believed only
-    # where galois evaluates them to the received rows: U values determine U coefficients.
+    # The polynomials come from our own interpolation and product, which may be wrong. They are trusted only
+    # if galois evaluates them to the received rows: U values determine U coefficients.
     columns = _sample(m, U * U, mask)
     polynomials = matmul(mds.interpolation(points, U, q), received[:, columns], q)
     sub_masks = np.zeros((U - T, m), np.uint32)

@@ -4,8 +4,8 @@ Invariant: quantisation is unbiased (`test_rounding_is_unbiased`), and sums in F
 sum reaches `overflow_bound(q)` in magnitude. An integer x becomes phi(x) = x mod q (eq. 31), two's complement
 modulo q. `levels` is c_l, the levels per unit: a quantised value v stands for v / c_l.
 
-Keep in step: `quantise` and `signed_levels` round alike for one seed, since the audit repeats the rounding of
-an upload by `signed_levels` and compares bit for bit (`dataplane/audit.py`).
+Keep in step: `quantise` and `signed_levels` round alike for one seed. The audit repeats the rounding of an
+upload by `signed_levels`, and compares bit for bit (`dataplane/audit.py`).
 """
 
 from typing import Any
@@ -133,7 +133,7 @@ def dequantise(total: A32, levels: int, divisor: int | None, q: int) -> F64:
     if divisor <= 0:
         raise ValueError(f"divisor={divisor}, the sum of weights, must be positive")
     out = np.empty(total.shape, np.float64)
-    # One division by an exact product of integers, and not two divisions that both round.
+    # One division by the product of both integers, and not two divisions that both round.
     loops_for(out.size).dequantise(flat(total), np.uint32(q), float(levels * divisor), out.reshape(-1))
     return out
 

@@ -102,7 +102,7 @@ def compare(total: A32, plain: I64, q: int) -> I64:
     # With or without the sum of weights, as the aggregate has it.
     true = plain[:, : total.shape[1]]
     expected = (true % q).astype(np.uint32)
-    # A sum beyond the signed range is right modulo q, and still stands for another number: it is counted
-    # apart (test_audit.py: test_wrapping_is_counted_but_is_no_difference).
+    # A sum beyond the signed range is right modulo q, but is read as another number. It is counted separately
+    # (test_audit.py: test_wrapping_is_counted_but_is_no_difference).
     wrapped = np.count_nonzero(quantize.signed(expected, q) != true)
     return np.array([[np.count_nonzero(expected != total), wrapped, plain[0, -1]]], np.int64)

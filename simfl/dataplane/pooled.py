@@ -156,7 +156,7 @@ class PooledOps(EagerOps):
         A node is queued once all its inputs are done, or by the last of them (`_finish`). The caller holds
         the lock.
         """
-        # It may grow while it is walked: `_enter` adds the other routes of a step.
+        # The list may grow while it is walked: `_enter` adds the other routes of a step.
         wanted = list(targets)
         for target in wanted:
             path = [self._enter(target, wanted)] if target.missing_inputs is None and not target.done else []
@@ -260,7 +260,7 @@ class PooledOps(EagerOps):
             self._large -= sum(not node.small for node in unit)
             for node, content in zip(unit, values, strict=True):
                 if isinstance(content, Diverged):
-                    # A value and no exception: which training is blamed must not depend on which thread was
+                    # A value and no exception: the error must name the same training, whichever thread was
                     # first.
                     self._diverged[node] = content
                     continue
@@ -371,6 +371,6 @@ class PooledOps(EagerOps):
 
 
 def _wake(future: asyncio.Future[None]) -> None:
-    # Its coroutine may have been cancelled since.
+    # The waiting coroutine may have been cancelled since.
     if not future.done():
         future.set_result(None)

@@ -6,8 +6,8 @@ coefficients of the real ones, so a form evaluated on the real bytes is the real
 (`tests/dataplane/test_symbolic_faithful.py`). A kernel without a twin raises `NoSymbolicKernel`, so that no
 operation is left out silently.
 
-Keep in step: a kernel that uses a secret has a line in `PURPOSES` too, and the numbers of a seed's elements
-are those of the kernels, since `privacy/leaks/evaluated.py` computes the bytes of terms from them.
+Keep in step: a kernel that uses a secret has a line in `PURPOSES` too. The elements of a seed have the
+numbers that the real kernels give them: `privacy/leaks/evaluated.py` computes the bytes of terms from these.
 
     TWINS[my_kernel] = my_twin          # for a user-defined kernel of a protocol
 """
@@ -217,7 +217,7 @@ def _tamper(rows: Rows, at: int) -> Rows:
 def _agree(secret: Terms, publics: Terms, info: bytes) -> Rows:
     mine = only(secret)
     theirs = (p.secret if isinstance(p, Public) else p for (p,) in publics)
-    # A set, so that both sides derive one term. A key of unknown origin stands for its own secret.
+    # A set, so that both sides derive one term. A key of unknown origin takes the place of its secret.
     return [(Agreed(frozenset((mine, their)), info),) for their in theirs]
 
 
@@ -255,7 +255,7 @@ def _verify(publics: Terms, signed: Terms, messages: Sequence[bytes], rows: Term
 # --- Shamir ---------------------------------------------------------------------------------------
 def _share(secrets: Terms, seed: Terms, points: Sequence[int], t: int) -> Rows:
     p, n, of = shamir.P, len(secrets), only(seed)
-    # The order of `shamir.coefficients`: power after power. One unknown stands for the nine limbs, which are
+    # The order of `shamir.coefficients`: power after power. One unknown represents the nine limbs, which are
     # shared alike.
     polynomials = [
         [Value(secret), *(Element(of, p, j * n + k) for j in range(t - 1))]

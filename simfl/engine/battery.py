@@ -81,12 +81,12 @@ class Battery:
         """
         if self.is_on:
             # The worst case: no charger, and the maximum of the standby power. The user's charging times,
-            # which may have to be drawn, are not read. Within a second they are: a wait for the bound would
-            # be followed by ever shorter ones.
+            # which may have to be drawn, are not read. Within a second they are read: a wait for the bound
+            # would be followed by ever shorter ones.
             ns = self._until_turn(0, draws + self.store.base)
             return now + ns if ns > NS else self.turn(now, draws)
-        # Two lower bounds of the time at which it is back, so the later one is a bound too: the charger at
-        # its maximum without a pause (none: never), and the flow of now up to its next change.
+        # Both are lower bounds of the time at which it is back, so the later one is a bound too. The first
+        # has the charger at its maximum throughout, the second the present flow up to its next change.
         return max(now + self._until_turn(self.store.charger, 0), self.turn(now, draws))
 
     def advance(self, begin: int, until: int, draws: int) -> int:
@@ -112,8 +112,8 @@ class Battery:
 
     def pay(self, fj: int) -> int:
         """Draw an amount at once, at most the level, after which it is empty; return the amount drawn."""
-        # The bytes have moved already, so the rest of the amount is not owed (test_battery.py:
-        # test_more_than_the_level_is_paid_as_far_as_it_goes).
+        # The bytes have moved already, but a battery gives no more than it has: the rest is never drawn
+        # (test_battery.py: test_more_than_the_level_is_paid_as_far_as_it_goes).
         paid = min(fj, self.level)
         self.level -= paid
         self.is_on &= paid == fj
@@ -178,8 +178,8 @@ class Batteries:
         if battery.life is None:
             battery.life = Life(self.env, self._live(user, account, battery), at_once=True)
         elif sleeps:
-            # The value makes the life wait anew, for the earlier time. If it does not sleep, it is at work
-            # below this call, and reads `turn_ns` next.
+            # The value makes the life wait anew, for the earlier time. A life that does not sleep has called
+            # this function, and reads `turn_ns` next.
             battery.life.wake(True)
 
     def _live(self, user: int, account: Account, battery: Battery) -> Waits:
@@ -193,8 +193,8 @@ class Batteries:
             battery.turn_ns = None
             account.advance(self.env.now)
             if account.is_active or user in self._empty:
-                # `advance` leaves a battery on that runs empty exactly now, since it does not know the power
-                # after now. Here that power is known.
+                # `advance` leaves a battery on that runs empty exactly now, since the power after now may be
+                # less. Here that power is given.
                 if battery.is_empty(self.env.now, account.power()):
                     battery.is_on = False
                 if battery.is_on == (user in self._empty):

@@ -108,8 +108,8 @@ class Buffer(ServerSide):
         self.machine = buffer_server(server)
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
         self.users.follow_all()
-        # `follow_all` has taken users offline that are so from the start. Calls that this requested for time
-        # 0 come before the first pick.
+        # `follow_all` has taken offline the users that begin offline. The calls for time 0 that it requested
+        # come before the first pick.
         yield 0
         self.call(self.machine, "start", None, cause, setup.first_phase)
         if offline := self.users.presence.reasons:
@@ -190,8 +190,8 @@ class Buffer(ServerSide):
                     self.count_return()
                 self._begin(user, picked_by)
             else:
-                # Its update waits in the buffer, or it did not enrol. It returns to the pool once that may
-                # have changed: as the aggregation closes, or with its next message.
+                # The user's update waits in the buffer, or the user did not enrol. It returns to the pool
+                # once that may have changed: as the aggregation closes, or with its next message.
                 self.parked[user] = None
 
     def _begin(self, user: int, cause: int) -> None:
@@ -208,7 +208,7 @@ class Buffer(ServerSide):
         self.users.begin(task)
 
         def run() -> Effects:
-            # In the same step as `begin` of the machine, which has it among its flights after that.
+            # In the same step as the machine's `begin`, which puts the user among its flights.
             self.pending.discard(user)
             # The model is chosen here and not at the pick: aggregates of the time between count as seen.
             return self.host.open_cycle(machine, task, model_lag)
@@ -299,8 +299,8 @@ class Buffer(ServerSide):
             self.disconnections.report(user, None, self.machine, "training", row)
 
     def on_online(self, user: int, row: int) -> None:
-        # In this order: the machine is notified that the old connection broke before it is that the user is
-        # back. The jobs run first in, first out.
+        # In this order: the machine is notified of the broken connection first, and of the user's return
+        # second. Its jobs run first in, first out.
         self.disconnections.notify(user)
         self.call(self.machine, "back", user, row, "recovery")
         self.rest(user)

@@ -177,8 +177,7 @@ class Clock(ABC):
         if self.measures:
             return None
 
-        # Work grows with the minibatches, so the largest number that ends in time is found by bisection, and
-        # not by counting all of them.
+        # Work grows with the number of minibatches, so bisection finds the largest number that ends in time.
         def ns(steps: int) -> int:
             return self.work_ns(of(steps), slowdown)
 
@@ -186,8 +185,8 @@ class Clock(ABC):
         if ns(total_steps) <= within_ns:
             return total_steps
         # The range begins at 1, so the index that `bisect_right` returns is the number of minibatches that
-        # fit. None of them fitting leaves one: an update without any would be no update
-        # (test_partial_work.py: test_a_deadline_below_one_step_leaves_one).
+        # fit. If none fits, one is left: without a minibatch there is no update (test_partial_work.py:
+        # test_a_deadline_below_one_step_leaves_one).
         return max(1, bisect_right(range(1, total_steps), within_ns, key=ns))
 
 

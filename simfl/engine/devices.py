@@ -359,8 +359,8 @@ class Lane:
             else:
                 yield device.core()
                 blocker = device.last_row
-                # Its battery ran empty while the lane waited. The job stays in the queue until the device is
-                # on.
+                # The device's battery ran empty while the lane waited. The job stays in the queue until the
+                # device is on.
                 if device.is_off:
                     device.release()
                     continue

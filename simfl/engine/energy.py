@@ -88,7 +88,7 @@ class Account:
             if was_on:
                 self._book(until)
                 if not self.battery.is_on:
-                    # It ran empty: its radio is off, and has no tail left when it is back.
+                    # The battery ran empty: the radio is off, and has no tail left when the device is back.
                     self.tail_until = until
             self.booked_ns = until
 
@@ -152,8 +152,8 @@ class Meter:
         if account is None:
             energy_of = self.config.energy_of
             powers = self.config.server_powers if party == SERVER else energy_of and energy_of(party)
-            # Booked from time 0, also if it is made later: standby power has emptied its battery since the
-            # start.
+            # Booked from time 0 even if the account is made later: standby power has drained the battery
+            # since the start.
             account = Account(powers or NOT_COUNTED, 0, self.runtime.setup.first_phase)
             if account.powers.store is not None:
                 account.battery = Battery(account.powers.store, party)

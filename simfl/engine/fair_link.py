@@ -155,8 +155,8 @@ class FairLink:
         flow.start = self._counter(group) + group.offset - moved
         flow.mark = flow.start + size
         self._join(flow)
-        # Its entry in the former heap is invalid now. A cap that changes to and fro would leave ever more
-        # (test_changing_rates.py: test_rates_that_go_to_and_fro_leave_nothing_behind).
+        # The transfer's entry in the former heap is invalid now. A cap that changes to and fro would leave
+        # ever more (test_changing_rates.py: test_rates_that_go_to_and_fro_leave_nothing_behind).
         tidy(before.heap, before.live)
         self._turn()
 
@@ -237,7 +237,8 @@ class FairLink:
         else:
             self._uncapped_flows -= 1
         if group.live:
-            # Only the next end is among the next ends; the leave of any other transfer changes none.
+            # Only the first end of a group is announced, so another transfer may leave without a new
+            # announcement.
             if group.heap[0][2] is flow:
                 self._announce(group)
             return
@@ -339,8 +340,8 @@ class FairLink:
         end, group = self._soonest()
         while group is not None and end <= at:
             finished.append(group.heap[0][2])
-            # All transfers that end at this nanosecond leave before the first callback, so that a callback
-            # which changes another one of them finds that it has left.
+            # All transfers that end at this nanosecond leave before the first callback. A callback may change
+            # another one of them, and must find that it has left.
             self._leave(finished[-1])
             end, group = self._soonest()
         # `on_done` begins the next transfers of the same users, which often leaves the level as it is.

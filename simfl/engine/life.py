@@ -140,8 +140,8 @@ class Life(simpy.Process):
                 env.call_at(env.now + wait, partial(self._woke, nap))
         except StopIteration as end:
             self._end(end.value)
-        # Nothing leaves this function but by the heap, so that the caller of `wake` is not ended by the error
-        # of another life.
+        # An error is put on the heap and not raised here: the caller of `wake` may be another life, which
+        # must not end by it.
         except BaseException as error:
             self._ok, self._value = False, error
             # SimPy then raises the error, unless a process waits for this life.

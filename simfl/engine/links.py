@@ -175,7 +175,7 @@ class UserLink:
 
     def send(self, transfer: Transmission) -> None:
         """Queue a transfer, with the latency of now."""
-        # The state of the time of sending gives the latency; that of each moment at which it moves gives the
+        # The state at the time of sending gives the latency. The states while the message moves give the
         # rate.
         if self.env.now >= self.until:
             self._refresh_state()
@@ -206,7 +206,7 @@ class UserLink:
             if self.connection is not None:
                 yield from self._windows(transfer, link, self.connection)
             self._move(link, self._on_wire(transfer) - self._moved)
-            # Until `_moved_all`.
+            # `_moved_all` wakes this life.
             yield None
             self._on_sent(transfer)
         # So that the next message begins a new life. An interrupted transfer has no life left either

@@ -89,7 +89,7 @@ class PresenceTracker:
         if self.powered is None or not state[0]:
             return state
         on, until = self.powered(user)
-        # Its sessions change nothing while the battery is empty.
+        # A user's sessions change nothing while its battery is empty.
         return on, min(until, state[1]) if on else until
 
     def is_online(self, user: int) -> bool:

@@ -27,8 +27,8 @@ class Rounds(ServerSide):
         self.tasks: dict[tuple[int, int], UserRound] = {}
         self.history = Participation(self.config.users)
         self.users.follow_all()
-        # `follow_all` has taken users offline that are so from the start. Calls that this requested for time
-        # 0 come before the first selection.
+        # `follow_all` has taken offline the users that begin offline. The calls for time 0 that it requested
+        # come before the first selection.
         yield 0
         while not self.done:
             self.start = self.env.now
@@ -96,7 +96,7 @@ class Rounds(ServerSide):
         self.call(server, "start", None, cause, setup.first_phase, run=run)
 
     def stall(self, why: str) -> None:
-        # Its server still waited for users. Each End row has a Begin row before it.
+        # The round's server still waited for users. Each End row has a Begin row before it.
         if self.begun < self.round:
             self.trace.add(rows.Begin(self.round, self.start, ()))
         super().stall(why)

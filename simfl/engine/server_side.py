@@ -93,7 +93,7 @@ class ServerHost:
         self.version = 0
         # No step makes the first model, so its time belongs to none.
         self.weights = ops.run_uncharged(trainer.initial, (1, trainer.d, F32), seed)
-        # The latest is the last; older ones than the greatest prescribed lag leave by themselves.
+        # The latest model is the last. `maxlen` drops models that are older than the greatest prescribed lag.
         self.models = deque([self.weights], maxlen=1 + config.max_model_lag)
         self.moments: Handle | None = None
         if rule.rows:
@@ -368,7 +368,7 @@ class ServerSide(ABC):
     def receive(self, transmission: Transmission) -> None:
         """Receive a message as a step; half of a message has no effect."""
         t, m, task = transmission, transmission.message, transmission.task
-        # It has its row as it is aborted (`UserSide.on_sent`).
+        # The row of half a message is written as it is aborted (`UserSide.on_sent`).
         if t.is_half:
             return
         now = self.env.now

@@ -3,8 +3,8 @@
 Messages pass a `Network`, which is virtual or made of sockets. Every other call from one side to the other is
 declared here, so neither side depends on the kind of session that it is in.
 
-To keep in step: `UserSide` and `live/remote_users.py` are each a `UserControl`; `ServerSide` and
-`live/user.py` are each `ServerEvents` (tests/live/test_hosts.py).
+Keep in step: `UserSide` and `RemoteUsers` (live/remote_users.py) are each a `UserControl`; `ServerSide` and
+`LiveUser` (live/user.py) are each `ServerEvents`. The type checker compares them.
 """
 
 from __future__ import annotations

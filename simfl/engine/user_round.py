@@ -42,8 +42,7 @@ class State(IntEnum):
     """The server has it."""
 
 
-# The server still has the messages of a user that leaves once its upload is sent, so nothing but its answer
-# in the recovery is missed.
+# A user that leaves after its upload was sent is missed in the recovery alone.
 MISSED_IN = {
     State.TRAINING: "training",
     State.DELAYED: "training",
@@ -224,8 +223,8 @@ class UserRound:
         # (`learning/partial_work.py`).
         if factor is not None:
             self.update = ops.scale(self.update, factor)
-        # Clipped here and not in the training: there, its content would be computed before the updates of
-        # others in the cohort have been asked for, and training in batches would be lost.
+        # Clipped here and not in the training, which would need the content of each update at once. Then a
+        # cohort could not be trained in batches.
         if clip is not None:
             # The comparison is for the report alone, so a user spends no time on it. It needs the update as
             # it was.
@@ -260,7 +259,8 @@ class UserRound:
             return Loss(message.phase, f"amid sending {message.kind}")
         if message.point == "upload":
             self.advance_to(State.SENT)
-        # Its part of this phase is done, so it is missed in the next one. No phase follows the recovery.
+        # The user's part of this phase is done, so it is missed in the next one. No phase follows the
+        # recovery.
         if self.plan_at(message.point) == "after_send":
             return Loss(AFTER.get(message.phase, message.phase), f"after sending {message.kind}")
         return None

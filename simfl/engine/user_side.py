@@ -230,7 +230,7 @@ class UserSide:
         """
         # First: the effects of steps that end after this are void (`Lane.work`, `finish`).
         user, task.is_lost = task.user, True
-        # Its protocol lane is not interrupted: a call of a machine ends, without effects.
+        # The user's protocol lane is not interrupted: a call of a machine ends, without effects.
         interrupted = self.device(user).training.interrupt(task)
         if loss is not None:
             phase, why, cause = loss
@@ -279,7 +279,7 @@ class UserSide:
         client = self.client(t.to)[0] if task is None else task.client
         arguments = (t.sender, m)
         now = self.env.now
-        # By position, as half of all rows are made of these.
+        # Arguments by position cost less, and half of all rows come from these jobs.
         job = Job(client, "receive", arguments, m.phase, cause, now, t.round, m.kind, m.subject, task, True)
         if isinstance(m, ModelDownload):
             assert task is not None
@@ -321,7 +321,7 @@ class UserSide:
 
     def _send_later(self, ns: int, user: int, job: Job, message: Message, step: int) -> Waits:
         yield ns
-        # Its user may have been lost during the delay.
+        # The user may have been lost during the delay.
         if job.task is not None and not job.task.is_lost:
             self._transfer(user, job, message, step)
 
@@ -336,7 +336,7 @@ class UserSide:
         """Lose a user that is planned to be lost once the last bit of a message, or of its half, has left."""
         assert t.task is not None
         if (loss := t.task.on_sent(t.message)) is not None:
-            # A half is aborted as its last byte has left: its row is the cause of the loss.
+            # Half a message is aborted as its last byte has left. That row is the cause of the loss.
             self.lose(t.task, *loss, t.on_aborted(t.size_bytes) if t.is_half else t.step)
 
     # -- churn

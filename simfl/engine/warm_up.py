@@ -78,7 +78,7 @@ def rehearse(
     ops, zeros = EagerOps(p.q, oracle=oracle), np.zeros((1, p.d), np.float32)
     calls: list[tuple[str, tuple[Any, ...]]] = []
     clients = _clients(protocol, p, range(users), ops)
-    # User 0 stands for all users in `repeat`: their tasks are alike.
+    # `repeat` needs the calls of one user only, as the tasks of all users are alike.
     for result in _round(protocol, p, {**clients, 0: _RecordedCalls(clients[0], calls)}, ops, zeros):
         # The step of the server's rule is outside of the machine, so a round alone would leave it cold.
         weights, state = Handle(1, p.d, F32, zeros), result.mean

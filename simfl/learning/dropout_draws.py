@@ -31,7 +31,7 @@ def round_keys(seeds: Sequence[bytes]) -> I64:
     It is from the second half of a seed, as the first half is for the order of samples
     (`minibatches.orders`).
     """
-    # Big-endian on every machine. int64 holds words of 32 bits without a sign.
+    # Big-endian on every machine. int64 holds each unsigned word of 32 bits.
     words = np.array([np.frombuffer(seed, ">u4")[4:6] for seed in seeds], np.int64)
     keys: I64 = (words.T + np.arange(_ROUNDS)[:, None, None] * _WEYL[:, None]) & _WORD
     return keys

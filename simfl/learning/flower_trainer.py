@@ -78,8 +78,7 @@ class FlowerTrainer(Trainer):
             raise ValueError(f"{spec.module}: the first parameters are empty")
         if spec.samples is None:
             notify(f"fitting each of {users} clients once for its num_examples")
-        # `num_examples` is an answer of Flower's clients alone, and the weight of an update has to be known
-        # before.
+        # Only a fit returns `num_examples`, and the weight of an update has to be known before the run.
         counts = [spec.samples or self._fit(user, first, _ANY, 0)[1] for user in range(users)]
         ends = np.cumsum([0, *counts])
         self.parts = [np.arange(a, b) for a, b in pairwise(ends)]
@@ -275,7 +274,7 @@ def _seeded(seed: bytes) -> Iterator[None]:
         with torch.random.fork_rng(devices):
             torch.manual_seed(int(numbers[:2].view(np.uint64)[0] >> np.uint64(1)))
             yield
-    # Also after an error: the program that embeds simfl may go on (test_flower.py:
+    # Also after an error: the program that embeds simfl may continue (test_flower.py:
     # test_an_embedding_program_draws_on_unchanged).
     finally:
         python.setstate(states[0])

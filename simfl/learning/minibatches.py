@@ -71,7 +71,7 @@ class Cutoff:
 
     def reached(self, steps: int) -> bool:
         """Return True if the training ends after this number of minibatches."""
-        # Recorded for the last time when the training ends: the number of minibatches done.
+        # The last number that is recorded is that of the minibatches done.
         self.steps = steps
         return self.spent_ns() > self.limit_ns
 
@@ -163,7 +163,7 @@ def schedules(cohort: Cohort, drawn: int = DRAWN) -> Iterator[Schedule]:
             if count > 0:
                 rows[k, :count] = queues[k].take(count)
         sizes = np.where(numbers % per_epoch == per_epoch - 1, last_size, width)
-        # Beyond a client's last step: the formula above goes on for ever.
+        # The formula above has no end, so steps beyond a client's last one are cut off here.
         sizes[numbers >= steps[:, None]] = 0
         # Steps fall along the cohort: the clients with more than s steps are a prefix, whose length this
         # finds.

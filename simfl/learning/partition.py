@@ -151,7 +151,7 @@ class _Skewed(Partition):
         hands = [rng.permutation(np.concatenate(parts)).tolist() for parts in zip(*pieces, strict=True)]
         sizes = np.array([len(hand) for hand in hands])
         for user in np.flatnonzero(sizes < self.min_samples):
-            # It ends: users x min_samples is at most n, so a user with more than the minimum exists.
+            # The loop ends: users x min_samples is at most n, so a user with more than the minimum exists.
             while sizes[user] < self.min_samples:
                 richest = int(sizes.argmax())
                 hands[user].append(hands[richest].pop())

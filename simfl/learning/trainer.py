@@ -320,7 +320,7 @@ class Trainer:
                 cutoff.spent_ns = lambda: self.timer.amid_kernels_ns() - began_ns
             with self.timer.kernels():
                 trained = self._trained(cohort)
-            # In the caller's order again.
+            # The updates return to the caller's order.
             update[order] = starts - trained
         return update
 

@@ -85,7 +85,7 @@ def inputs(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Return samples as a module takes them: tokens as long integers, and pixels 0 .. 255 as 0 .. 1."""
     if x.dtype in (torch.int16, torch.int32, torch.int64):
         return x.long()
-    # In place, as `to` has made a new tensor of bytes. In step with `closed_form.floats`.
+    # In place is safe, as `to` has made a new tensor from the bytes. In step with `closed_form.floats`.
     return x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
 
 
@@ -163,7 +163,8 @@ class Workspace(threading.local):
         self.parameters: list[nn.Parameter] = []
         for slot in self.slots:
             owner, _, leaf = slot.name.rpartition(".")
-            # It shares the vector's memory: a model is loaded, and read, by one copy of the vector.
+            # The parameter shares the vector's memory: a model is loaded, and read, by one copy of the
+            # vector.
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)

@@ -35,8 +35,8 @@ class LiveBufferUser(LiveUser):
         self._delay(partial(self._receive, envelope, self.absences))
 
     def _receive(self, envelope: Envelope, absences: int) -> None:
-        # It went offline while the message propagated. The server holds the message, as it was not counted,
-        # and sends it again.
+        # The user went offline while the message propagated. The server holds the message, as it was not
+        # counted, and sends it again.
         if absences != self.absences:
             return
         # Each message counts, also one that is dropped below: the mailbox counts the messages that it sent.
@@ -71,5 +71,6 @@ class LiveBufferUser(LiveUser):
     def on_broken(self, connection: Connection) -> None:
         super().on_broken(connection)
         if not self.finished.is_set():
-            # The server has ended the connection, so the user is away for as long as after any other loss.
+            # The server counts the end of the connection as a loss, so the user is away for as long as after
+            # any other one.
             self.users.stay_away(self.user, self.config.return_ns or 0)

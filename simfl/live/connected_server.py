@@ -229,8 +229,8 @@ class ConnectedServer:
         self.received_bytes[user, observes] += max(MIN_CHARGE, envelope.size)
         if self.received_bytes[user, observes] > quota:
             raise Malformed(f"more than {quota} bytes of a user")
-        # The order of the cases is a check: below the first guard on `_peer` the connection has joined, and
-        # below that on `offline_peers` its user is online.
+        # The order of the cases is a check. Below the case of a user that has not joined, the connection has
+        # joined. Below the case of an offline user, its user is online.
         match message:
             case Hello():
                 raise Malformed("a second hello")
@@ -271,7 +271,7 @@ class ConnectedServer:
         # The parser of such a connection has passed frames of `UNAUTHENTICATED_BYTES` at most.
         if not isinstance(hello, Hello):
             raise Malformed("no hello at first")
-        # The proof first: without a token, no peer uses up the hellos of a user (`_untimely`).
+        # The proof comes first: a peer without the token must not use up a user's hellos (`_untimely`).
         if reason := self.wires.admission.reject_reason(hello, connection.nonce) or self._untimely(hello):
             self.count(reason)
             connection.send_control(Rejected(reason))
@@ -378,7 +378,7 @@ class ConnectedServer:
         """Act on the end of a connection: its user is lost, unless it has another one."""
         self.unauthenticated.discard(connection)
         user = connection.user
-        # Its user may have another connection already, whose end this is not.
+        # The user may have another connection already, which has not ended.
         if self._peer(user) is connection:
             self.disconnected_s[user] = time.monotonic()
         if self.peers.get(user) is connection:

@@ -175,7 +175,7 @@ class LiveRuntime(Runtime):
     def finish(self, device: Device, job: Job, step: int) -> None:
         self.steps_ns += job.end - job.start
         self.late_ns += self.env.now - job.end
-        # This machine delayed its begin, and neither the lane nor a core.
+        # This machine delayed the job's begin; neither the lane nor a core did.
         if job.blocker < 0:
             self.late_ns += job.start - job.ready
         super().finish(device, job, step)
@@ -313,7 +313,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: Any) -> None:
         self.transport = transport
-        # Its owner closed it before it was open.
+        # The owner closed the connection before it was open.
         if self.is_closing:
             transport.abort()
             return

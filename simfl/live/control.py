@@ -3,8 +3,8 @@
 They take their turn behind the frames that wait, and are not in the trace. The first of them are the
 handshake that `hello.py` describes.
 
-A new one is a class here and an item of `UP` or `DOWN`, a case in `connected_server.py` or `user.py`, and
-perhaps a type of field in `fields.py`.
+A new one needs a class here, an item of `UP` or `DOWN`, and a case in `connected_server.py` or `user.py`. A
+field of a new type needs an entry in `fields.py`.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Done(Control):
     """Total time by which they took longer."""
     held_ns: int
     """Longest real work of one."""
-    # These three have a default, as users on the machine of the server compare no clocks.
+    # The next three fields have a default, as users on the machine of the server compare no clocks.
     offset_ns: Signed = 0
     """The server's clock minus the user's as the run began."""
     ahead_ns: Signed = 0

@@ -70,7 +70,7 @@ class Entrance:
                 task.cancel()
             for queue in self._waiting.values():
                 for end in queue:
-                    # These have no task yet, so nothing else would close them.
+                    # Waiting sockets have no task yet, so nothing else would close them.
                     end.close()
 
     def _listen(self) -> None:
@@ -95,7 +95,7 @@ class Entrance:
         try:
             end, address = self.listening.accept()
         except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-            # It was closed before this.
+            # The peer closed the connection before it was accepted.
             return
         except OSError:
             # This process may not open more files. Without a pause, the loop would be called for the same

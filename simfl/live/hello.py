@@ -106,7 +106,7 @@ class Admission:
         of = f"user {hello.user} has"
         if self.code != hello.code:
             return f"{of} simfl {cut(hello.code, 60)}, and the server {self.code}"
-        # An observer may ask for the scenario, and has none then.
+        # An observer that asks for the scenario has no digest of it to send.
         if hello.scenario != self.scenario and (hello.scenario or hello.wants == RUN):
             return f"{of} scenario {cut(hello.scenario, 70) or 'none'}, and the server {self.scenario}"
         if hello.wants == RUN and hello.protocol != self.protocol:

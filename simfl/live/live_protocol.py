@@ -108,8 +108,9 @@ class LiveProtocol:
         """Repeats one user's task of the rehearsal, once `warm` has been called."""
         up, down = messages(self.protocol, self.params)
         codec = self.users, self.protocol.offline, self.params.q
-        # An upper estimate of any message: a header with some numbers for each user, and as many rows of
-        # 8-byte elements of the update's length as users. A frame above it ends its connection.
+        # An upper estimate of any message: 64 bytes of header a user, and for each user, at least four, a row
+        # of the update's length. A row counts 8 bytes an element, twice the wire's. A larger frame ends its
+        # connection.
         max_frame_bytes = 2**16 + 64 * self.users + 8 * self.trainer.d * max(4, self.users)
         self.wires = WireConfig(
             up=Codec([*up, *UP], *codec),

@@ -95,11 +95,11 @@ class RoundSaver:
 def server_causes(row: Row) -> Row:
     """Return a row of the server's trace without a cause that is a row of a user's trace."""
     match row:
-        # Its cause is a row of its sender, in another trace (test_hostile_users.py:
+        # The cause of a received message is a row of its sender, in another trace (test_hostile_users.py:
         # test_saved_rows_have_no_cause_of_another_trace).
         case rows.Sent() if row.arrived is not None:
             return row._replace(cause=-1)
-        # A loss of a user stands for it there (`merge.py`).
+        # The cause is -2 - user: a loss in that user's trace (`merge.py`).
         case rows.Step() if row.cause < -1:
             return row._replace(cause=-1)
         case _:

@@ -46,8 +46,8 @@ def merged(
     trace = Trace()
 
     def numbered(party: int, cause: int) -> int:
-        # -1 is no cause, so user 0 is -2. A cause that has no number yet comes later in time, and is not
-        # believed (test_merge.py: test_a_cause_that_is_later_is_not_believed).
+        # -1 is no cause, so user 0 is -2. A cause that has no number yet comes later in time, so it is
+        # dropped (test_merge.py: test_a_cause_that_is_later_is_not_believed).
         return losses.get(-2 - cause, -1) if cause <= -2 else numbers.get((party, cause), -1)
 
     presence: dict[tuple[int, bool], int] = {}
@@ -96,8 +96,8 @@ def _shifted(row: Row, party: int, later: Mapping[int, int]) -> Row:
 
 def _timed(party: int, part: list[Row]) -> Iterable[tuple[int, int, int, int, Row]]:
     """Yield a party's rows with their times, which never decrease; users come before the server."""
-    # A party has written its rows in order, so a time that goes back is a fault of its clock, and `merge`
-    # needs sorted parts (test_merge.py: test_a_users_times_never_go_back).
+    # A party has written its rows in order, so a time that goes back is a fault of its clock. `merge` needs
+    # sorted parts (test_merge.py: test_a_users_times_never_go_back).
     times = accumulate(map(_time, part), max)
     for k, (at, row) in enumerate(zip(times, part, strict=True)):
         # At equal times a user's row may be the cause of the server's. 2^31 is above all numbers of users.

@@ -69,7 +69,7 @@ class Observer:
         Raises:
             BadInput: The server refuses the user, or the last try failed.
         """
-        # Before anything is sent beyond this machine.
+        # This comes before anything is sent beyond this machine.
         refuse_open(address[0], admission.context is not None)
         server, end_s, pause_s = f"{address[0]}:{address[1]}", time.monotonic() + wait_s, AGAIN_S
         while True:

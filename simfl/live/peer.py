@@ -57,11 +57,11 @@ class Peer(Connection):
         return UNREAD if unread else ""
 
     def connection_lost(self, error: Exception | None) -> None:
-        # It ended by itself. An end by this side has been counted with its reason.
+        # The connection ended by itself. An end by this side has been counted with its reason.
         if self.user < 0 and not self.is_closing:
             self.owner.count("left without a hello: another certificate was pinned, or no user connected")
         self.owner.connections.discard(self)
-        # The task of the entrance waits for it, and gives up the place.
+        # The entrance's task waits for this event, and then gives up the place.
         self.has_hello.set()
         super().connection_lost(error)
 

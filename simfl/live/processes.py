@@ -113,7 +113,8 @@ def step_back() -> None:
     # Elsewhere a priority is the whole process's.
     if sys.platform == "linux":
         level = os.sched_getparam(0).sched_priority
-        # The run has real-time priority. Level 1 has none below it, so the thread leaves real time.
+        # The run has real-time priority. No level is below 1, so at level 1 the thread gets ordinary
+        # priority.
         if level:
             policy = os.sched_getscheduler(0) if level > 1 else os.SCHED_OTHER
             os.sched_setscheduler(0, policy, os.sched_param(level - 1))

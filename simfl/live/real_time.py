@@ -97,7 +97,7 @@ class RealTime(Environment):
             # The clock first, so that `now` is that of the event.
             self._look(self.origin)
         self._guarded(callback)
-        # It may have requested calls that are due at once.
+        # The callback may have requested calls that are due at once.
         self.run_due()
 
     def run_due(self) -> None:

@@ -44,8 +44,8 @@ def _check_keys(message: Message) -> None:
     # Another shape is refused by the machine (`misshapen`).
     if publics is None or (publics.columns, publics.dtype.itemsize) != (KEY_BYTES, 1):
         return
-    # The attack: with such a key an agreement has a known result, so honest users refuse the roster, and one
-    # user would end the round of all (test_hostile_users.py: test_low_order_keys_are_refused_by_the_server).
+    # The attack: an agreement with such a key has a known result, so honest users refuse the roster. One user
+    # would end the round of all (test_hostile_users.py: test_low_order_keys_are_refused_by_the_server).
     if low_order(publics.content) is not None:
         raise Malformed("advertise: a low-order public key")
 
@@ -258,7 +258,7 @@ class BufferUsers(RemoteUsers):
 
     def lose(self, task: UserRound, phase: str, why: str, cause: int) -> None:
         super().lose(task, phase, why, cause)
-        # Until it connects again.
+        # The user is offline until it connects again.
         self.presence.add_reason(task.user, LOST)
 
     def task_of_message(self, user: int, envelope: Envelope) -> UserRound | None:

@@ -125,7 +125,7 @@ class ShapedFlow:
         # A flow without limits passes its bytes at once, without a tick.
         if min(self.link.rate(self.link.env.now), self.cap(self.link.env.now)) == float("inf"):
             self.let_through(self.left)
-        # With more, the flow is active already.
+        # If other bytes waited before these, the flow is active already.
         elif len(self.waiting) == 1:
             self.link.wake(self)
 
@@ -144,7 +144,7 @@ class ShapedFlow:
                 return
             self.waiting.popleft()
             if on_sent is not None:
-                # It may cut the flow, or put more bytes: the loop reads `waiting` anew.
+                # `on_sent` may cut the flow, or put more bytes: the loop reads `waiting` anew.
                 on_sent()
         # An idle link saves nothing up for later bytes.
         self._through = 0.0

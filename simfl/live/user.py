@@ -112,7 +112,7 @@ class LiveUser:
         runtime.training_ops = EagerOps(setup.params.q)
         runtime.training_ops.timed, runtime.training_ops.now_ns = runtime.ops.timed, runtime.ops.now_ns
         self.latencies = Latencies(self.env, wires)
-        # `SENT`: a user cannot know that its upload is delivered.
+        # `SENT`: no message reports to a user that its upload was delivered.
         self.users = UserSide(runtime, LiveNetwork(self, wires, up=True), done_at=State.SENT)
         self.users.server = self
         self.presence = self.users.presence
@@ -171,8 +171,8 @@ class LiveUser:
                 if self.dialled is not None:
                     return
             except OSError as error:
-                # A refusal at first is a server that has not started. Errors that do not pass by themselves,
-                # such as of TLS, end it at once.
+                # A connection that is refused at first means that the server has not started. Errors that do
+                # not pass by themselves, such as those of TLS, end the user at once.
                 is_refused = isinstance(error, ConnectionRefusedError)
                 is_gone = is_refused and time.monotonic() - self._trying_s > GONE_S
                 if is_gone or not isinstance(error, PASSING):
@@ -295,7 +295,7 @@ class LiveUser:
         """Start the clock, if the begin that the server sent is near."""
         now = time.monotonic_ns()
         begun = origin - (0 if self.offset is None else self.offset.ns)
-        # A false clock of the server would have a user wait for long, or find all of its times past
+        # With a false clock of the server a user would wait for long, or all of its times would be past
         # (fuzz/test_parts.py: test_false_clock_costs_its_user_alone).
         if abs(now - begun) > MAX_OFF_S * NS:
             self.fail(f"by the server's clock the run began {(now - begun) / NS:.3g} s ago, not just now")
@@ -350,7 +350,7 @@ class LiveUser:
 
     def _arrived(self, task: UserRound | None, envelope: Envelope) -> None:
         """Hand a message to the users' side, a latency later."""
-        # It went offline while the message propagated, and so has not received it.
+        # The user went offline while the message propagated, and so has not received it.
         if not self.presence.is_online(self.user):
             return
         message = envelope.message

@@ -86,7 +86,7 @@ def messages(protocol: Protocol, params: Params) -> tuple[list[type[Any]], list[
     down = {message for _, message in table} | {ModelDownload, Stop}
     up = set(server_table or ()) if stages is None else {stage.message for stage in stages.values()}
     for message in (*up, *down):
-        # For its ValueError, before a run starts.
+        # A field that the wire does not support is an error before the run starts.
         field_types(message)
     return [*up], [*down]
 
@@ -147,7 +147,7 @@ class Codec:
                 raise Malformed(f"no message for this side: {header.kind[:20]!r}")
             decoder, converts = self._decoders[header.kind]
             decoded = decoder.decode(header.fields)
-        # The last for deeply nested JSON.
+        # Deeply nested JSON is a RecursionError.
         except (DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Malformed(f"a false header: {cut(str(error))}") from None
         message, content, begin = self.kinds[header.kind], frame[4 + length :], 0

@@ -60,7 +60,7 @@ def number(value: float) -> str:
     """
     if math.isnan(value):
         return "-"
-    # Counts are among the numbers.
+    # Counts are among the numbers, and are printed whole.
     return f"{value:.0f}" if value.is_integer() else f"{value:.3g}"
 
 

@@ -198,7 +198,7 @@ def attack_window(file: Path, first: int | None = None, last: int | None = None)
     """
     sums = RecordedSums(read_updates(file))
     numbers = sums.arrays["rounds"]
-    # Under random selection T falls to 1 within N to 2 N rounds
+    # Under random selection T falls to 1 within 2 N rounds
     # (`test_random_selection_falls_to_one_within_n_to_2_n_rounds`).
     start = numbers[-2 * sums.users :][0] if first is None else first
     stop = numbers[-1] if last is None else last

@@ -202,7 +202,7 @@ def scenario_of(folder: Path) -> Scenario:
     Raises:
         BadInput: The folder is not of such a run, or the run is not finished.
     """
-    # It is written with the finished results, and missing in a run that was killed.
+    # The file is written with the finished results, and missing in a run that was killed.
     resolved = folder / "resolved.yaml"
     if not resolved.is_file():
         need_run(folder)
@@ -340,8 +340,8 @@ class _Recorded:
         counts = {u: trainer.samples(u) if setup.protocol.weighted else 1 for u in invited}
 
         def update(user: int, *cycle: Any) -> Update:
-            # A user that was lost has no recorded update. Its upload is not read below, so zeros stand for
-            # it.
+            # A user that was lost has no recorded update. Its upload is not read below, so zeros take its
+            # place.
             delta = updates.get(user, zero)[None]
             return Update(Handle(1, d, F32, np.ascontiguousarray(delta)), counts[user], *cycle)
 
@@ -352,7 +352,7 @@ class _Recorded:
             sent = [(sender, message) for sender, to, message in round_.sent if to == SERVER]
         levels = setup.params.levels
         return {
-            # The last coordinate is the weight. Residues above q / 2 stand for negative numbers.
+            # The last coordinate is the weight. Residues above q / 2 are negative numbers.
             user: (signed(np.asarray(content)[0, :d], q) / (levels * counts[user])).astype(np.float32)
             for user, message in sent
             if user in updates and (content := _content(message)) is not None

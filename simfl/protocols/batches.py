@@ -37,7 +37,7 @@ class Batches:
         """
         if self.broken == "keep":
             return frozenset()
-        # On the shared list the answer is cached: the server and each user ask for one set.
+        # A `Users` list caches the answer, and the server and all users ask about the same list.
         return (users if isinstance(users, Users) else Users(users)).split(self.T)
 
 

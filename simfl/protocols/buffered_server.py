@@ -172,8 +172,8 @@ class BufferedServer(ABC):
 
     def next(self) -> Effects:
         """Discard stale updates; aggregate if enough are left and no aggregation is open."""
-        # At every arrival and close, and for all that wait: an update in the buffer grows older with each
-        # aggregate.
+        # Stale updates are discarded at each arrival and each close: an update in the buffer grows older with
+        # each aggregate.
         bound = self.version - self.params.staleness_bound
         stale = [w for w in self.buffer if w.version < bound]
         self.buffer = [w for w in self.buffer if w.version >= bound]

@@ -3,7 +3,7 @@
 Invariant: no key meets a nonce twice (`tests/protocols/test_refusals.py::test_no_key_meets_a_nonce_twice`). A
 machine derives one key for each peer, for both directions. A nonce is (sender, counter), so the directions
 have different nonces, and each call of `seal` has a counter of its own: 0 in a round, the cycle over a
-buffer. Nonces and associated data are not sent: both ends derive them from what they know of the message.
+buffer. Nonces and associated data are not sent: both ends derive them from sender, receiver and counter.
 """
 
 from collections.abc import Sequence

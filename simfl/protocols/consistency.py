@@ -105,8 +105,8 @@ class SigningClient(MaskedClient):
         )
 
     def sign(self, survivors: Survivors) -> Effects:
-        # It answers for its own neighbourhood, and signs the whole set: neighbours in a sparse graph then
-        # sign one text.
+        # The user answers for its own neighbourhood, and signs the whole set: neighbours in a sparse graph
+        # then sign the same text.
         self.signed_survivors = self.of_roster(survivors)
         # Before the signature, which would let others answer for a set that this user refuses.
         self.check(self.signed_survivors)
@@ -123,8 +123,7 @@ class SigningClient(MaskedClient):
         # Otherwise a server could reach t with one signature many times.
         if not are_distinct(signers):
             raise PeerFault(SERVER, Refusal.DOUBLED)
-        # A user that is not in the set answers for none, so its signature vouches for nothing. Its key's row
-        # would be unknown, too.
+        # The signature of a user outside of the set counts for nothing, and its key may have no row.
         if not are_within(signers, self.signed_survivors.users):
             raise PeerFault(SERVER, Refusal.STRANGER)
         if len(signers) < self.t:
@@ -138,7 +137,7 @@ class SigningClient(MaskedClient):
     def verify(self, publics: Handle, signed: Handle, *of: Any) -> None:
         """Verify signatures; a bad one is the server's fault, which relayed it."""
         try:
-            # All of them, and one bad one is enough to refuse, as in the paper: any user can end a round so.
+            # One bad signature is enough to refuse, as in the paper, so a single user can end a round.
             self.ops.verify(publics, signed, *of)
         except PeerFault as fault:
             raise PeerFault(SERVER, f"{Refusal.FORGED}: that of user {fault.user}") from None
@@ -165,7 +164,7 @@ class SigningServer(MaskedServer):
     def reject_reason(self, sender: int, message: Any) -> str:
         if isinstance(message, Signature):
             return misshapen(message.signed, 1, SIGNATURE_BYTES, U8)
-        # Its form alone: users verify the signature, since they do not trust the server.
+        # Only its form is checked here: users verify the signature, since they do not trust the server.
         if isinstance(message, Advertise) and self.params.pki is not None:
             if message.signature is None:
                 return Refusal.UNSIGNED

@@ -118,7 +118,8 @@ def not_private_bound(n: int, p: float, q_total: float) -> float:
     # A graph of at most one user is connected.
     apart = np.full(n + 1, -np.inf)
     for m in range(2, n + 1):
-        # The smaller side of a cut, so that each cut is counted once.
+        # Sizes of the smaller side of a cut. The theorem's sum counts a cut into halves twice, and is a bound
+        # all the same.
         k = np.arange(1, m // 2 + 1)
         cuts = factorial[m] - factorial[k] - factorial[m - k]
         apart[m] = np.logaddexp.reduce(cuts + xlog1py(k * (m - k), -_probability("p", p)))
@@ -135,7 +136,7 @@ def unmasking_bound(n: int, p: float, t: int) -> float:
 
     _check_least("t", t, 1)
     _probability("p", p)
-    # bdtrc(k, n, p) is P[Bin > k], so 2t - 2 stands for >= 2t - 1.
+    # bdtrc(k, n, p) is P[Bin > k], so 2t - 2 gives P[Bin >= 2t - 1].
     return min(1.0, n * float(bdtrc(2 * t - 2, n - 1, p))) if 2 * t - 2 < n - 1 else 0.0
 
 
@@ -187,7 +188,8 @@ def failure(n: int, k: int, t: int, T: int, D: int) -> Failure:
     _check_least("t", t, 1)
     _check_counts(n, T, D)
     insecure, incorrect = _failures(n, min(k, n - 1), T, D)
-    # No neighbourhood has k + 2 shares, so any larger t fails alike.
+    # A larger t has the bounds of t = k + 2: no user has as many neighbours, and at most one neighbourhood
+    # has as many shares.
     return Failure(float(insecure[min(t, k + 2)]), float(incorrect[min(t, k + 2)]))
 
 
@@ -284,7 +286,7 @@ def _disconnected(n: int, k: int, gone: int) -> float:
 # --- checks ---------------------------------------------------------------------------------------
 def _exp(log: float) -> float:
     """Return e^log as an upper bound on a probability: at most 1, and 0 only if it is exactly 0."""
-    # An underflow to 0 would promise that it never happens.
+    # An underflow to 0 would mean that the event is impossible.
     return min(1.0, max(math.exp(min(log, 0.0)), math.ulp(0.0))) if log > -math.inf else 0.0
 
 

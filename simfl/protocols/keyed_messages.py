@@ -164,7 +164,7 @@ def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: in
 
 def check_survivors(survivors: Survivors, circle: Container[int], user: int, least: int) -> None:
     check_names(survivors.users, circle, "the survivors")
-    # It helps with sums that hide its own update too, over at least t users.
+    # A user helps to unmask only a sum that its own update is in, over at least t users.
     if user not in survivors.users.index_of or len(survivors.users) < least:
         raise PeerFault(SERVER, f"{len(survivors.users)} survivors, below {least} or without me")
 

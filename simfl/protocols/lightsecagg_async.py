@@ -106,7 +106,8 @@ class LightSecAggAsyncServer(BufferedServer):
     # --- enrolment: once for all users, then one by one for those who come late
     def enrol(self, user: int, message: Advertise) -> Effects:
         """Register a user's key, and send the rosters that follow from it."""
-        # The sender is checked before the content: a stranger's message is dropped unread.
+        # The sender is checked before the content: a message of a user that was not invited is dropped
+        # unread.
         if user not in self.invited:
             return [Ignore(user, "advertise", Reason.STRANGER)]
         # Another key now would be one that others do not have (test_buffer_servers.py:
@@ -150,7 +151,7 @@ class LightSecAggAsyncServer(BufferedServer):
         if self.shared.get(sender) == message.update:
             return [Ignore(sender, "shares", Reason.REPEATED, message.update)]
         share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
-        # A doubled receiver, a stranger or the sender itself: rows would be relayed to the wrong user.
+        # With a doubled or unknown receiver, or the sender itself, rows would be relayed to the wrong user.
         flaw, to = misshapen(message.sealed, len(message.to), share_bytes, U8), set(message.to)
         if flaw or len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
             reason = flaw or "malformed: for strangers or twice"
@@ -164,7 +165,7 @@ class LightSecAggAsyncServer(BufferedServer):
     def _pass_on(self) -> Effects:
         """Send each user, in one message, its shares of the gathered masks."""
         gathered, self.gathered = list(self.gathered.values()), {}
-        # Receiver -> row, for each mask: senders know different users, so that rows differ.
+        # Receiver -> row, for each mask: senders have the keys of different users, so their rows differ.
         rows = [dict(zip(m.to, range(len(m.to)), strict=True)) for m in gathered]
         # One list of names for all users that have a share of every mask.
         all_columns = _columns(gathered)
@@ -248,7 +249,7 @@ class LightSecAggAsyncServer(BufferedServer):
         if timer.name == "recovery":
             assert self.request is not None
             reason = f"recovery: {len(self.answers)} users answered, {self.params.U} needed"
-            # Lost for good: some users may have answered, and answer for a mask once.
+            # These updates are lost: a user answers for a mask once, and some may have answered.
             discards: Effects = [Discard(mask, Discarded.ABORTED) for mask in self.request.masks]
             self.request = None
             return self.finish([*discards, Abort(reason)], advance=False)

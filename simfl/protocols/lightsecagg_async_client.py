@@ -185,7 +185,7 @@ class LightSecAggAsyncClient(BufferedClient):
         others = AllBut(len(self.circle), index)
         self.mask = (mask, z)
         self.refused.discard(mask)
-        # Its own share of its own mask: it answers for that one too.
+        # The user holds a share of its own mask, and answers for that one too.
         self.held_shares[mask] = (ops.pick(coded, [index]), 0)
         self.masks_of[message.version].append(mask)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)

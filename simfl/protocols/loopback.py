@@ -310,9 +310,9 @@ class LoopbackBuffer(Record):
         """Take a user offline; with `notify` the transport reports it to the server."""
         self.away.add(user)
         sending = self.links.get((user, SERVER), [])
-        # It enrols when it is back, so that message alone is not lost.
+        # The user enrols when it is back, so its `Advertise` alone is not lost.
         self.links[user, SERVER] = [message for message in sending if isinstance(message, Advertise)]
-        # Its training is lost with it, so `submit` never comes for this cycle.
+        # The user's training is lost with it, so `submit` never comes for this cycle.
         self.trained.pop(user, None)
         if notify:
             self.disconnected.add(user)

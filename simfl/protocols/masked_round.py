@@ -162,7 +162,7 @@ class MaskedClient(Client):
     def upload(self, update: Update) -> Effects:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
         masked = self.ops.add(x, self.z)
-        # It serves once, and is as large as the update.
+        # The mask serves once, and is as large as the update.
         del self.z
         return [Send(SERVER, MaskedUpload(masked))]
 
@@ -177,8 +177,9 @@ class MaskedClient(Client):
         if self.params.batches.refuse and (split := self.params.batches.split(everyone)):
             raise PeerFault(SERVER, f"{Refusal.SPLIT}: {len(split)} of {len(everyone)} users")
         if everyone.within(roster) or (self.params.batches.refuse and not self.params.sparse):
-            # With strangers, which could complete a batch: `check` refuses them (test_batches.py:
-            # test_third_party_completes_no_batch). On a sparse graph a user does not know all others.
+            # The set may name users outside of the roster, which would complete a batch: `check` refuses them
+            # (test_batches.py: test_third_party_completes_no_batch). On a sparse graph a roster lacks most
+            # users.
             return survivors
         return Survivors(users_among(roster, everyone.index_of))
 
@@ -195,7 +196,7 @@ class MaskedClient(Client):
         return (*self.kept, self.user)
 
     def refuse(self, survivors: Survivors) -> Effects:
-        # The difference of two sums may be one user's update, and SecAgg's second answer could hold the other
+        # The difference of two sums may be one user's update. In SecAgg a second answer could hold the other
         # half of a user's secrets.
         raise PeerFault(SERVER, "asks for a second set of survivors")
 

@@ -60,7 +60,7 @@ class SecAggClient(MaskedClient):
     def threshold(self, roster: Roster) -> int:
         n, t = len(roster.users), roster.t or 0
         # A server could lower t until few colluders reconstruct. With t = 1 each neighbour could alone. A
-        # higher t protects more, and is taken (test_refusals.py:
+        # higher t protects more, and is accepted (test_refusals.py:
         # test_a_threshold_above_the_rule_binds_the_server).
         if t < max(2, self.params.threshold(n)) or n < t:
             raise PeerFault(SERVER, f"a roster of {n} users of whom t={t} reconstruct")
@@ -137,8 +137,8 @@ class SecAggServer(MaskedServer):
         return misshapen(content, len(peers) + 1 - len(missing), SHARE_BYTES, U8)
 
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
-        # t_i follows from a neighbourhood that its user does not know: users of it may have been lost before
-        # the roster.
+        # The server sends t_i, which follows from the whole neighbourhood: the roster lacks users that were
+        # lost before it.
         return replace(super().roster(users, t, publics), t=t)
 
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
@@ -162,7 +162,7 @@ class SecAggServer(MaskedServer):
                 others = list(peers) if self.params.all_masks else list(filter(V3.__contains__, peers))
                 # A lost user without masks in the sum is not reconstructed at all.
                 self.partners.update({i: others} if others else {})
-        # One user of each list stands for all of it: they share the same set of answers.
+        # One user of each list is enough, as all users of a list have the same answers.
         self.short = list({id(self.peers[i].base): i for i in (*got, *self.partners)}.values())
         return super().ask_survivors(got)
 

@@ -159,7 +159,7 @@ class Protocol(Block):
     def failure(self, p: Params) -> Failure:
         """Return bounds on two probabilities: that a round is insecure if T users collude, and that it has no
         sum if D are lost. `simfl plan` takes no settings that fail too often."""
-        # By the protocol's own statements: a guarantee that holds surely, or none at all.
+        # By the protocol's own statements, a guarantee holds with certainty or not at all.
         hidden, needed = self.max_colluders(p), max(self.needed(stage, p) for stage in self.timers)
         return Failure(
             0.0 if hidden is not None and hidden >= p.T else 1.0, 0.0 if needed <= p.N - p.D else 1.0

@@ -130,7 +130,7 @@ class Server(ABC):
         stage = self.stages[self.stage]
         self.ops.phase(stage.phase)
         flaw = self.reject_reason(sender, message)
-        # Its later messages could not be used either, so it counts as lost.
+        # The sender counts as lost, as its later messages could not be used either.
         if flaw:
             return [Refuse(sender, message.kind, flaw), *self.gone(sender)]
         self.got[sender] = self.keep(sender, message)

@@ -87,7 +87,7 @@ class Advice:
 
 def advise(trace: Trace, rounds: list[Round]) -> Advice:
     """Return the advice on a run from its `metrics.run_path`, failed and skipped rounds included."""
-    # Of the whole run and not of its rounds: buffered aggregations overlap.
+    # The path of the whole run and not of its rounds, as buffered aggregations overlap.
     path = metrics.run_path(trace, rounds)
     return Advice(shares(path), sum(path.values()), sum(r.reason is None for r in rounds))
 

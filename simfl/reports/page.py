@@ -187,7 +187,7 @@ def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
     lines = []
     for index, (name, values) in enumerate(series.items()):
         colour, dashes = chart.line(index)
-        # From the top, as SVG counts.
+        # SVG counts from the top.
         drawn = [(round(across.at(s), 3), round(100 - up.at(value), 3)) for s, value in values]
         last = f"{values[-1][1]:.4f}" if values else NO_VALUE
         line = {"name": name, "colour": colour, "dashes": dashes, "points": drawn}

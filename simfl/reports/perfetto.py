@@ -74,7 +74,7 @@ def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS
         last = max(trace_series.first_that_fit(rounds, rounds, share), default=-1)
         chosen[name] = _from_to(rounds, 0, last)
         limit -= len(chosen[name].numbers)
-    # In the scenario's order again.
+    # The result is in the scenario's order again.
     return {name: chosen[name] for name in groups}
 
 

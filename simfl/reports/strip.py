@@ -35,7 +35,7 @@ def strips(run: Run, timelines: Mapping[str, Packed], most: int = MAX_BARS) -> d
     ]  # fmt: skip
     # Between whole rounds there are none. The axis may end beyond the last round.
     ticks = [int(tick) for tick in chart.axis(0, max(longest - 1, 1)).ticks if tick % 1 == 0]
-    # In the middle of its bar.
+    # A tick stands in the middle of its bar.
     axis = [(tick, round(100 * (tick // per_bar + 0.5) / slots, 3)) for tick in ticks if tick < longest]
     outcomes = {outcome(r) for rounds in finished.values() for r in rounds}
     shared = {"slots": slots, "axis": axis, "width": slots * BAR_PX, "outcomes": outcomes}
@@ -61,7 +61,7 @@ def _bars(
     it; and the reasons, each once, with the bars of rounds that were not completed.
     """
     starts = range(0, len(rounds), per_bar)
-    # The longest stands for its neighbours: an outlier must not vanish.
+    # A bar shows the longest of its rounds, so that no outlier vanishes.
     shown = [max(rounds[k : k + per_bar], key=lambda r: r.total_s) for k in starts]
     # Each reason once, as thousands of rounds may have the same.
     reasons = {r.reason or "": None for r in shown if not r.completed}

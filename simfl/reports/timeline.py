@@ -216,8 +216,7 @@ def pack(
     trace, packed = run.traces[name], Packed(first, left_out)
     ends = [row for row in trace if isinstance(row, End)]
     # Aggregations overlap: all views of an asynchronous run show parts of one path, from the last aggregation
-    # back to the beginning.
-    # As in `metrics.run_path`.
+    # back to the beginning. `metrics.run_path` walks the same path.
     run_path = metrics.path_segments(trace, ends[-1]._replace(start=0)) if run.buffered and ends else None
     for view in chosen:
         path = run_path or [segment for end in view.ends for segment in metrics.path_segments(trace, end)]

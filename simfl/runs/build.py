@@ -177,8 +177,8 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
         # A missing rate is an error, never zero seconds.
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
-        # Twice wanted, made once: an availability that depends on what users hold asks for the trainers
-        # first.
+        # Trainers are made once, on first use: an availability that depends on users' samples needs them
+        # early.
         make = cache(partial(make_trainers, s, streams, profile, on_stage))
         # Before the trainers, so that a wrong file of the users is refused before data are loaded.
         people = UserPopulation.of(s, streams, lambda: _holdings(make()))
@@ -245,8 +245,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
 
     def network(env: Environment) -> VirtualNetwork:
         world = people.links, people.server_link
-        # The model changes the states of links and so stands in front of the network, which is the same with
-        # it and without.
+        # The model changes the states of links before they reach the network, which is the same with it and
+        # without.
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
         return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)

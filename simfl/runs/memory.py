@@ -60,8 +60,8 @@ def is_within_limit(s: Scenario, name: str, p: Params, read_bytes: int = 0) -> b
 
 def at_most(s: Scenario, name: str, p: Params) -> int:
     """Return a bound of an entry's content [B]: four vectors a user, and three copies of each share."""
-    # A share may exist sealed, opened and summed. That no protocol holds more is measured, and not derived:
-    # `test_the_bound_in_closed_form_is_one` compares it with shadow runs of all of them.
+    # A share may exist sealed, opened and summed. That no protocol holds more is tested and not derived:
+    # `test_the_bound_in_closed_form_is_one` compares the bound with shadow runs of all protocols.
     return _vectors(s, p) + s.protocols[name].shares_bytes(p, _circle(s))
 
 
@@ -87,8 +87,7 @@ def plan(
         ScenarioError: Neither fits into `memory_limit_gb`.
     """
     present, offline = present_bytes(s, read_bytes), s.protocols[name].offline
-    # Without masks only users in flight hold anything. With them, every user shares with every other one
-    # before it is first in flight.
+    # Without masks only users in flight hold anything. With masks, every user holds a share of each mask.
     in_flight = s.buffer.concurrency if s.buffer and not offline else None
     # The bound is replaced below if the shadow run is affordable.
     held, rest = at_most(s, name, p), _vectors(s, p)

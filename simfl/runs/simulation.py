@@ -253,7 +253,7 @@ async def _one(
         # On a cluster the workers choose how they train; they reported it when they were connected.
         result.training[name] = str(trainer.way) if there is None else there.ways[name][0]
     # A resumed session writes its trace anew. Until it has passed the saved rounds, the result keeps the
-    # trace that was read, so that an interrupt during the replay loses nothing.
+    # trace that was read: an interrupt during the replay loses nothing.
     if past.rounds == 0:
         result.traces[name] = session.trace
     if saver is not None:

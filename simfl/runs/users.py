@@ -77,8 +77,8 @@ class UserPopulation:
             ScenarioError: A file of the users is wrong, or too few users are ever online.
         """
         classes, settings = classes_of(s), tuple(settings_of(s).values())
-        # Code of the user's own is tried before the run, with one user of a class: a mistake is one message
-        # now, and no failed run later.
+        # User-defined code is tried before the run, with one user of a class: a mistake is a message now, and
+        # no failed run later.
         for key, model, purpose, user in _models(s, classes):
             if isinstance(model, StateGenerator):
                 with_location(s, key, partial(model.try_out, user, streams, purpose))
@@ -186,7 +186,7 @@ def _models(s: Scenario, classes: Classes) -> Iterator[tuple[str, object, str, i
         members = np.flatnonzero(classes.member == index)
         if not members.size:
             continue
-        # The first member stands for its class; a class without members is never evaluated.
+        # One member of a class is enough; a class without members is never evaluated.
         key, user = partial(key_of, s, name), int(members[0])
         yield key("availability"), of_class.availability, "availability", user
         yield f"{key('network')}.varies", of_class.network.varies, "link", user
@@ -221,8 +221,7 @@ def _numbers(
     for name, settings in settings_of(s).items():
         spec, path = getattr(getattr(settings, block), key), f"{key_of(s, name, block)}.{key}"
         users, bounds = s.population.users, {"least": least, "greatest": greatest}
-        # Numbers of all users are drawn for each class, and a user takes its class's. This wastes draws, and
-        # keeps a user's number when it moves to a class with equal settings.
+        # For all users, by the module's invariant; `combined` takes each user's number from its class.
         make = partial(for_users, spec, users, streams, *purpose, key=path, **bounds)
         drawn.append(with_location(s, path, make))
     return classes.combined(drawn)

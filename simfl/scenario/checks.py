@@ -339,7 +339,7 @@ def users_bytes(s: Scenario, name: str) -> int:
         accounts = users if batteries else members
         churn += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
     classes = s.learning.dataset.classes_expected()
-    # The second part is that of the counts that `simfl check` prints.
+    # The second term is for the counts that `simfl check` prints.
     labels = s.learning.partition.hand_bytes(classes) + 16 * classes
     return users * (USER_BYTES + labels) + churn + members * member + pairs
 

@@ -172,7 +172,7 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
     # two.
     if kind == "greater_than_equal" and 0 < context["ge"] <= LEAST_MBPS and value <= 0:
         kind, context = "greater_than", {"gt": 0}
-    # Last the table; a type of error that a later pydantic adds keeps pydantic's own words.
+    # The table comes last. An error of a type that is not in it keeps pydantic's own words.
     message = _MESSAGES.get(kind) or _MESSAGES.get(kind.partition("_")[0])
     if message is None:
         return f"{error['msg']}, not {show(value)}"
@@ -182,7 +182,7 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
 
 def _remedy(kind: str, value: Any) -> str:
     """Return the end of a message: how to write a number of another notation in YAML."""
-    # Beyond 2^53 a float is no longer the number that was written.
+    # Beyond 2^53 a float may not be the number that was written.
     if kind == "int" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return f": write {int(value)}"
     if kind in ("int", "float") and isinstance(value, str):

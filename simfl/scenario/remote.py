@@ -35,14 +35,14 @@ def load_remote(text: str, sender: str, overrides: Mapping[str, Any]) -> Scenari
     values = plain(parse(text, sender))
     if not isinstance(values, dict):
         raise BadInput(f"{sender}: must be a mapping of keys to values")
-    # First without executing anything, by which a file's class stays a `FileKind` that `openings` refuses.
+    # First without executing anything: a file's class then stays a `FileKind`, which `openings` refuses.
     with left_alone():
         scenario = load(values, overrides)
     for path, what in openings(scenario):
         remedy = "pass the scenario as a file of your own, whose files are then your own choice"
         raise BadInput(f"{sender}: {path}: {what}: {remedy}")
     # The values that were checked, and no second reading of the text, so nothing can change between the two.
-    # Now classes are the real ones.
+    # This time the classes are real.
     return load(values, overrides)
 
 

@@ -82,7 +82,8 @@ class Shape:
         for member in self.members if len(self.members) > 1 else ():
             if (inner := Shape(member)).kinds:
                 self.tag, self.kinds, self.mixed = inner.tag, inner.kinds, True
-                # The inner union's come first in the list, and so are called last (see `expand`).
+                # The validators of the inner union come first in the list, and so are called last (see
+                # `expand`).
                 self.before = inner.before + self.before
         for member in self.members:
             bare = get_args(member)[0] if get_origin(member) is Annotated else member

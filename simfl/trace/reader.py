@@ -225,8 +225,7 @@ class _Order:
             # A buffer begins once, and its aggregations have no rows of a begin.
             if row.round >= self.begun and not self.buffered:
                 raise _RowError(f"round {row.round} of {self.protocol} has not begun")
-            # Reports walk from a row to its cause, and on. Only earlier causes make sure that such a walk
-            # ends.
+            # Reports walk from cause to cause. Such a walk ends because each cause is an earlier row.
             caused = not isinstance(row, Spent) and row.cause >= number
             if caused or (isinstance(row, Step) and row.previous >= number):
                 earlier = f"an earlier row of {self.protocol}, which has {number} so far"
@@ -243,8 +242,8 @@ class _Order:
 
     def _end(self, row: Ending) -> None:
         over = isinstance(row, End)
-        # Two rows end a round: first its aggregate or its abort, while as many rounds are decided as have
-        # ended, and then its End, with one more decided.
+        # Two rows end a round. At its aggregate or abort as many rounds are decided as have ended, and at its
+        # End one more.
         if row.round != self.ended or self.decided != self.ended + over:
             raise _RowError(f"round {row.round} of {self.protocol} cannot end here")
         self.ended += over

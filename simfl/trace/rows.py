@@ -44,8 +44,8 @@ SHARED = {
 """Fields of many rows; a row with another meaning of one has its own text. A unit stands in brackets."""
 
 
-# Rows are named tuples: a frozen dataclass with slots took twice as long to make, and a run has millions. The
-# names of classes, fields and kinds stand in files and in golden digests.
+# Rows are named tuples: a frozen dataclass with slots takes several times as long to make, and a run has
+# millions. The names of classes, fields and kinds stand in files and in golden digests.
 class Begin(NamedTuple):
     """A round starts."""
 

@@ -9,8 +9,8 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 _short = Repr()
-# Also bounds how deep and how wide a nested value is shown, by the defaults of `Repr`: a value of a file may
-# be of any size (test_text.py: test_long_and_deep_values_are_shortened).
+# This also bounds how deep and how wide a nested value is shown, by the defaults of `Repr`: a value of a file
+# may be of any size (test_text.py: test_long_and_deep_values_are_shortened).
 _short.maxstring = _short.maxother = _short.maxlong = 60
 
 

@@ -89,7 +89,7 @@ class LossesByClass:
         planned: Planned = {}
         for number, losses in enumerate(self.each):
             # All of `selected`, and not the class's members alone: `rate` loses the first users in an order
-            # of all, so a class's losses do not depend on the members of other classes.
+            # of all. So a class's losses do not depend on the members of other classes.
             lost = losses.in_round(index, selected)
             planned |= {user: plan for user, plan in lost.items() if self.member[user] == number}
         return planned

@@ -173,8 +173,8 @@ def _wrong(
     beyond = ~other & (end[rows] > period[rows])
     for row in rows[beyond]:
         yield row, "to_s", f"must be at most {PERIOD}={period[row]:.15g}, not {end[row]:.15g}"
-    # At last the lines of a user beside each other. `lexsort` sorts by its last key first: by user, begin,
-    # end.
+    # Last, the lines of a user are compared with each other. `lexsort` sorts by its last key first: by user,
+    # begin, end.
     rows = rows[~other & ~beyond & (begin < end)[rows]]
     order = rows[np.lexsort((end[rows], begin[rows], user[rows]))]
     # If any two intervals of a user overlap, two neighbours in this order do. So the loop runs for wrong

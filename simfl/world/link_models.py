@@ -207,8 +207,8 @@ class _Recording:
         ends, counts = packets(times, window_ms)
         # 1 Mbit/s is 1,000 bits a millisecond. The last window has its own, shorter length.
         mbps = counts * PACKET_BITS / (1000 * np.diff(ends, prepend=0))
-        # Of neighbours with one rate the last is kept, whose end is that of all of them. Each end would be an
-        # event.
+        # Of neighbours with one rate the last is kept, whose end is that of all of them. So an event ends
+        # each stretch of one rate only.
         changes = np.append(np.flatnonzero(np.diff(mbps)), mbps.size - 1)
         # At most `mahimahi.MAX_MS` in nanoseconds, 10^16, within int64.
         self._ends = array("q", (ends[changes] * 1_000_000).tobytes())

@@ -43,7 +43,7 @@ def deliveries(file: str | Path, key: str = "") -> NDArray[np.int64]:
     array([ 0,  5,  5, 10])
     """
     name = str(file)
-    # One line break may end the file. A second one is an empty line, which is refused.
+    # One line break may end the file. A second line break would be an empty line, which is refused.
     text = text_of(Path(file), name, key, MAX_BYTES).removesuffix("\n")
     if wrong := _WRONG_LINE.search(text):
         line = show(text[wrong.start() :].partition("\n")[0].removesuffix("\r"))

@@ -178,7 +178,7 @@ class Outages:
             # before.
             if on and not outage.factor:
                 cut_until = max(cut_until, end)
-        # 0 stands for no cut: an end is always above 0.
+        # 0 means no cut, as an end is always above 0.
         return factor, cut_until or until
 
     def offline(self, user: int, now: int) -> tuple[bool, int]:

@@ -77,6 +77,6 @@ class Participation:
         from scipy.sparse import csr_array
 
         ends = np.cumsum([0, *(row.size for row in self.rows)])
-        # The empty array is for t = 0, as nothing cannot be concatenated.
+        # The empty array is for t = 0: numpy cannot concatenate an empty list.
         users = np.concatenate([*self.rows, np.empty(0, np.int64)])
         return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))

@@ -38,7 +38,7 @@ def timeline_from(states: Callable[[int], Iterator[tuple[float, V]]], default: V
         if now < begin:
             following, value, begin, end = states(key), default, 0, 0
         while now >= end:
-            # A finished iterator stands for its last value, for ever.
+            # After the end of an iterator its last value lasts for ever.
             begin, (seconds, value) = end, next(following, (math.inf, value))
             # `lasting` is at least a nanosecond, so the loop ends; infinite seconds have no integer.
             end = FOR_EVER if seconds >= FOR_EVER / NS else end + lasting(seconds)

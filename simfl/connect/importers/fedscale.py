@@ -128,7 +128,7 @@ def _behaviour(entry: dict[Any, Any]) -> _Behaviour:
 
 def _capacity(entry: dict[Any, Any]) -> tuple[float, float]:
     """Return Mbit/s and milliseconds a sample."""
-    # kbit/s in the file.
+    # The file has kbit/s.
     return _positive(entry, "communication") / 1000, _positive(entry, "computation")
 
 

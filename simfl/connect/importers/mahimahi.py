@@ -33,7 +33,7 @@ def mahimahi(pairs: Sequence[tuple[Path, Path]], window_ms: int) -> Imported:
         periods = [int(times[-1]) for times in links]
         period = max(periods)
         shorter += periods[0] != periods[1]
-        # Counted before they are made.
+        # Windows are counted before they are made.
         if len(rows) + period // window_ms > MAX_WINDOWS:
             longest = str((up, down)[periods.index(period)])
             message = f"{period} ms in windows of {window_ms} ms: more than {MAX_WINDOWS} windows in all"

@@ -36,7 +36,7 @@ def ookla(path: Path) -> Imported:
                 raise refusal(file, 1, f"the column {shown} (or {name}) is {problem}")
         number_columns = [header.index(name) for name in NUMBERS]
         name_column = header.index("name") if "name" in header else 0
-        # Empty lines are no rows.
+        # Empty lines are left out.
         for row in filter(None, reader):
             numbers = [0.0]
             try:

@@ -57,8 +57,8 @@ def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Fac
     """
     if (size := model.size()) is not None:
         return Facts(size[0], False, size[1])
-    # Known by a formula, so that softmax regression never imports torch.
-    # By the method, so that a subclass with another `build` is examined like any other.
+    # Known by a formula, so that softmax regression never imports torch. `build` is compared and not the
+    # class: a subclass with another `build` is examined like any model.
     if type(model).build is Logistic.build:
         if tokens:
             raise ValueError(f"model {model.name} takes numbers, and the samples are tokens: embed them")

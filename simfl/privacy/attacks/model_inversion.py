@@ -54,7 +54,7 @@ class ModelInversion(Attack):
         search, labels, originals = view.search, {}, {}
         for user in chosen:
             y = truth.split.y_train[truth.parts[user]]
-            # The lowest of equally frequent classes.
+            # `argmax` takes the lowest of equally frequent classes.
             labels[user] = int(np.bincount(y).argmax())
             # All of the user's images of that class: the search finds a typical one, and no certain one.
             originals[user] = pixels(truth.split.x_train[truth.parts[user][y == labels[user]]])

@@ -35,7 +35,7 @@ def coalitions_of(users: int, sizes: Iterable[int]) -> dict[int, list[tuple[int,
         BadInput: They are more than `MAX_COALITIONS`; none is listed then.
     """
     sizes = list(sizes)
-    # Counted before any is made.
+    # Coalitions are counted before any is listed.
     number = sum(comb(users, size) for size in sizes)
     if number > MAX_COALITIONS:
         raise BadInput(

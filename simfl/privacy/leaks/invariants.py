@@ -42,7 +42,7 @@ def find_leak(seen: Transcript, knowledge: Knowledge) -> Leak | None:
     """Return a leak over the fewest users; None if nothing beyond the sums is known."""
     q, basis = knowledge.q, knowledge.basis
     allowed = allowed_sums(seen, knowledge)
-    # Nearly always: then no subset is searched.
+    # Without a leak, the usual case, no subset is searched.
     if all(within(line, allowed, q) for line in basis.values()):
         return None
     # Only users whose updates are in a known combination can leak.
@@ -65,7 +65,7 @@ def _over(knowledge: Knowledge, users: Collection[int], allowed: Basis) -> Leak 
     leaks = [line for line in lines if not within(line, allowed, q)]
     if not leaks:
         return None
-    # The shortest combination has the shortest proof.
+    # The combination of the fewest unknowns is the easiest to read.
     line = min(leaks, key=len)
     members = sorted({symbol.user for symbol in line if isinstance(symbol, Coordinate)})
     return Leak(tuple(members), in_words(line, q), tuple(knowledge.proof(line)))
@@ -104,7 +104,7 @@ def violations(seen: Transcript, knowledge: Knowledge) -> Iterator[str]:
     """Yield the invariants other than `find_leak`'s that a view violates, as sentences."""
     if not seen.exact:
         yield "a result is not the sum over its members"
-    # A server that cannot derive its own result would be a fault of the symbols, and the proof worth nothing.
+    # If the server could not derive its own result, the symbols would be at fault and the proof void.
     results = (_without(knowledge.colluders, line) for line in seen.results)
     if not all(within(line, knowledge.basis, knowledge.q) for line in results):
         yield "a result does not follow from what the server has"

@@ -71,7 +71,7 @@ def statements(setup: Setup, colluders: int) -> Stated:
     for sent in honest.sent:
         if sent.sender == SERVER:
             for name, _ in values(sent.message):
-                # One message of a kind stands for all: each statement is made to all users alike.
+                # One message of each kind is enough, as each statement is made to all users alike.
                 first_of_field.setdefault((sent.message.kind, name), sent.message)
     for (kind, name), message in first_of_field.items():
         for statement in _statements(message, name, setup.users, setup.min_members):

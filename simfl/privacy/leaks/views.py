@@ -39,7 +39,7 @@ class NamedEntropy(Entropy):
         """Secrets that a machine drew, in order."""
 
     def __call__(self, name: str) -> bytes:
-        # Still 32 bytes, so that a machine notices nothing; the name goes with them into the terms.
+        # Still 32 bytes, as a machine expects. Their name goes with them into the terms.
         drawn = Named(super().__call__(name))
         drawn.term = Secret(int(self.scope[0]), name, tuple(self.scope[1:]))
         self.drawn.append(drawn.term)

@@ -59,7 +59,7 @@ SETTINGS: dict[RcKeyType, Any] = {
 def style() -> Iterator[None]:
     """Apply our settings to matplotlib's defaults, not to the user's settings; also a decorator."""
     with matplotlib.rc_context():
-        # A user's matplotlibrc must not change our figures, nor ours that user's.
+        # A user's matplotlibrc must not change our figures, and our settings must not change the user's.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
         yield

@@ -55,7 +55,7 @@ def diagrams(run: Run) -> list[Diagram]:
     """
     done = {name: {r.index: r for r in rounds if r.reason is None} for name, rounds in run.rounds.items()}
     done = {name: rounds for name, rounds in done.items() if rounds}
-    # Of protocols that completed a round at all.
+    # Protocols that completed no round are left out.
     common = set.intersection(*map(set, done.values())) if done else set()
     chosen = []
     for name, rounds in done.items():
@@ -75,7 +75,6 @@ def diagrams(run: Run) -> list[Diagram]:
 def _diagram(trace: Trace, name: str, chosen: Round) -> Diagram:
     rows = trace if trace.buffered else [trace[k] for k in trace_series.by_round(trace)[chosen.index]]
     cycles = _cycles(rows, {(user, about) for user, about, _ in chosen.members})
-    # By duration, ties by number.
     order = sorted(cycles, key=lambda user: (cycles[user][1] - cycles[user][0], user))
     # Of two users one is the fastest and the other the slowest; a single one is only the fastest.
     cast = {"server": SERVER, "fastest user": order[0]}

@@ -4,9 +4,8 @@ A result holds the scenario, the traces, and the findings from the rounds' conte
 folds over these, computed when they are requested. Only a result that `simfl.load` read has its summary as
 stored.
 
-Keep in step: `folder.outdated` names the files of earlier results that a new run removes, `folder.columns`
-states the meaning of each column, and `reports.folder` reads the files back and compares them with each
-other.
+Keep in step: `folder.outdated` names the files of earlier results that a new run removes. `folder.columns`
+states the meaning of each column. `reports.folder` reads the files back and compares them with each other.
 """
 
 import json

@@ -93,8 +93,8 @@ class _Part:
     """A part that is being written, as a file of bytes."""
 
     def __init__(self, base: sqlite3.Connection, protocol: str, name: str) -> None:
-        # A part may be written in several rows, `LINES_AT_ONCE` of a trace each, so that no part is in memory
-        # as a whole. `_part` joins them by their ids.
+        # A part may be written in several rows, so that it is never in memory as a whole: of a trace,
+        # `LINES_AT_ONCE` lines each. `_part` joins them by their ids.
         self.base, self.key, self.digest = base, (protocol, name), sha256()
 
     def write(self, content: bytes) -> int:

@@ -148,7 +148,7 @@ class Saver:
             arrays: In the order of `Entry.arrays`.
             state: Other fields of the entry.
         """
-        # An interrupt may have come at the end of a save: only `entries` says up to which round it got.
+        # An interrupt may have come at the end of a save: only `entries` shows up to which round it got.
         saved = self.own.entries.get(self._first.protocol)
         # True until the first record is written: then `entries` holds another object. Without earlier rounds
         # both are None, and there is nothing to remove.
@@ -173,7 +173,7 @@ class Saver:
 
     def end(self) -> None:
         """Save the last rounds of a protocol, and that it is done."""
-        # All rows, also those after the last round's end. Models are needed no longer.
+        # All rows, also those after the last round's end. The models are not needed after it.
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
 
     def keep_whole(

@@ -49,7 +49,7 @@ class Circuits:
         self.p, self.rng, self.vectors, self.weights = p, rng, vectors, weights
         self.best: tuple[int, ...] = ()
         """Rows of the lightest circuit so far."""
-        # Above every circuit, until one is found.
+        # Heavier than every circuit, until one is found.
         self.weight = int(weights.sum()) + 1
         """Its weight."""
         self.lower = int(weights.min())
@@ -195,6 +195,6 @@ def project(X: Residues, map_: Residues, p: int) -> Residues:
     # Term by term and not `X @ map_`: two products of residues, each below 2^62, already fill an int64.
     image = np.zeros((len(X), map_.shape[1]), np.int64)
     for column, row in zip(X.T, map_, strict=True):
-        # Below 2^31 + 2^62.
+        # The sum is below 2^31 + 2^62.
         image = (image + column[:, None] * row) % p
     return image

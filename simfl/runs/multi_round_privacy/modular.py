@@ -131,7 +131,7 @@ class RowSpace:
         self.rows[others] = (self.rows[others] - self.rows[others, pivot][:, None] * row) % self.p
         rank = len(self.pivots)
         if rank == len(self._rows):
-            # By doubling, so that a row is copied twice on average, and not once for each later row.
+            # By doubling, so that a row is copied at most twice on average, and not once for each later row.
             self._rows = np.concatenate([self._rows, np.empty((max(8, rank), row.size), np.int64)])
         self._rows[rank], self._pivot_row[pivot] = row, rank
         self.pivots.append(pivot)

@@ -120,8 +120,7 @@ def _narrow(basis: Rows, lower: list[int], inside: list[NDArray[np.bool_]], p: i
             return True
         if not budget.take((at + 1) ** 2 * inside[at].size / 20):
             return False
-        # Of the rounds that span the space, and not of all: the others are their combinations and split no
-        # class.
+        # The rounds that span the space are enough: the others are their combinations, and split no class.
         classes = Classes(inside[at].size)
         for members in basis[: at + 1]:
             classes.append(members)

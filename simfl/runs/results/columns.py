@@ -177,7 +177,7 @@ class Column:
         values = self.read(protocol)
         if self.reduction == "sum" or ("rare" in self.traits and self.reduction == "mean"):
             return any(values)
-        # "not reached" is content.
+        # A target that was not reached is content, too.
         return bool(values or "target" in self.traits)
 
     def wrong(self, protocol: ProtocolSummary) -> bool:

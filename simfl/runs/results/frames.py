@@ -38,8 +38,8 @@ def flat(entry: RoundSummary) -> dict[str, Any]:
         if key == "energy":
             if value is not None:
                 values |= {"energy_j": value.users_j, "server_energy_j": value.server_j}
-        # A number of each phase, or of each kind of time. Energy is one too, and was handled above: it has
-        # two of them.
+        # A block has a number for each phase, or for each kind of time. Energy, handled above, has two such
+        # blocks.
         elif isinstance(value, BaseModel):
             values |= {f"{key}_{part}": number for part, number in value}
         elif key != "index":

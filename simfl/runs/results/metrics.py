@@ -95,7 +95,7 @@ def rounds(trace: Trace) -> list[Round]:
         if isinstance(row, (Step, Sent)):
             if buffered:
                 by_subject[row.about].append(row)
-        # Coming and going belongs to no round.
+        # Churn belongs to no round.
         elif isinstance(row, rows.Presence):
             continue
         elif isinstance(row, rows.Spent):
@@ -232,7 +232,7 @@ def path_segments(trace: Trace, end: End) -> list[PathSegment]:
 
     def book(phase: str, party: int, kind: str, since: int, row: int) -> None:
         nonlocal booked_from_ns
-        # Booked time is not booked again, and none before the round is.
+        # Booked time is not booked again, nor is time before the round.
         since = max(since, end.start)
         if since < booked_from_ns:
             path.append(PathSegment(phase, party, kind, since, booked_from_ns, row))

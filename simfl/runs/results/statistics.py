@@ -62,8 +62,8 @@ def estimate(values: Sequence[float]) -> Estimate:
     return Estimate(statistics.fmean(values), half, n)
 
 
-# scipy has this too, but takes a fifth of a second to import.
-# Most columns of a table are means over the same number of rounds.
+# Not by scipy, which takes a fifth of a second to import. Cached, as most columns of a table are means over
+# the same number of rounds.
 @lru_cache(maxsize=256)
 def student_quantile(df: int) -> float:
     """Return the 97.5 % quantile of Student's t of df >= 1 degrees of freedom.

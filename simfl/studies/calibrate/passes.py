@@ -40,9 +40,9 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         ValueError: There are fewer than six values, which cannot hold it with 95 % probability.
     """
     n = len(values)
-    # The number of values below the median is binomial with p = 1/2. `ppf` is the smallest count that is
-    # reached with 2.5 %. So with fewer than `outside` values beyond each end, the interval misses with less
-    # than 5 %.
+    # The number of values below the median is binomial with p = 1/2. `outside` is the smallest count whose
+    # cumulative probability reaches 2.5 %. The median lies beyond either end with fewer values only, so with
+    # less than 2.5 % each.
     outside = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))
     if outside < 1:
         raise ValueError(f"{n} values hold their median with less than 95 % probability: 6 are needed")

@@ -258,7 +258,7 @@ class RoundCohort(Cohort):
     @cached_property
     def short(self) -> leaks.Setup:
         """The machines for symbols, with the shortest updates that show each leak."""
-        # Terms are slow, and a leak shows in one element as in thousands.
+        # Computing with terms is slow, and the shortest updates show each leak.
         p = leaks.shortened(self.kind, self.scenario.params(self.protocol, 1))
         root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
         return leaks.Setup(self.kind, p, tuple(range(self.users)), root)
@@ -351,7 +351,7 @@ class RoundCohort(Cohort):
             # A user without enough neighbours left stops before its next message.
             if graph and point in ("advertise", "shares", "consistency"):
                 present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
-        # Theorem 1 of CCESA: the sum is reliable if no surviving user's mask is out of reach.
+        # Theorem 1 of CCESA: without enough shares of a needed secret, the round has no sum.
         if graph and not Evolution(graph, t, *(sets[point] for point in STAGES)).reliable:
             return None
         return sets["upload"]

@@ -62,7 +62,7 @@ def of_end(members: Members | None, reason: str | None, expected: frozenset[int]
 def of_itself(seen: Observation) -> Iterator[str]:
     """Yield the violations that do not depend on the pattern of losses, as sentences."""
     out = seen.out
-    # Neither, or both.
+    # A round ends by a result or by an abort, so exactly one of them is None.
     if (out.result is None) == (out.reason is None):
         yield f"the round must end in one way: result {out.result is not None}, reason {out.reason!r}"
     if out.reason == "":

@@ -170,7 +170,7 @@ def attempt(cohort: AnyCohort, detect: Detect, patterns: tuple[Pattern, ...]) ->
     for pattern in patterns:
         completed, violations = judge(cohort, pattern, detect)
         violation = Violation(detect, pattern, violations) if violations else None
-        # The reached rows are set once below, and not for each pattern.
+        # `reached` is set once below, and not for each pattern.
         report.add(Report(1, int(completed), int(not completed), violation))
         if violation is not None:
             break

@@ -68,7 +68,7 @@ class LossProbabilities:
         }  # fmt: skip
         # Classes with one model lose users together: the same groups, or one fraction of all.
         of_classes = [settings.dropout for settings in classes]
-        # Compared by value, as blocks are not hashable; classes are few.
+        # Compared by value: a user-defined model may have no hash, and classes are few.
         models = [model for k, model in enumerate(of_classes) if model not in of_classes[:k]]
         chances = [chance for model in models if (chance := model.chance()) is not None]
         # Two models of groups draw their groups and their losses from the same streams.
@@ -215,5 +215,5 @@ def pdtrc(limit: int, mean: float) -> float:
 def least(limit: int, fits: Callable[[int], bool]) -> int:
     """Return the smallest number that fits, or `limit`; all numbers above one that fits must fit too."""
     # By bisection: a call may add up thousands of cases. `limit` is returned without being tried, so a caller
-    # that needs to know must try it.
+    # may have to try it.
     return bisect_left(range(limit), True, key=fits)

@@ -90,7 +90,7 @@ def deadline_s(wait_s: float) -> float:
     (6.8, 0.01)
     """
     seconds = max(0.01, MARGIN * wait_s)
-    # The unit of the second digit.
+    # `step` is the unit of the second digit.
     step: float = 10 ** (math.floor(math.log10(seconds)) - 1)
     # 1e-9: a wait of exactly two digits must not be rounded up to the next step.
     return float(f"{math.ceil(seconds / step - 1e-9) * step:.2g}")
@@ -128,8 +128,8 @@ def plan(fleet: Fleet, watch: Callable[[str], None] = lambda stage: None) -> Ans
             refused.append(best)
             continue
         piloted.append(best)
-        # A protocol that hides nothing is no rival of one that hides updates.
-        # It is the time to beat for `choose`, which does not run hopeless protocols.
+        # A protocol that hides nothing is no rival of one that hides updates. `fastest_s` is the time to beat
+        # for `choose`, which does not run hopeless protocols.
         if best[0].guarantee.insecure is not None or fleet.colluders is None:
             fastest_s = min(fastest_s, best[1].seconds)
     chosen = [setting for setting, _ in piloted]

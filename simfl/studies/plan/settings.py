@@ -185,12 +185,12 @@ class Choices:
 
     def _of_cohort(self, name: str, entry: Protocol, cohort: Cohort) -> Iterator[Setting | Refused]:
         fleet, colluders = self.fleet, self.fleet.colluders
-        # A protocol without masks hides nothing from the server alone.
+        # A protocol without masks hides nothing from the server.
         hidden = entry.offline and colluders is not None
         coalition = Coalition(colluders or 0, fleet.population.users)
         # One bit more than sigma: half of the bound, whose other half is the protocol's own.
         T = coalition.at_most(cohort.users, 2 ** -(fleet.sigma + 1)) if entry.offline else 0
-        # Survivors must be more than T, or colluders among them could recover a user's mask (U > T).
+        # More than T users must survive: U answers recover the masks, and T < U <= N - D.
         if entry.offline and cohort.users - cohort.D <= T:
             yield Refused(name, _no_room(cohort, T))
             return

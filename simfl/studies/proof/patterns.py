@@ -202,7 +202,7 @@ def seconds_to_look(seen: Transcript, coalitions: Coalitions) -> float:
         few = of_size[:: -(-len(of_size) // FEW_VIEWS)]
         since = time.perf_counter()
         Report().look(None, seen, {size: few})
-        # A mean view, times their number.
+        # The mean time of a view, times the number of views.
         seconds += (time.perf_counter() - since) / len(few) * len(of_size)
     return seconds
 
@@ -237,7 +237,7 @@ def sample(
         report.look(case, small.replay(case), coalitions)
         return report.leaks.total() > before
 
-    # Its smallest pattern is in the report already, by `Found.order`.
+    # The smallest pattern that leaks is in the report already, by `Found.order`.
     shrunk(cohort, examples, leaks)
     return report
 

@@ -73,7 +73,7 @@ def read(path: Path) -> list[Total]:
                 estimate.half or 0.0,
             )
             for row in rows
-            # `phase` is empty for this measure.
+            # This measure has no phases, so a point has one row.
             if row["measure"] == MEASURE and (estimate := read_estimate(row))
         ]
 

@@ -151,7 +151,7 @@ class Sweep:
                 if isinstance(outcome, Failed):
                     self.failures[key] = todo[key], outcome
                 else:
-                    # In this process alone, which holds the store's lock.
+                    # Only this process writes, as it holds the store's lock.
                     self.store.write(key, *outcome)
                 watch(count)
 

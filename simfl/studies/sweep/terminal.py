@@ -74,7 +74,7 @@ def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -
         print_line(console, name)
         name = ""
     print_line(console, _cells(name, [_mean(c, e) for c, e in shown]))
-    # Of the first column, the time per aggregate.
+    # Seeds are counted in the first column, the time per aggregate.
     seeds_with_value = shown[0][1].n if shown[0][1] else 0
     halves = [_half(c, e) for c, e in shown]
     note = f"  {seeds_with_value} of {seeds} seeds" if seeds_with_value < seeds else ""

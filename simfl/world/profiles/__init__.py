@@ -96,8 +96,8 @@ class Profile(BaseModel):
     def law(self, model: str, shape: tuple[int, ...], batch_size: int) -> TrainingLaw | None:
         """Return the training-time model for a model, found by its digest if it has one; None if there is
         none."""
-        # Behind "#" is the digest of a model's layers; without one the whole word is compared. So a class may
-        # be renamed or moved.
+        # Behind "#" is the digest of a model's layers, so a class may be renamed or moved. Without a digest
+        # the whole word is compared.
         wanted = model.rpartition("#")[2], shape, batch_size
         by_key = {(law.model.rpartition("#")[2], law.shape, law.batch_size): law for law in self.training}
         return by_key.get(wanted)
