@@ -24,8 +24,8 @@ HALVINGS = 3
 """Steps of the search for a factor: it is known to a factor of 2^(3/8)."""
 BY = 1.05
 """Factor by which another protocol must be faster: smaller differences are ties."""
-RATES = ("rate", "fraction", "q", "p")
-"""Keys of models of losses that are probabilities."""
+RATES = ("lost", "rate", "fraction", "q", "p")
+"""Keys of a fleet, and of models of losses, that are probabilities of a loss."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ def changed_fleet(fleet: Fleet, given: str, factor: float) -> Fleet | None:
         keys["collude"] = colluders
     else:
         classes = keys["population"]["classes"] or {}
-        blocks = [keys["dropout"], *(c["dropout"] for c in classes.values() if c["dropout"])]
+        blocks = [keys, keys["dropout"], *(c["dropout"] for c in classes.values() if c["dropout"])]
         # `sum`, not `any`: each block must be multiplied.
         if not sum(_multiply(block, factor) for block in blocks):
             return None
