@@ -244,7 +244,8 @@ def _scripts(s: Scenario) -> Problems:
     # The last point of any entry: a loss that one protocol never reaches may be meant for another
     # (test_scripts.py: test_script_of_later_point_of_some_protocol_is_accepted).
     last = last_point(s)
-    scripts: dict[str, list[str]] = {}  # key of a script -> classes of its users
+    # The classes of the users of each script, by the script's key: classes may share one.
+    scripts: dict[str, list[str]] = {}
     for name, settings in settings_of(s).items():
         if isinstance(settings.dropout, Script):
             scripts.setdefault(key_of(s, name, "dropout"), []).append(name)

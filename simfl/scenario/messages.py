@@ -167,11 +167,11 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
         return f"must be one of {', '.join(shape.kinds)} or a mapping, not {show(value)}"
     # A whole number beyond what a float holds is no float to pydantic.
     if kind == "float_type" and type(value) is int:
-        kind = "finite_number"  # beyond what a float holds
+        kind = "finite_number"
     # Tiny minima keep times from being rounded to 0. "Above 0" is plainer, unless the value is between the
     # two.
     if kind == "greater_than_equal" and 0 < context["ge"] <= LEAST_MBPS and value <= 0:
-        kind, context = "greater_than", {"gt": 0}  # "above 0" is plainer than a tiny minimum
+        kind, context = "greater_than", {"gt": 0}
     # Last the table; a type of error that a later pydantic adds keeps pydantic's own words.
     message = _MESSAGES.get(kind) or _MESSAGES.get(kind.partition("_")[0])
     if message is None:
