@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from simfl.studies.sweep.study import sweep as sweep
     from simfl.studies.verify import verify as verify
 
+# Before any other import of simfl, so that old names work wherever they are used.
 moved.install()
 
 _HOMES = {
@@ -60,6 +61,7 @@ __all__ = list(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
+    # Python looks submodules up here as well: `AttributeError` lets it import them.
     if name not in _HOMES:
         raise AttributeError(f"module 'simfl' has no attribute {name!r}")
     from importlib import import_module

@@ -19,6 +19,7 @@ MAX_PROBLEMS = 40
 def cut(text: str, max_length: int = MAX_SHOWN) -> str:
     """Return a user's text for a message: shortened, without characters that act on a terminal."""
     if not text.isprintable():
+        # Control characters in a file's text could move a terminal's cursor or set its title.
         text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text[:max_length])
     return text if len(text) <= max_length else f"{text[: max_length - 3]}..."
 
@@ -38,12 +39,14 @@ def show(value: Any) -> str:
         return "a mapping" if isinstance(value, dict) else "a list"
     if isinstance(value, int) and value.bit_length() > MAX_SHOWN:  # Python writes no int beyond 4,300 digits
         return f"a whole number of {value.bit_length()} bits"
+    # With the closing quote, so that a shortened text is still seen to be one.
     text = cut(repr(value))
     return text if len(text) <= 60 else f"{text[:50]}...{repr(value)[-1]}"
 
 
 def reason(error: BaseException) -> str:
     """Return an error in a few words; errors of the system lose their number and file."""
+    # Callers name the file themselves, and a number of the system helps no user.
     return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
@@ -78,6 +81,7 @@ def need(option: str, module: str, extra: str = "") -> None:
         BadInput: It is not installed; the text names the extra.
     """
     try:
+        # Imported and not only looked for: a broken installation has a spec too.
         import_module(module)
     except ImportError:
         library, extra = module.partition(".")[0], extra or option.removeprefix("--")
@@ -98,6 +102,7 @@ class Problem:
     """Value, bound and remedy."""
 
     def __str__(self) -> str:
+        # The end of a path identifies it better than its beginning.
         file = self.file if len(self.file) <= MAX_SHOWN else f"...{self.file[3 - MAX_SHOWN :]}"
         location = file if self.line is None else f"{file}:{self.line}"
         return ": ".join(part for part in (location, cut(self.path), self.message) if part)
@@ -116,6 +121,7 @@ class ScenarioError(BadInput):
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
+        # A file of a thousand mistakes must not scroll the first ones away.
         lines = [str(problem) for problem in self.problems[:MAX_PROBLEMS]]
         if hidden := len(self.problems) - len(lines):
             lines.append(f"... and {counted(hidden, 'problem')} more")
@@ -145,6 +151,7 @@ def bytes_of(path: Path, file: str, key: str = "", max_bytes: int = MAX_BYTES) -
     """
     try:
         with path.open("rb") as stream:
+            # One byte more than allowed shows that there is more. The size of a pipe is not known beforehand.
             content = stream.read(max_bytes + 1)
     except (OSError, ValueError) as error:
         raise refusal(file, None, f"cannot be read: {reason(error)}", key) from None
@@ -160,8 +167,10 @@ def text_of(path: Path, file: str, key: str = "", max_bytes: int = MAX_BYTES) ->
         ScenarioError: It cannot be read, is too long, or is not UTF-8.
     """
     try:
+        # "-sig": editors on Windows begin files with a byte order mark.
         return bytes_of(path, file, key, max_bytes).decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        # The line of the first bad byte.
         line = error.object[: error.start].count(b"\n") + 1
         raise refusal(file, line, "not UTF-8 text", key) from None
 
@@ -174,6 +183,7 @@ class DataPlaneError(RunFailed):
     """Real work failed."""
 
 
+# A separate class, since `Saver.stop` keeps the saved rounds after it and drops them after other errors.
 class ClusterFailed(DataPlaneError):
     """A cluster failed, and not the work: the run can continue later, there or elsewhere."""
 
@@ -191,6 +201,7 @@ def raised(error: BaseException, path: Path) -> str:
     if isinstance(error, SyntaxError) and error.filename == str(path):
         return f"{path}:{error.lineno}: {error.msg}"
     frames = traceback.extract_tb(error.__traceback__)
+    # The last line within the file: the error may come from a library that it called.
     lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == path.resolve()]
     location = f"{path}:{lines[-1]}" if lines else str(path)
     return f"{location} raised {type(error).__name__}: {error}"
@@ -198,6 +209,7 @@ def raised(error: BaseException, path: Path) -> str:
 
 def blame(error: BaseException) -> str | None:
     """Return the message of an error that an executed file of a user's raised; None for other errors."""
+    # From the innermost frame: if one file of a user's calls another, that one is at fault.
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if Path(frame.filename).resolve() in executed_files:
             return raised(error, Path(frame.filename))
@@ -221,5 +233,6 @@ def step_failed(where: tuple[object, ...], operation: str, error: BaseException)
         name, index, party, call, what = where
         worker = "the server" if party == -1 else f"user {party}"
         step = f"{name}, round {index}, {worker}, {call} {what}".rstrip()
+    # The class is kept: what follows depends on it.
     kind = ClusterFailed if isinstance(error, ClusterFailed) else DataPlaneError
     return kind(": ".join(part for part in (step, operation, blame(error) or str(error)) if part))

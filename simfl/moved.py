@@ -66,8 +66,11 @@ def new_name(old: str) -> str:
     ('trace.rows', 'studies.proof.cases', 'trace.rows')
     """
     prefix, rest = old, ""
+    # The longest prefix that moved decides, so that `privacy.leaks.cases` goes another way than
+    # `privacy.leaks`.
     while prefix:
         if prefix in MOVED:
+            # Again, as a module may have moved several times.
             return new_name(MOVED[prefix] + rest)
         prefix, dot, last = prefix.rpartition(".")
         rest = f"{dot}{last}{rest}"
@@ -79,6 +82,7 @@ class MovedModules:
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         package, _, old = name.partition(".")
+        # None lets the other finders look: all imports of Python pass here.
         if package != "simfl" or (new := new_name(old)) == old:
             return None
         return ModuleSpec(name, self, origin=f"simfl.{new}")  # type: ignore[arg-type]
@@ -92,6 +96,7 @@ class MovedModules:
         assert spec is not None
         assert spec.origin is not None
         sys.modules[spec.name] = import_module(spec.origin)
+        # Level 2 is the importer's line, as frames of importlib are not counted.
         warnings.warn(f"{spec.name} is now {spec.origin}", DeprecationWarning, stacklevel=2)
 
 

@@ -43,6 +43,7 @@ def scenario(file: str | Path, **overrides: Any) -> pytest.MarkDecorator:
 def result(request: pytest.FixtureRequest) -> Result:
     """The result of the scenario that `simfl.pytest.scenario` names, run once for each test."""
     mark = request.node.get_closest_marker(MARK)
+    # A fixture cannot require a mark, so its absence is reported here.
     if mark is None:
         pytest.fail("`result` is the fixture of tests with @simfl.pytest.scenario(FILE)", pytrace=False)
     from simfl.errors import BadInput
@@ -52,6 +53,7 @@ def result(request: pytest.FixtureRequest) -> Result:
     try:
         return run(request.path.parent / file, overrides)
     except BadInput as error:
+        # Failed outside of the `except`, or pytest would print the chained error as well.
         message = str(error)
     pytest.fail(message, pytrace=False)
 
@@ -71,6 +73,7 @@ def assert_exact(result: Result) -> None:
     AssertionError: nothing was added up, so no aggregate was checked: payload is shadow
     """
     __tracebackhide__ = True
+    # Without content no aggregate was compared, and a test that passes would be wrong about that.
     if result.scenario.payload == "shadow":
         raise AssertionError("nothing was added up, so no aggregate was checked: payload is shadow")
     wrong = []
@@ -79,6 +82,7 @@ def assert_exact(result: Result) -> None:
             reason, count = next(iter(protocol.failures), ("no round was finished", 0))
             wrong.append(f"{name} has no aggregate: {reason} ({count} of {len(protocol.rounds)} rounds)")
         for r in protocol.completed:
+            # A sum that wrapped around agrees with the plain sum modulo q, and is wrong all the same.
             if r.aggregate_exact and not r.wrapped:
                 continue
             differ = f"differs from the sum over its {r.survivors} members in {r.differ} coordinates"

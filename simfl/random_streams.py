@@ -35,6 +35,7 @@ def derive(seed: int, *names: Name) -> bytes:
     >>> derive(0).hex()[:16], derive(0, "a") == derive(0, "a"), derive(0, 1) == derive(0, "1")
     ('9047059c8c4e1e2b', True, False)
     """
+    # The seed is a key of 32 bytes; a larger one would not fit.
     if not 0 <= seed < 2**256:
         raise ValueError(f"seed={seed} must be at least 0 and below 2^256")
     return _hash(seed.to_bytes(_BYTES, "big"), names)
@@ -43,6 +44,8 @@ def derive(seed: int, *names: Name) -> bytes:
 def _hash(key: bytes, names: tuple[Name, ...]) -> bytes:
     # `index` turns NumPy integers into plain ones, so that a user's number names one stream only.
     plain = [_quoted(name) if isinstance(name, str) else str(index(name)) for name in names]
+    # As a JSON list: quotes and commas delimit the names, so no two lists have one text
+    # (`test_names_are_unambiguous`). `test_derivation_is_golden` holds the bytes fixed.
     return blake2b(f"[{', '.join(plain)}]".encode(), key=key, digest_size=_BYTES).digest()
 
 
@@ -67,10 +70,13 @@ class Uniforms:
 
     def __call__(self, user: int, place: int) -> float:
         """Return the draw at a place of a user's row, on the 52-bit grid whose ends are neither 0 nor 1."""
+        # Eight places a block: a digest of 64 bytes has eight words.
         block = (user, place >> 3)
         if block != self._last:
+            # The longest digest, of 64 bytes, which costs no more than a shorter one.
             digest = blake2b(self._name.pack(*block), key=self._key).digest()
             self._last, self._block = block, self._words.unpack(digest)
+        # The upper 52 bits and a half step: neither 0 nor 1, whose quantiles would be infinite.
         return ((self._block[place & 7] >> 12) + 0.5) * 2.0**-52
 
     def since(self, user: int, place: int) -> Iterator[float]:
@@ -90,6 +96,7 @@ class Streams:
 
     def rng(self, *names: Name) -> np.random.Generator:
         """Return a generator for the world's draws, never for masks or keys: it is not cryptographic."""
+        # Philox and not `default_rng`, whose generator numpy may change (`test_derivation_is_golden`).
         return np.random.Generator(np.random.Philox(int.from_bytes(self.bytes(*names), "big")))
 
     def uniforms(self, *names: Name) -> Uniforms:
@@ -114,6 +121,7 @@ class ZeroEntropy:
         Raises:
             ValueError: `name` was drawn before: a mask that is used twice hides nothing.
         """
+        # The check is in shadow runs too, so that a reuse is found without any content.
         if name in self._drawn:
             raise ValueError(f"{name!r} was drawn before from the entropy of {self.scope}")
         self._drawn.add(name)
@@ -142,6 +150,7 @@ class Entropy(ZeroEntropy):
         self._root = root
 
     def peek(self, name: str) -> bytes:
+        # Derived on request and not stored: the auditor may ask for it later.
         return _hash(self._root, (*self.scope, name))
 
 
@@ -160,4 +169,5 @@ class OsEntropy(ZeroEntropy):
         """
         if name not in self._drawn:
             raise ValueError(f"{name!r} was not drawn yet from the entropy of {self.scope}")
+        # Drawn at the first look, once: machine and auditor must get the same bytes.
         return self._secrets.setdefault(name, os.urandom(_BYTES))

@@ -1,5 +1,6 @@
 """Virtual time: integer nanoseconds since the start of a run."""
 
+# Integers, since sums of floats depend on their order: the critical path must add up exactly.
 NS = 10**9
 """Nanoseconds of a second."""
 
@@ -10,6 +11,7 @@ def nanoseconds(seconds: float) -> int:
     >>> nanoseconds(0.25)
     250000000
     """
+    # Each duration is rounded by itself. Sums are then of integers and have no further error.
     return round(seconds * NS)
 
 

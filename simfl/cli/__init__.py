@@ -57,10 +57,13 @@ def main(arguments: list[str] | None = None) -> None:
     warnings.filterwarnings("default", r"simfl\.[\w.]+ is now", DeprecationWarning)
     heed_termination()
     try:
+        # From the inside out: unchecked folders are named before the output is closed, and a closed output is
+        # no failure.
         with exit_on_failure(), exit_on_closed_pipe(), name_unchecked_folders():
             _command()(arguments, prog_name="simfl")  # `python -m simfl` and run.py complete as simfl does
     except BadInput as error:
         print_lines(str(error), error=True)
+        # Outside of the contexts: bad input is neither a failure nor an interrupt.
         sys.exit(BAD)
     except typer.Exit as left:
         sys.exit(left.exit_code)

@@ -55,6 +55,7 @@ def schema(
 
     Example: simfl schema > scenario.schema.json
     """
+    # Options of an earlier simfl, which printed its documentation.
     if pages:
         message = "the pages are in docs/; in a checkout `python -m docs.tools.NAME` makes them"
         raise typer.BadParameter(message, param_hint="--markdown, --outputs or --commands")
@@ -73,6 +74,7 @@ def listed(thing: str) -> list[tuple[str, str]]:
         from simfl.world import profiles
 
         return [(name, profiles.load(name).description) for name in profiles.names()]
+    # By name, as a registry imports its kinds, and `list protocols` needs no models.
     module, _, name = REGISTRIES[thing].partition(":")
     registry: KindRegistry[Any] = getattr(import_module(f"simfl.{module}"), name)
     return registry.listed()
@@ -107,6 +109,7 @@ def init(
     from simfl.scenario import shipped
 
     files = shipped.with_its_files(name)
+    # All files are looked at before the first is written.
     if taken := [file for file in files if file.exists()]:
         raise typer.BadParameter(f"{taken[0]} exists already", param_hint="NAME")
     for file, source in files.items():
@@ -130,6 +133,7 @@ def protocol(
 
     Example: simfl new protocol my_sum
     """
+    # The name becomes a module's, a class's and an entry's.
     if not re.fullmatch(r"[a-z][a-z0-9_]{0,60}", name):
         rule = "must be small letters, digits and _, beginning with a letter"
         raise typer.BadParameter(f"{name!r:.80} {rule}", param_hint="NAME")

@@ -39,6 +39,8 @@ AGAIN_S = 15.0
 """Seconds after which its progress is shown again there."""
 MAX_NAMED = 5
 """Rounds in a message."""
+# The last three are what a shell reports of a process that SIGINT, SIGPIPE or SIGTERM ends: 128 and the
+# signal.
 FAILED, BAD, NO_AGGREGATE, INTERRUPTED, UNREAD, TERMINATED = 1, 2, 3, 130, 141, 143
 
 _ending_signals: list[int] = []
@@ -50,10 +52,12 @@ def heed_termination() -> None:
     def end(number: int, frame: object) -> None:
         _ending_signals.append(number)
         # A shell's background job ignores SIGINT; elsewhere asyncio handles it while it runs.
+        # `raise_signal` would do nothing then.
         if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None):
             raise KeyboardInterrupt
         signal.raise_signal(signal.SIGINT)
 
+    # Python lets only the main thread set handlers; `main` may be called in another.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, end)
 
@@ -66,8 +70,10 @@ def exit_on_failure(kept: Callable[[], str] = str) -> Iterator[None]:
         return
     except KeyboardInterrupt as interrupt:
         _forget(interrupt)
+        # One handler for both signals, so the exit code follows from the signal that arrived.
         message, code = "Interrupted", TERMINATED if _ending_signals else INTERRUPTED
     except (RunFailed, OSError) as error:
+        # A path of a user's may have any length; our own messages are short.
         text = cut(str(error), LONGEST) if isinstance(error, OSError) else str(error)
         message, code = f"simfl: {text}", FAILED
     print_lines(f"{message}{kept()}", error=True)
@@ -79,6 +85,7 @@ def _forget(interrupt: KeyboardInterrupt) -> None:
     hook, sys.unraisablehook = sys.unraisablehook, lambda complaint: None
     try:
         with warnings.catch_warnings(action="ignore"):
+            # The frames hold the half-made objects: cleared, they are freed here, with the hook off.
             traceback.clear_frames(interrupt.__traceback__)
     finally:
         sys.unraisablehook = hook
@@ -129,6 +136,7 @@ def exit_by_outcome(
         typer.Exit: `FAILED` if an aggregate is not the plain sum of its updates; else `NO_AGGREGATE` if
             there is a line in `without`.
     """
+    # All faults are named before the first exit code is chosen.
     inexact = [line for label, protocols in runs for line in inexact_lines(label, protocols)]
     for line in (*inexact, *without):
         warn(line)
@@ -141,6 +149,7 @@ def exit_by_outcome(
 def inexact_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Iterator[str]:
     """Yield a line for each protocol of a run of which an aggregate is not the plain sum of its updates."""
     for name, protocol in protocols.items():
+        # None is a round without an aggregate, or without content.
         rounds = [r for r in protocol.rounds if r.aggregate_exact is False]
         if rounds:
             indices = ", ".join(str(r.index) for r in rounds[:MAX_NAMED])
@@ -171,6 +180,7 @@ def options(
 
 def print_paragraph(text: str, indent: str = "") -> None:
     """Print a paragraph within `WIDTH` columns, each line but the first behind `indent`. No word is cut."""
+    # A cut word would be a wrong path or option to copy.
     whole_words = textwrap.TextWrapper(WIDTH, "", indent, break_long_words=False, break_on_hyphens=False)
     print_lines(whole_words.fill(text))
 
@@ -202,8 +212,10 @@ def ask_before_long(
         f"about {seconds / 3600:.3g} hours" if seconds < 48 * 3600 else f"about {seconds / 86400:.3g} days"
     )
     message = f"{what} would take {hours} here"
+    # A question that no reader sees would hang a batch job.
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise BadInput(f"{message}: {less}, --yes all of them")
+    # On stderr, so that a redirected output stays clean.
     typer.confirm(f"{message} ({less}). Go on?", abort=True, err=True)
 
 
@@ -223,23 +235,29 @@ def stages() -> Iterator[Begin]:
             from rich.console import Console
 
             status = stack.enter_context(Console(stderr=True).status(""))
+            # A terminal shows a stage at once, in one line that is overwritten. A log gets a line, and only
+            # if the stage lasts.
             first_s, again_s, show = 0.0, 1.0, status.update
         else:
             first_s, again_s, show = PATIENCE_S, AGAIN_S, partial(print_lines, error=True)
+        # Never started: it is cancelled like any other.
         waiting = threading.Timer(0, str)
         stage_number = 0
 
         def wait(seconds: float, number: int, stage: str, so_far: Callable[[], str]) -> None:
             nonlocal waiting
 
+            # It runs in the timer's thread, and so does `so_far`, which may only read counts.
             def tick() -> None:
                 if number == stage_number:  # a timer that has fired cannot be cancelled any longer
                     more = so_far()
                     show(f"{head}{stage}{more} ...")
+                    # A stage without a count is shown once (`test_a_stage_without_a_count_is_shown_once`).
                     if more:
                         wait(again_s, number, stage, so_far)
 
             waiting = threading.Timer(seconds, tick)
+            # A stage that hangs must not keep the process alive.
             waiting.daemon = True
             waiting.start()
 
@@ -249,10 +267,13 @@ def stages() -> Iterator[Begin]:
             stage_number += 1
             wait(first_s, stage_number, stage, so_far)
 
+        # Off a terminal lines of several programs may mix, so each names its own.
         head = "" if sys.stderr.isatty() else "simfl: "
         try:
             yield begin
         finally:
+            # A timer that has fired already then shows nothing
+            # (`test_nothing_is_shown_behind_the_last_stage`).
             stage_number += 1
             waiting.cancel()
 
@@ -294,6 +315,7 @@ def report_removed(folder: Path) -> Iterator[None]:
     """Name on stderr the reports of earlier results that new results removed from a run's folder."""
     from simfl.runs.folder.outdated import outdated_files
 
+    # Looked at before and after: which files a run replaces is known to `folder.outdated` alone.
     before = outdated_files(folder)
     try:
         yield

@@ -83,8 +83,10 @@ def mahimahi(
 
     Example: simfl import mahimahi lte.up lte.down --out traces
     """
+    # Pairs are given in a row, as shells expand `*`.
     if len(traces) % 2:
         raise typer.BadParameter("must be an uplink and a downlink for each user", param_hint="UP DOWN")
+    # Before the importer is imported: what cannot be written is refused first.
     files = _files(out, ("rates",), parquet, force)
     from simfl.connect.importers.mahimahi import mahimahi
 
@@ -131,13 +133,17 @@ def _write(files: dict[str, Path], imported: "Imported") -> None:
         if file.suffix == ".parquet":
             from simfl.reports.tables import write_parquet
 
+            # Without rows zip has no columns, but the file must.
             columns = list(zip(*table.rows, strict=True)) or [()] * len(table.columns)
             write_parquet(file, dict(zip(table.columns, columns, strict=True)))
         else:
             with atomic(file) as stream:
+                # The csv module writes \r\n unless its option is given, which is no line end of our other
+                # files.
                 writer = csv.writer(stream, lineterminator="\n")
                 writer.writerow(table.columns)
                 writer.writerows(table.rows)
+    # All files are in one folder.
     (folder,) = {file.parent for file in files.values()}
     print_paragraph(f"Written to {folder}: {', '.join(file.name for file in files.values())}", indent="  ")
     print_paragraph(imported.found, indent="  ")

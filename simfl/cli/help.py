@@ -50,6 +50,7 @@ def first_sentence(text: str | None) -> str:
     'Ping a server.'
     """
     paragraph = " ".join((text or "").split("\n\n")[0].split())
+    # A point before a capital letter ends a sentence; one in a file's name does not.
     return re.split(r"(?<=\.) (?=[A-Z])", paragraph)[0]
 
 
@@ -58,6 +59,7 @@ class _Help:
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:
+            # A value may be as long as a whole file, and click repeats it in its message.
             rest: list[str] = super().parse_args(ctx, args)  # type: ignore[misc]
         except typer.BadParameter as error:
             if len(error.message) <= LONGEST:
@@ -68,6 +70,7 @@ class _Help:
 
     def get_help(self, ctx: Any) -> str:
         text: str = super().get_help(ctx)  # type: ignore[misc]
+        # typer escapes brackets for rich, also where rich does not print them.
         return text.replace("\\[", "[")
 
     def format_arguments(self, ctx: Any, formatter: Any) -> None:
@@ -79,6 +82,7 @@ class Command(_Help, TyperCommand):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        # Unwrapped: a renamed command has its signature from the wrapped one.
         hints = get_type_hints(inspect.unwrap(self.callback), include_extras=True) if self.callback else {}
         for parameter in self.params:
             for info in getattr(hints.get(str(parameter.name)), "__metadata__", ()):
@@ -90,6 +94,7 @@ class Group(_Help, TyperGroup):
     """A group of commands, shown by `PURPOSES` if they are in it."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        # `resilient_parsing` is set while a shell completes, which must print nothing.
         if not args and ctx.parent is None and not ctx.resilient_parsing:
             typer.echo(FIRST_STEPS, err=True)
             ctx.exit(2)
@@ -103,6 +108,7 @@ class Group(_Help, TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
+            # click's own message has no guess under all of its versions.
             ctx.fail(f"no command {args[0]!r:.80}{did_you_mean(args[0], self.list_commands(ctx))}")
         return super().resolve_command(ctx, args)
 
@@ -111,6 +117,7 @@ class App(typer.Typer):
     """A group whose commands and groups have the help of this module."""
 
     def __init__(self, **kwargs: Any) -> None:
+        # No rich markup: brackets in a help text are brackets.
         super().__init__(cls=Group, no_args_is_help=True, rich_markup_mode=None, **kwargs)
 
     def command(self, name: str | None = None, **kwargs: Any) -> Callable[[F], F]:

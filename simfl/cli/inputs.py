@@ -36,6 +36,7 @@ def names(incomplete: str) -> list[tuple[str, str]]:
 
 def names_and_files(incomplete: str) -> list[tuple[str, str]]:
     """Complete the name of a shipped scenario, or of a YAML file; with neither, shells look for any path."""
+    # `escape`, as the beginning of a name may have characters that glob takes for patterns.
     return [*names(incomplete), *((path, "") for path in sorted(glob(f"{escape(incomplete)}*.yaml")))]
 
 
@@ -81,7 +82,9 @@ def load_scenario(
     """
     from simfl.scenario.load import load, select_protocols
 
+    # `more` comes last: an option of its own, such as --seed, wins over --set.
     scenario = load(file, {**overrides(set_), **more})
+    # After loading, which executes the files: before it they are not known.
     name_executed_files()
     if protocols is None:
         return scenario
@@ -90,6 +93,7 @@ def load_scenario(
 
 def name_executed_files() -> None:
     """Name each executed file once on stderr, since it can do whatever its user can."""
+    # Once a process, as commands call this at each of their stages.
     for file in executed():
         if file not in _named_files:
             _named_files.add(file)

@@ -81,6 +81,7 @@ def live_folder(out: Path | None, scenario: Scenario) -> Iterator[Path]:
     from simfl.runs.folder.latest import run_folder
 
     reserved = run_folder(out, f"{scenario.name}-live")
+    # `run_folder` is outermost: it removes a folder that stayed empty, also after a failure was reported.
     with reserved as folder, exit_on_failure(lambda: _left(folder)), report_removed(folder):
         yield folder
     _show(folder, scenario)
@@ -88,6 +89,7 @@ def live_folder(out: Path | None, scenario: Scenario) -> Iterator[Path]:
 
 def _left(folder: Path) -> str:
     """Return the end of the message of a run that stopped early."""
+    # Rounds of a live run are saved by protocol: if none has ended, nothing can be continued.
     unfinished = (folder / "unfinished").is_dir()
     return f"; what was finished is in {folder}, and --out {folder} --resume continues it" * unfinished
 
@@ -101,6 +103,7 @@ def _show(folder: Path, loaded: Scenario) -> None:
     summary = read(folder / "summary.json")
     terminal.show(terminal.console(), run_report([summary], loaded.profile, "real"))
     print_written(folder, f"simfl report {folder}")
+    # An entry that completed nothing has exit code 3, as in `simfl run`.
     without = [name for name, entry in summary.protocols.items() if not entry.completed]
     exit_by_outcome([("", summary.protocols)], [f"no aggregate: {', '.join(without)}"] if without else [])
 
@@ -125,6 +128,7 @@ def print_stats(name: str, stats: LiveStats) -> None:
         users = counted(len(stats.clocks), "user")
         precision = f"are known within {within:.2g} s, and moved by {moved:.2g} s at most"
         print_lines(f"{name}: clocks of {users} {precision}, by the users' own word")
+    # No warning: beyond the loopback users never send how they rounded.
     if stats.unchecked:
         sums = counted(stats.unchecked, "aggregate")
         print_lines(f"{name}: {sums} not checked: users do not send how they rounded")

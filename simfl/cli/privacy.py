@@ -72,6 +72,7 @@ RunOut = Annotated[Path | None, Option("--out", metavar="DIR", help="Where a sce
 @contextmanager
 def _stages_of(target: Path, set_: Set, out: Path | None) -> Iterator[Callable[[str], None]]:
     """Yield a function that shows a stage, and names the executed files first."""
+    # A run that is finished cannot be changed by settings.
     for option, given in (("--set", set_), ("--out", out)):
         if given and target.is_dir():
             raise typer.BadParameter(f"must go with a scenario, and {target} is a folder", param_hint=option)
@@ -158,12 +159,14 @@ def proof(
 
     Example: simfl privacy proof secagg --users 4
     """
+    # Libraries and files are looked at first: the search itself may take hours.
     if random is not None:
         need("--random", "hypothesis", "explore")
     from simfl.scenario.shipped import is_scenario
 
     scenario = is_scenario(target)
     if lie is not None:
+        # Silently ignored options would let a user believe that they had an effect.
         _refuse("must not go with --lie, which tries no losses", random=random, out=out)
     elif scenario:
         _refuse("must go with a protocol, not with a scenario", users=users, random=random)
@@ -208,6 +211,7 @@ def _of_protocol(
 
     label, since, report = _label(small), time.monotonic(), Report()
     losses = "every loss" if random is None else counted(random, "random loss pattern")
+    # An estimate takes some seconds itself, so `--yes` leaves it out.
     if not yes:
         with stages() as stage:
             stage(f"{label}: timing a few of its losses")
@@ -261,6 +265,7 @@ def _draw(small: Small | SmallBuffer, found: Found | None, label: str, file: Pat
     users = range(small.cohort.users)
     case = found.case if found is not None else None
     case = case or Case((None,) * len(users), "timeout")
+    # Of all sizes that leave two honest users: with one, the sum is its update.
     by_size = coalitions_of(len(users), range(len(users) - 1))
     coalitions = [coalition for coalitions in by_size.values() for coalition in coalitions]
     figure = exposure_figure(exposure(small.replay(case), coalitions), users, f"{label}\n{case}")
@@ -297,6 +302,7 @@ def _of_scenario(
 
     scenario, leaks = load_scenario(file, set_, {} if seed is None else {"seed": seed}), False
     for name in scenario.protocols:
+        # Each entry is run and judged by itself: their views have nothing in common.
         since, report, label = time.monotonic(), Report(), f"{name}, {scenario.population.users} users"
         with exit_on_failure(), stages() as stage:
             stage(f"{name}: the run on symbols", report.so_far)
@@ -309,6 +315,7 @@ def _of_scenario(
             report.look(None, seen, coalitions)
         print_paragraph(f"{label}, the whole run: {time.monotonic() - since:.0f} s")
         _show(report)
+        # The first leak only, as there is one file.
         if report.found is not None and out is not None and not leaks:
             _write(out, report.found, select_protocols(scenario, [name]))
         leaks |= report.found is not None
@@ -345,6 +352,7 @@ def _indent(found: Found | Lied) -> None:
 def _keep_old_name(old: str, command: Callable[..., None]) -> None:
     """Accept a command by its old name, which the help does not list."""
 
+    # typer reads the signature of the wrapped command.
     @wraps(command)
     def renamed(**given: Any) -> None:
         print_lines(f"simfl {old} is now simfl privacy {command.__name__}", error=True)

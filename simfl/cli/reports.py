@@ -42,6 +42,7 @@ def report(
 
     Example: simfl report runs/tutorial-1 --round 0
     """
+    # Standard output is the table alone, to be redirected into a file.
     if latex and (figures or with_perfetto or rounds is not None or round_ is not None):
         raise typer.BadParameter("must go alone: it prints a table and nothing else", param_hint="--latex")
     if user is not None and round_ is None:
@@ -58,7 +59,9 @@ def report(
         need("--figures", "matplotlib.figure")
     if folder is None:
         folder = latest()
+        # With --latex on stderr: standard output is for the table.
         print_lines(f"Report of {folder}, the latest run", error=latex)
+    # A sweep's folder, which has no single run.
     if (folder / "means.csv").exists():
         if with_perfetto:
             raise typer.BadParameter(f"{folder} holds a sweep, which has no trace", param_hint="--perfetto")
@@ -162,6 +165,7 @@ def _from_to(text: str | None) -> tuple[int, int] | None:
     if text is None:
         return None
     first, colon, last = text.partition(":")
+    # `isdecimal` and not `int`: that would take "+1", " 1" and "1_0".
     if not (colon and first.isdecimal() and last.isdecimal()):
         raise typer.BadParameter(f"{text!r} must be A:B, such as 0:9", param_hint="--rounds")
     return int(first), int(last)
@@ -184,6 +188,7 @@ def compare(
     if out is not None:
         check_place(out)
     with ExitStack() as reports:
+        # A killed run's files are written by the comparison, which may remove its old reports.
         for folder in folders:
             reports.enter_context(report_removed(folder))
         comparison = compared.compare(*folders)

@@ -33,11 +33,13 @@ def reproduce(
     Example: simfl reproduce lightsecagg_table1
     """
     _find_papers()
+    # After `_find_papers`, which makes the package importable.
     from papers.entry import Place
     from papers.registry import ENTRIES, chosen
     from simfl.scenario import shipped
 
     stored_here = root is not None or (Path("docs") / "reproduction.md").is_file()
+    # Without a checkout results have no place; an entry is then run and printed alone.
     place = Place(root or Path()) if stored_here else Place(shipped.root())
     if page and names:
         raise typer.BadParameter("runs nothing: give either names or --page", param_hint="--page")
@@ -78,6 +80,7 @@ def reproduce(
     if not stored_here:
         print_paragraph("Nothing is stored: this folder is no checkout (--root DIR names one)")
         return
+    # The pages are made of all stored results, not only of the new ones.
     results = {name: (entry, store.read(place, name)) for name, entry in ENTRIES.items()}
     stored_results = [(entry, stored) for entry, stored in results.values() if stored is not None]
     for path, text in pages(stored_results, place).items():
@@ -110,4 +113,5 @@ def _find_papers() -> None:
     if not (home / "papers" / "registry.py").is_file():
         raise BadInput(f"{home}: the package papers is missing: install simfl anew")
     if str(home) not in sys.path:
+        # First, so that no other package of this name is found.
         sys.path.insert(0, str(home))

@@ -99,10 +99,12 @@ def run_command(
 
     if resume is not None and out is not None:
         raise typer.BadParameter("continues in the run's own folder: leave out --out", param_hint="--resume")
+    # Before the scenario is loaded: a folder that holds something else is the quicker answer.
     if given := resume or out:
         repeats.check_folder(given, resume is not None, repeat is not None)
     settings = (set_, seed, clock, protocols, workers)
     loaded = _to_resume(resume, repeat, settings) if scenario is None else _load(scenario, *settings)
+    # Other clocks give the same times each time, so repeats would only look like a confirmation.
     if repeat is not None and loaded.clock.kind != "measured":
         message = f"must go with --clock measured: under clock {loaded.clock.kind} all runs are the same"
         raise typer.BadParameter(message, param_hint="--repeat")
@@ -112,19 +114,25 @@ def run_command(
 
     if parquet:
         need("--parquet", "pyarrow.parquet")
+    # Progress goes to stderr, so a redirected table or JSON on stdout has none of it.
     on_terminal = terminal.console(stderr=True).is_terminal
     live = format_ == "table" and not no_progress and on_terminal
+    # A pipe or a log gets a line for each ended protocol in place of bars.
     lines = not no_progress and not on_terminal
     summaries, limits_hit, late = {}, list[str](), dict[Path, dict[str, str]]()
+    # `run_folder` is outermost: a folder that stayed empty is removed after the message was printed.
     with run_folder(resume or out, loaded.name) as folder, exit_on_failure(lambda: _left(folder, repeat)):
+        # Finished repeats are kept: an interrupted series continues with the next one.
         for run in [folder] if repeat is None else repeats.todo(folder, repeat, loaded):
             if live and repeat is not None:
                 print_lines(f"{run.name} of {repeat}", error=True)
+            # Of repeats, the one that was interrupted has saved rounds; the others begin anew.
             resumed = resume is not None if repeat is None else has_saved(run)
             summaries[run], limits_hit, late[run] = _perform(
                 loaded, run, resumed, save_every_s, live, lines, parquet, cluster, track
             )
     if repeat is not None:
+        # Those of earlier calls too: the report is over all repeats in the folder.
         summaries = repeats.finished(folder)
     if format_ == "json":
         dumped = [summary.dump() for summary in summaries.values()]
@@ -133,6 +141,7 @@ def run_command(
         report = run_report(list(summaries.values()), loaded.profile, notes=limits_hit)
         terminal.show(terminal.console(), report)
         print_written(folder, "simfl report" if is_latest(folder) else f"simfl report {folder}")
+    # Last, as it ends the command: everything is written and printed by now.
     exit_by_outcome(
         [("" if repeat is None else run.name, summary.protocols) for run, summary in summaries.items()],
         list(_without_aggregate(summaries, late, repeat is not None)),
@@ -146,6 +155,7 @@ def _to_resume(folder: Path | None, repeat: int | None, settings: Iterable[objec
 
     if folder is None:
         raise typer.BadParameter(NO_SCENARIO, param_hint="SCENARIO")
+    # Changed settings would make it another run, which `Unfinished.check` refuses with a longer message.
     if any(setting is not None for setting in settings):
         message = "continues the run as it is: leave out other settings"
         raise typer.BadParameter(message, param_hint="--resume")
@@ -186,6 +196,7 @@ def _perform(
         from simfl.runs.folder.result import breakdown_columns
 
         write_parquet(folder / "breakdown.parquet", breakdown_columns(result.rounds))
+    # Read back from the file: what is printed is what the folder holds.
     summary, late = read(folder / "summary.json"), dict[str, str]()
     if not all(entry.completed for entry in summary.protocols.values()):  # `result.rounds` reads whole traces
         late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
@@ -201,6 +212,7 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
 
     def watch(at: Progress) -> None:
         nonlocal now
+        # A new protocol means that the one before has ended.
         if now is not None and now != at.protocol:
             show()
         now = at.protocol
@@ -209,6 +221,7 @@ def _lines(rounds: str) -> Iterator[Callable[[Progress], None]]:
 
     def show() -> None:
         if time.monotonic() - since > PATIENCE_S:
+            # Protocols that ended before `PATIENCE_S` had passed are printed with the first later one.
             for earlier in list(ended):
                 warn(f"{earlier}: {ended.pop(earlier)}")
 
@@ -241,6 +254,7 @@ def _without_aggregate(
 def _left(folder: Path, count: int | None) -> str:
     from simfl.runs.folder.repeats import is_finished, repeats_in
 
+    # Called when the command fails, so it looks at what is on the disk.
     if runs := repeats_in(folder):
         done = f"{sum(map(is_finished, runs))} of {count} repeats are finished in {folder}"
         return f"; {done}, and simfl run --resume {folder} --repeat {count} continues them"
@@ -269,6 +283,7 @@ def check(
 
     with stages() as stage:
         result = checked.check(loaded, watch=stage)
+    # YAML first and all else as comments behind it: the output is a scenario that can be run.
     print(result.text, end="")
     size, *notes = result.notes
     for line in (f"{scenario.name}: good; {size}", *notes):
@@ -287,8 +302,10 @@ def _load(
     from simfl.config.yaml_tree import Node
 
     options = {"seed": seed, "clock": clock, "workers": workers}
+    # With its option for a place, so that a problem of the value names the option.
     given = {key: Node(value, f"--{key}") for key, value in options.items() if value is not None}
     loaded = load_scenario(scenario, set_, given, protocols)
+    # Before they are made, which alone takes seconds and gigabytes.
     if loaded.population.users >= MANY_USERS:
         _print_forecast(loaded)
     return loaded

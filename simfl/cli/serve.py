@@ -67,13 +67,16 @@ def serve_command(
         raise typer.BadParameter("is missing: --make-cert DIR writes one", param_hint="--tokens")
     if (cert is None) != (key is None):
         raise typer.BadParameter("must be given together", param_hint="--cert, --key")
+    # Beyond the loopback, no connection without TLS: tokens would travel in the clear.
     tls.refuse_open(at[0], cert is not None)
     check_resumed(resume, out)
     loaded = _load(scenario, set_)
     shown_to = tls.tokens(tokens, range(loaded.population.users))
     context = None if cert is None or key is None else tls.server_context(cert, key)
     fingerprint = "" if cert is None else tls.fingerprint_of(cert)
+    # Data are loaded before the port opens: a user that connects earlier would wait, or give up.
     study = playable(loaded)
+    # The port is taken before the folder: an address in use leaves no folder behind.
     listener = listening(at, context, fingerprint, shown_to)
     with live_folder(out, loaded) as folder:
         host, port = listener.address[:2]
@@ -101,8 +104,10 @@ def join_command(
     from simfl.live.tls import is_loopback
 
     address, admission, joining = _admission(url, users, token_file, pin, reveal)
+    # How an update was rounded gives it away, as `docs/live.md` states.
     if reveal and not is_loopback(address[0]):
         raise typer.BadParameter("is for the loopback only", param_hint="--reveal-rounding")
+    # The user's own copy, which must be the server's scenario; without one, the server's is taken.
     loaded = None if scenario is None else _load(scenario, set_)
     if scenario is None and set_:
         raise typer.BadParameter("needs the scenario that it changes", param_hint="--set")
@@ -131,6 +136,7 @@ def ping_command(
     if "://" not in what:
         from simfl.scenario.shipped import is_scenario, scenarios
 
+        # An address without its scheme looks like a file.
         if not (is_scenario(what) or Path(what).exists()):
             message = f"{what!r:.80} is neither an address, such as simfl://{what:.80}:7000, nor a scenario"
             message += did_you_mean(what, scenarios())

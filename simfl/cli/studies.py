@@ -64,6 +64,7 @@ def sweep(
 
     def kept() -> str:
         every, folder = set(state.keys), state.store.folder
+        # Called when the sweep ends early, so it counts the folders that exist.
         number = sum(map(state.store.has, every))
         cells = f"; {number} of {len(every)} cells are kept in {folder}" if number else ""
         return f"{cells}; the same command continues from there"
@@ -72,10 +73,12 @@ def sweep(
         try:
             with bars() as watch:
                 complete(state, jobs, backend, address, parquet, watch, partial(print_lines, error=True))
+        # Also after an interrupt: what failed until then is worth a line.
         finally:
             _print_failures(state)
     _show(state)
     exit_by_outcome(
+        # By key, since equal cells are one cell.
         {key: (state.plan.label(cell), summary.protocols) for cell, key, summary in state.kept()}.values()
     )
     if state.failures:
@@ -150,6 +153,7 @@ def explore(
     if not yes:
         with stages() as stage:
             stage(f"{label}: timing a few of {patterns} patterns")
+            # 0 for few patterns, for which nothing is asked.
             expected = exploration.seconds(jobs)
         ask_before_long(f"{label}: all {patterns:,} patterns", expected, yes)
 
@@ -164,6 +168,7 @@ def explore(
     if broken is None:
         print_paragraph(f"{counts()}; every invariant held", indent="  ")
         rows = exploration.rows
+        # Parts of machines that no pattern reached are printed too: silence would pass for a proof.
         for row in rows:
             print_paragraph(f"  {row}", indent=" " * 13)
         print_paragraph(f"  {counted(rows)}")
@@ -260,6 +265,7 @@ def plan_command(
             stage(text)
 
         planned = fleet_plan.plan(fleet, overrides(set_), watch)
+    # Before anything is printed, so that the file exists when its name is shown.
     write_text(out, planned.scenario_text())
     if json_:
         print(json.dumps(planned.dump(), indent=2))

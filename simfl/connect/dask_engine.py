@@ -38,13 +38,17 @@ class DaskEngine:
         return answers
 
     def hold(self, weights: Any) -> Any:
+        # A separate task, whose result is the weights. Scattered data would be lost with the worker that
+        # holds them; a task is repeated.
         copy = self.client.submit(same, weights, key=f"weights-{uuid4().hex}")
         # Without copies, all trainings queue at the one worker that has the weights.
         self.client.replicate([copy])
         return copy
 
     def submit(self, function: Any, *args: Any, done: Callable[[Any], None]) -> None:
+        # Dask takes equal keys for the same task and would return an earlier result.
         key = f"{function.__name__}-{uuid4().hex}"
+        # `retries` counts repetitions after an error, so it is one less than the tries.
         future = self.client.submit(attempt, function, *args, key=key, retries=TRIES - 1)
         future.add_done_callback(lambda future: done(self._outcome(future)))
 
@@ -64,6 +68,7 @@ class DaskEngine:
         from distributed.scheduler import KilledWorker
 
         if isinstance(error, KilledWorker):
+            # One death more than the scheduler allows raises this error.
             tries, last = error.allowed_failures + 1, error.last_worker.address
             return ClusterFailed(f"{tries} workers died while they did this, the last at {last}")
         return error
@@ -78,6 +83,7 @@ async def in_thread(function: Any, *args: Any) -> Any:
     return await asyncio.to_thread(function, *args)
 
 
+# A function of the module: a worker imports it by name, and no code is sent.
 def same(weights: Any) -> Any:
     return weights
 
@@ -128,12 +134,15 @@ def connected(option: str, jobs: int, address: str | None) -> Iterator[Any]:
         with reachable(option, address):
             cluster: Any = address
             if address is None:
+                # Of a scheduler that runs elsewhere, its own configuration decides.
                 stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}))
                 cluster = stack.enter_context(LocalCluster(n_workers=jobs, threads_per_worker=1, **options))
             client = stack.enter_context(Client(cluster, timeout=ANSWERS_S))
         for name, threads in client.nthreads().items():
+            # Threads of one worker would share its trainers, and its limit of one thread for each library.
             if threads > 1:
                 raise BadInput(f"Dask worker {name} has {threads} threads: start it with --nthreads 1")
+        # For the warning only; `opened` makes its own.
         engine = DaskEngine(client)
         stack.enter_context(warning_without_workers(option, engine.head, engine.workers))
         yield client
@@ -147,8 +156,10 @@ def dask_setup(worker: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Errors return to the parent as results, so logs would only repeat them.
     logging.disable()
+    # By device files: asking torch would import it in each worker.
     gpus = len(glob.glob("/dev/nvidia[0-9]*"))
     if gpus and isinstance(worker.name, int):
+        # Before torch is imported, which reads it then.
         os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(worker.name % gpus))
 
 
@@ -157,6 +168,7 @@ def quiet() -> Iterator[None]:
     """Silence Dask's logs and warnings: a command reports an error in one message."""
     from distributed.utils import silence_logging_cmgr
 
+    # One level above the highest, so that nothing is logged.
     with warnings.catch_warnings(), silence_logging_cmgr(logging.CRITICAL + 1):
         warnings.filterwarnings("ignore", category=UserWarning, module=r"distributed\.")
         yield

@@ -67,6 +67,7 @@ def reachable(option: str, address: str | None) -> Iterator[None]:
         yield
     except (OSError, TimeoutError, ValueError, RuntimeError) as error:
         where = "a cluster on this machine" if address is None else address
+        # Some libraries put a traceback into an error's text.
         raise BadInput(f"{option}: {where} cannot be used: {str(error).splitlines()[0]}") from None
 
 
@@ -81,6 +82,7 @@ def warning_without_workers(option: str, head: str, workers: Callable[[], int]) 
         head: The cluster's scheduler or head, as messages name it.
         workers: Returns the number of connected workers.
     """
+    # `Event.wait` returns at once when the run ends; a sleep would hold it up.
     closed = threading.Event()
 
     def watch() -> None:
@@ -90,11 +92,13 @@ def warning_without_workers(option: str, head: str, workers: Callable[[], int]) 
             while not closed.wait(LOOK_EVERY_S):
                 if workers():
                     last_worker_s, warned = time.monotonic(), False
+                # Once for each absence.
                 elif not warned and time.monotonic() - last_worker_s >= NO_WORKER_S:
                     waits = f"{head} has had no worker for {NO_WORKER_S} s"
                     log.warning("simfl: %s: %s: waiting for one to join; Ctrl-C ends it", option, waits)
                     warned = True
 
+    # Daemon, as a request to a head that hangs must not keep the process alive.
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:

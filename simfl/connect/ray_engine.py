@@ -50,12 +50,14 @@ class RayEngine:
         # `max_calls=0`: a process with a GPU would otherwise end after its call, and its trainers with it.
         options: dict[str, Any] = {"num_gpus": int(gpu), "max_calls": 0}
         retried = {"num_cpus": 1, "max_retries": TRIES - 1, "retry_exceptions": True}
+        # Errors of a function are tried again too, as Dask does.
         self._attempt = ray.remote(**retried, **options)(attempt)
         # No CPU, so that it runs while other users' tasks occupy all of them.
         self._ask = ray.remote(num_cpus=0, max_retries=0, **options)(attempt)
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """Return the nodes that have the resource, by address."""
+        # A node without the resource, such as a head with no CPU, counts as no worker.
         alive = [
             node for node in self.ray.nodes() if node["Alive"] and node["Resources"].get(self.kind, 0) >= 1
         ]
@@ -81,7 +83,9 @@ class RayEngine:
 
         machines, pending = self.machines(), {}
         for address, node in machines.items():
+            # Hard: the question is about this node, and no other may answer it.
             on_node = NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
+            # All are asked before the first answer is awaited.
             pending[address] = self._ask.options(scheduling_strategy=on_node).remote(function, *args)
         answers: dict[str, Any] = {}
         for address, answer in pending.items():
@@ -110,6 +114,7 @@ class RayEngine:
         try:
             yield
         except Exception:
+            # Ray's errors of a lost connection have no common class. The client's own state decides.
             if self.ray.is_initialized():
                 raise
             raise ClusterFailed(gone(self.head)) from None
@@ -122,6 +127,7 @@ class RayEngine:
         """Return the error of a task as a run reports it."""
         from ray.exceptions import RayError, RayTaskError, WorkerCrashedError
 
+        # Of the client, and not of a function: a function's error is wrapped.
         if isinstance(error, ConnectionError):
             return ClusterFailed(gone(self.head))
         if isinstance(error, WorkerCrashedError):
@@ -147,6 +153,7 @@ def attempt(function: Any, *args: Any) -> Any:
     try:
         return worker.attempt(name, function, *args)
     except Exception as error:
+        # Only a text goes back: the error's own class may not exist on the other machine.
         raise RunFailed(blame(error) or one_line(error)) from None
 
 
@@ -162,9 +169,11 @@ def opened(option: str, address: str, gpu: bool) -> Iterator[Engine]:
     Raises:
         BadInput: The head does not answer, or there is no worker.
     """
+    # Before the import. A user's own setting stays.
     for name, value in SETTINGS.items():
         os.environ.setdefault(name, value)
     need(option, "ray", "ray")
+    # Ray itself is installed without the libraries of its client.
     need(option, "grpc", "ray")
     import ray
 

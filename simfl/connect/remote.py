@@ -44,6 +44,7 @@ class Cluster:
         Raises:
             BadInput: A worker cannot; the message names it.
         """
+        # All workers are asked before the run begins: a wrong one would otherwise end it hours later.
         answers = self.engine.ask(worker.prepare, self.spec)
         for address, answer in answers.items():
             if isinstance(answer, BaseException):
@@ -51,8 +52,11 @@ class Cluster:
             if isinstance(answer, str):
                 raise BadInput(f"{OPTION}: worker {address} {answer}")
         ways = {}
+        # All workers have the same entries, as they have the same scenario.
         for name in next(iter(answers.values())):
             different = {answer[name]: None for answer in answers.values()}
+            # Workers may differ in their devices, and so in their methods. The largest batch wastes no
+            # device.
             ways[name] = "; ".join(way for way, _ in different), max(chunk for _, chunk in different)
         return ways
 
@@ -65,8 +69,10 @@ class Cluster:
 
     def held(self, weights: Any) -> Any:
         """Return the reference to weights on the cluster; they are sent on their first use."""
+        # By identity, since comparing or hashing millions of numbers would take as long as sending them.
         key = id(weights)
         if key not in self._versions:
+            # Called by the pool's sending thread alone, so no version is sent twice.
             self._versions[key] = self.engine.hold(weights)
             # When the weights are freed, their id may be used again, and the cluster's copy is not needed.
             weakref.finalize(weights, self._versions.pop, key, None)
@@ -76,6 +82,7 @@ class Cluster:
         """Let a worker call a function; `done` is called in another thread with its result or error."""
 
         def on_result(result: Any) -> None:
+            # A text is a worker's refusal (`worker.attempt`), which no repetition would change.
             done(ClusterFailed(result) if isinstance(result, str) else result)
 
         self.engine.submit(function, self.spec, entry, *args, done=on_result)
@@ -135,6 +142,7 @@ def checked(result: Any, shape: tuple[int, ...], dtype: Any, split: Callable[[An
     """Return the values in a worker's result, or its error; a ClusterFailed for another array."""
     if isinstance(result, BaseException):
         return result
+    # A worker of another version, or a damaged message, must not get into an aggregate unseen.
     if isinstance(result, np.ndarray) and result.shape == shape and result.dtype == dtype:
         return split(result)
     got = f"{result.dtype} {result.shape}" if isinstance(result, np.ndarray) else type(result).__name__
@@ -147,6 +155,7 @@ def check(address: str, scenario: Scenario) -> tuple[str, str]:
     Raises:
         BadInput: The address has another form, or the scenario cannot be trained on a cluster.
     """
+    # These refusals need no cluster, so they come first.
     if isinstance(scenario.clock, Measured):
         reason = "training elsewhere takes no CPU time of this machine: use --clock modelled, or recorded:DIR"
         raise BadInput(f"{OPTION} must go without the measured clock: {reason}")
@@ -163,6 +172,7 @@ def check(address: str, scenario: Scenario) -> tuple[str, str]:
 def opened(address: str, scenario: Scenario) -> AbstractContextManager[Engine]:
     """Return the engine at an address."""
     kind, target = check(address, scenario)
+    # Ray has no notion of processes here: a task takes a GPU only if the scenario trains on one.
     if kind == "ray":
         return ray_engine.opened(OPTION, target, gpu=scenario.learning.device == "cuda")
     jobs, scheduler = (int(target), None) if kind == "local" else (0, target)
@@ -178,5 +188,7 @@ def connected(address: str, scenario: Scenario) -> Iterator[Cluster]:
     """
     with opened(address, scenario) as engine:
         code = code_version()
+        # The digest covers the files that the scenario names: a worker with other data would train something
+        # else.
         spec = RunSpec(code, scenario_key(scenario, code), scenario.model_dump(mode="json"))
         yield Cluster(engine, spec)

@@ -49,19 +49,26 @@ def trainers(spec: RunSpec) -> dict[str, Trainer]:
     Raises:
         Refusal: This worker has other code or files, or cannot train the scenario.
     """
+    # The version is compared at each call, since a worker may join, or be restarted with other code, during
+    # the run.
     if code_version() != spec.code:
         raise Refusal(f"has simfl {code_version()}, not {spec.code}")
     if spec.key not in _trainers:
         try:
+            # Loaded as any scenario is, since plain values from elsewhere are checked anew.
             scenario = load(spec.scenario)
             streams, profile = Streams(scenario.seed), profiles.load(scenario.profile)
             by_entry = make_trainers(scenario, streams, profile, lambda stage: None)
         except (ValueError, OSError) as error:
             raise Refusal(f"cannot train this scenario: {error}") from None
+        # After the trainers are made, which read the files: data that are missing have a clearer message than
+        # a wrong digest.
         if scenario_key(scenario, spec.code) != spec.key:
             raise Refusal("has files of other content under the names in the scenario")
+        # Once a process: the limit holds for all that follows.
         if not _trainers:
             _limits.enter_context(one_thread(any(trainer.by_torch for trainer in by_entry.values())))
+        # Dictionaries keep their order: the earliest run goes.
         while len(_trainers) >= MAX_KEPT:
             del _trainers[next(iter(_trainers))]
         _trainers[spec.key] = by_entry

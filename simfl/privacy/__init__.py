@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> Any:
     """Import on first use."""
+    # The functions import training and reports; a command of another kind imports this package without them.
     if name in ("attack", "sums"):
         return getattr(import_module("simfl.privacy.recorded"), name)
     raise AttributeError(f"module 'simfl.privacy' has no attribute {name!r}")

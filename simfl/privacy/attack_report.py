@@ -41,6 +41,7 @@ COLOURS = (chart.PHASE_COLOUR["training"], chart.PHASE_COLOUR["recovery"])
 
 def table(outcome: Outcome) -> Table:
     """Return the findings as a table: a row for each, a column for each number that one of them has."""
+    # Findings may have different numbers; a column is empty where one has none.
     names = list(dict.fromkeys(name for finding in outcome.findings for name in finding.numbers))
     grid = Table("entry", "attacked", show_edge=False, pad_edge=False)
     for name in names:
@@ -59,6 +60,7 @@ def number(value: float) -> str:
     """
     if math.isnan(value):
         return "-"
+    # Counts are among the numbers.
     return f"{value:.0f}" if value.is_integer() else f"{value:.3g}"
 
 
@@ -66,6 +68,7 @@ def record(attack: Attack, outcome: Outcome, scenario: str, seed: int) -> dict[s
     """Return the content of `attack-KIND.json`; values that are not finite are null."""
     findings = [
         {"entry": finding.entry, "attacked": finding.attacked}
+        # JSON has neither NaN nor infinity.
         | {name: value if math.isfinite(value) else None for name, value in finding.numbers.items()}
         for finding in outcome.findings
     ]
@@ -98,7 +101,9 @@ def _strip(strip: Strip, top: int) -> tuple[list[str], int]:
     """Return a row of images with captions below the title, and its height in pixels."""
     count, high, wide = strip.images.shape[:3]
     across = max(1, min(count, (WIDTH - 2 * MARGIN) // TILE))
+    # A few images are no larger than eight in a row would be.
     tile = (WIDTH - 2 * MARGIN) // max(across, 8)
+    # One scale for all images, so that single pixels stay comparable; 8 pixels lie between two.
     scale = (tile - 8) / max(high, wide)
     parts = [_text(MARGIN, top + LINE, strip.title)]
     rows = -(-count // across)
@@ -108,6 +113,7 @@ def _strip(strip: Strip, top: int) -> tuple[list[str], int]:
         size = f'width="{wide * scale:.1f}" height="{high * scale:.1f}"'
         data = b64encode(png(image)).decode()
         parts.append(
+            # Pixelated: smoothing would make an image look better than it was reconstructed.
             f'<image x="{x}" y="{y}" {size} style="image-rendering:pixelated" '
             f'href="data:image/png;base64,{data}"/>'
         )
@@ -117,6 +123,7 @@ def _strip(strip: Strip, top: int) -> tuple[list[str], int]:
 
 def _bars(bars: Bars, top: int) -> tuple[list[str], int]:
     """Return a histogram, the series side by side in each bin, and its height in pixels."""
+    # 1 if all bins are empty, as the heights are divided by it.
     max_count = max((count for counts in bars.series.values() for count in counts), default=0) or 1
     bin_width = (WIDTH - 2 * MARGIN) / len(bars.labels)
     width = (bin_width - 10) / len(bars.series)
@@ -145,8 +152,10 @@ def _text(x: float, y: float, text: str, weight: str = "", size: int = 11) -> st
 
 def png(image: NDArray[np.floating[Any]]) -> bytes:
     """Return an image [h, w] or [h, w, 3] of 0 .. 1 as a PNG file of 8 bits a channel (RFC 2083)."""
+    # Reconstructions may leave 0 .. 1, and a cast to bytes would wrap them around.
     pixels = np.rint(np.clip(image, 0, 1) * 255).astype(np.uint8)
     high, wide = pixels.shape[:2]
+    # Colour types of PNG: 0 is grey, 2 is red, green and blue.
     colour = 2 if pixels.ndim == 3 else 0
     # Each line begins with the number of its filter; 0 is none.
     lines = b"".join(b"\0" + line.tobytes() for line in pixels)
@@ -159,6 +168,7 @@ def png(image: NDArray[np.floating[Any]]) -> bytes:
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
+    # The checksum covers kind and data, and not the length (RFC 2083, section 3.2).
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
 
@@ -178,6 +188,7 @@ def window_lines(name: str, result: WindowResult) -> Iterator[str]:
         name: Name of the entry.
         result: The outcome.
     """
+    # Users that took no part have no error, and are in no count.
     errors = result.errors[np.isfinite(result.errors)]
     users = f"{len(errors)} of {len(result.errors)} users, rank {result.rank}"
     yield f"{name}: rounds {result.first} to {result.last}, {result.aggregates} aggregates over {users}"

@@ -50,6 +50,7 @@ def isolated(P: NDArray[Any]) -> tuple[int, Members, tuple[Members, ...]]:
     """
     spanned = span(P)
     supports = (np.flatnonzero(row) for row in spanned.space.rows)
+    # All users of the support are of one class: the row is a multiple of their sum.
     alone = sorted(tuple(s.tolist()) for s in supports if np.ptp(spanned.labels[s]) == 0)
     singles = tuple(group[0] for group in alone if len(group) == 1)
     return len(spanned.space.rows), singles, tuple(group for group in alone if len(group) > 1)
@@ -70,6 +71,7 @@ def reconstruct(P: NDArray[Any], totals: NDArray[np.floating]) -> NDArray[np.flo
     # P^+ is small and d may be millions: a product with it is cheaper than a factorisation with d right-hand
     # sides.
     estimates: NDArray[np.floating] = np.linalg.pinv(P.astype(np.float64)).astype(totals.dtype) @ totals
+    # The minimum-norm solution gives them 0, which would look like an estimate.
     estimates[~P.any(axis=0)] = np.nan
     return estimates
 
@@ -82,6 +84,8 @@ def estimated(weights: NDArray[np.float64], totals: NDArray[np.float64]) -> NDAr
         totals: Sums of weighted updates, [r, d].
     """
     P = ratios(weights)
+    # The unknowns are scaled to a user's largest weight, and its true update to the first: this converts
+    # them.
     first_ratio = P[(P != 0).argmax(axis=0), np.arange(P.shape[1])]
     return np.asarray(reconstruct(P, totals) * first_ratio[:, None], np.float64)
 
@@ -101,6 +105,7 @@ def errors(truth: NDArray[np.floating], estimates: NDArray[np.floating]) -> NDAr
     for i, (true, estimate) in enumerate(zip(truth, estimates, strict=True)):
         norm = float(np.square(true, dtype=np.float64).sum())
         apart = float(np.square(true - estimate, dtype=np.float64).sum())
+        # 0 times infinity would be NaN, hence the two cases.
         e[i] = apart / norm if norm else (0.0 if apart == 0 else apart * np.inf)
     return e
 
@@ -150,6 +155,7 @@ class RecordedSums:
     def weights(self) -> NDArray[np.float64]:
         """Weights in each sum, [t, N]; 0 for users that are not in it."""
         weights = np.zeros((len(self.arrays["rounds"]), self.users))
+        # A user has one update in a sum, so no entry is written twice.
         weights[self.arrays["which"], self.arrays["members"]] = self.arrays["weights"]
         return weights
 
@@ -157,6 +163,7 @@ class RecordedSums:
     def totals(self) -> NDArray[np.float64]:
         """Sums of weighted updates, [t, d]."""
         totals: NDArray[np.float64] = self.arrays["means"].astype(np.float64)
+        # The file has means. In place, so that there is no second array of [t, d].
         totals *= self.weights.sum(axis=1)[:, None]
         return totals
 
@@ -169,6 +176,7 @@ class RecordedSums:
         """
         end = len(self.arrays["rounds"]) if end is None else end
         inside = np.flatnonzero((self.arrays["which"] >= begin) & (self.arrays["which"] < end))
+        # Updates are stored in the order of rounds, and `return_index` gives each user's first.
         users, earliest = np.unique(self.arrays["members"][inside], return_index=True)
         rows = inside[earliest]
         weighted = np.full((self.users, self.arrays["updates"].shape[1]), np.nan)
@@ -190,6 +198,8 @@ def attack_window(file: Path, first: int | None = None, last: int | None = None)
     """
     sums = RecordedSums(read_updates(file))
     numbers = sums.arrays["rounds"]
+    # Under random selection T falls to 1 within N to 2 N rounds
+    # (`test_random_selection_falls_to_one_within_n_to_2_n_rounds`).
     start = numbers[-2 * sums.users :][0] if first is None else first
     stop = numbers[-1] if last is None else last
     window = np.flatnonzero((numbers >= start) & (numbers <= stop))
@@ -199,6 +209,7 @@ def attack_window(file: Path, first: int | None = None, last: int | None = None)
     begin, end = int(window[0]), int(window[-1]) + 1  # numbers of rounds ascend
     weights = sums.weights[begin:end]
     P = ratios(weights)
+    # The truth is the first update of the window, of which the later ones differ slightly.
     e = errors(sums.first_updates(begin, end), estimated(weights, sums.totals[begin:end]))
     rank, alone, groups = isolated(P)
     T = span(P).strong, weak(P, RUN_BUDGET)
@@ -225,15 +236,18 @@ def read_updates(file: Path) -> dict[str, NDArray[Any]]:
             raise BadInput(f"{file}: {name} must be {numbers} of {dimensions} dimensions, not {found}")
         if not np.isfinite(array).all():
             raise BadInput(f"{file}: {name} has values that are infinite or NaN")
+    # A weight of zero would make a member look like a user that was not in the sum.
     if not (arrays["weights"] > 0).all():
         raise BadInput(f"{file}: weights must be above 0")
     n, t, users = len(arrays["members"]), len(arrays["rounds"]), int(arrays["users"])
     d = arrays["updates"].shape[1]
+    # Before any array is used as an index into another: the file may come from elsewhere.
     fit = n and t and d and arrays["means"].shape == (t, d)
     fit = fit and all(len(arrays[name]) == n for name in ("which", "weights", "updates"))
     indices = (("members", users), ("which", t))
     if not fit or any(arrays[name].min() < 0 or arrays[name].max() >= end for name, end in indices):
         raise BadInput(f"{file}: its arrays do not fit together: run its scenario again")
+    # `users` is a number in the file: the arrays of this size are made here, and not read from it.
     if users * (t + d) * 8 > max_bytes:
         size = f"{users} users, {t} rounds and {d} parameters"
         raise BadInput(f"{file}: {size} take more than {max_bytes / 1e9:g} GB")

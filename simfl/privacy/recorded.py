@@ -96,6 +96,7 @@ def sums(
     2
     """
     folder = _folder_of(target)
+    # A target that is no folder is a scenario, or a name of a shipped one.
     if folder is None:
         folder = _run_into(out, _scenario_to_run(target, overrides), watch or (lambda stage: None))
     files = _update_files(folder)
@@ -141,16 +142,20 @@ def attack(
     experiment = build(s, begin)
     # All checks come before the run, which may take hours.
     for name, trainer in experiment.trainers.items():
+        # A Flower app's client has a model that no attack here can evaluate.
         if unknown := trainer.beyond_attacks:
             raise BadInput(f"{s.name}, {name}: attacks cannot read its model: {unknown}")
         if (problem := chosen.problem(trainer.split, trainer.parts)) is not None:
             raise BadInput(f"{s.name}, {name}: {problem}")
+    # The checks above need the data and not the run, so a wrong attack costs no run.
     folder = folder or _run_into(out, s, begin)
     outcome = Outcome(())
     with one_thread():
         for view, truth in views(folder, experiment):
             begin(f"attacking {view.entry}")
+            # The same draws for each entry: its masks alone then make the difference.
             outcome += chosen(view, truth, Streams(seed).rng("attack"))
+    # A user-defined attack is named by its class, as its path is no name of a file.
     name = as_name(kind.rpartition(":")[2])
     text = json.dumps(attack_report.record(chosen, outcome, s.name, seed), indent=2, allow_nan=False) + "\n"
     figure = attack_report.svg(f"{name.replace('_', ' ')} on {s.name}", outcome)
@@ -197,6 +202,7 @@ def scenario_of(folder: Path) -> Scenario:
     Raises:
         BadInput: The folder is not of such a run, or the run is not finished.
     """
+    # It is written with the finished results, and missing in a run that was killed.
     resolved = folder / "resolved.yaml"
     if not resolved.is_file():
         need_run(folder)
@@ -207,6 +213,7 @@ def scenario_of(folder: Path) -> Scenario:
 
 def _scenario_to_run(target: Any, overrides: Mapping[str, Any] | None) -> Scenario:
     """Load a scenario, with `record_updates: true`."""
+    # Set last, since without recorded updates there is nothing to attack.
     return load(target, {**(overrides or {}), "record_updates": True})
 
 
@@ -255,6 +262,8 @@ class _Recorded:
         """
         s, trainer = self.experiment.scenario, self.experiment.trainers[self.name]
         N, d = s.population.users, self.sums.arrays["updates"].shape[1]
+        # The files are compared with the scenario: a recording of another run would be scored against other
+        # data.
         if d != trainer.d or self.sums.users != N:
             expected = f"{N} users and {trainer.d} parameters, as resolved.yaml"
             actual = f"{self.sums.users} and {d}"
@@ -282,9 +291,11 @@ class _Recorded:
         learning = self.experiment.scenario.learning
         rule, lr = learning.server, learning.server_lr
         trainer = self.experiment.trainers[self.name]
+        # The stream of the run itself, so the first model is the run's to the bit.
         weights = trainer.initial(self.experiment.streams.bytes("initial weights"))
         models, state = [weights[0]], rule.first(weights.shape[1])
         for mean in self.sums.arrays["means"].astype(np.float64):
+            # A rule without memory takes the mean itself (`learning/server_opt.py`).
             state = rule.remember(state, mean[None]) if rule.rows else mean[None]
             weights = rule.apply(weights, state, lr)
             models.append(weights[0])
@@ -295,8 +306,10 @@ class _Recorded:
         rows = np.flatnonzero(self.sums.arrays["which"] == index)
         members = [int(user) for user in self.sums.arrays["members"][rows]]
         updates = dict(zip(members, self.sums.arrays["updates"][rows], strict=True))
+        # A stale update was made on an earlier model, which the server has.
         models = {user: index - age for user, age in zip(members, self.ages(index), strict=True)}
         if self.experiment.scenario.protocols[self.name].offline:
+            # The recorded update is behind a mask for the server: it is masked again, as it was sent.
             updates = self.masked(index, updates)
         return {user: (delta, models[user]) for user, delta in updates.items()}
 
@@ -316,14 +329,19 @@ class _Recorded:
         asynchronous = setup.protocol.asynchronous
         invited = list(range(self.sums.users)) if asynchronous else list(self.rounds[number].invited)
         ops, zero = EagerOps(q), np.zeros(d, np.float32)
+        # A round's machines have its number in their scope; those of a buffered run live through the run,
+        # under 0.
         scope = 0 if asynchronous else number
         clients = {u: setup.client(u, setup.params, ops, setup.entropy(u, scope)) for u in invited}
         server = setup.server(invited, setup.params, ops, setup.entropy(SERVER, scope))
         # A client rounds and multiplies by its samples; the server multiplies by the staleness weight.
         trainer = self.experiment.trainers[self.name]
+        # Of all invited users, also those that were lost: the others' masks need their keys.
         counts = {u: trainer.samples(u) if setup.protocol.weighted else 1 for u in invited}
 
         def update(user: int, *cycle: Any) -> Update:
+            # A user that was lost has no recorded update. Its upload is not read below, so zeros stand for
+            # it.
             delta = updates.get(user, zero)[None]
             return Update(Handle(1, d, F32, np.ascontiguousarray(delta)), counts[user], *cycle)
 
@@ -334,6 +352,7 @@ class _Recorded:
             sent = [(sender, message) for sender, to, message in round_.sent if to == SERVER]
         levels = setup.params.levels
         return {
+            # The last coordinate is the weight. Residues above q / 2 stand for negative numbers.
             user: (signed(np.asarray(content)[0, :d], q) / (levels * counts[user])).astype(np.float32)
             for user, message in sent
             if user in updates and (content := _content(message)) is not None
@@ -356,6 +375,7 @@ class _Recorded:
     @cached_property
     def setup(self) -> Any:
         """The protocol's parameters, machines and entropy, as the run has them."""
+        # The clock does not matter: the session is made for its setup and never run.
         ops = EagerOps(self.experiment.scenario.field.q)
         return self.experiment.session(self.name, ConstantClock(), ops).setup
 
@@ -379,4 +399,5 @@ def _content(message: Message) -> Any:
     """Return the vector of an upload; None for any other message."""
     if message.point != "upload":
         return None
+    # The longest row of an upload is its vector.
     return max((handle for _, handle in handles(message)), key=lambda handle: handle.columns).content

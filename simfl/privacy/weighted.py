@@ -49,14 +49,17 @@ def ratios(weights: NDArray[Any]) -> NDArray[np.float64]:
     [[1.0, 0.0, 0.0], [0.5, 1.0, 0.0]]
     """
     largest = weights.max(axis=0, initial=0)
+    # A user without any weight keeps zeros, and not 0 / 0.
     P: NDArray[np.float64] = weights / np.where(largest == 0, 1, largest)
     return P
 
 
 def residues(P: NDArray[Any], p: int) -> Residues:
     """Return the ratios of P modulo p."""
+    # Few ratios differ, and each fraction is searched for once.
     values, which = np.unique(P, return_inverse=True)
     fractions = [Fraction(float(value)).limit_denominator(MAX_DENOMINATOR) for value in values]
+    # A denominator of at most a million has an inverse modulo a prime near 2^31.
     residue_of = [f.numerator * pow(f.denominator, -1, p) % p for f in fractions]
     return np.array(residue_of, np.int64)[which].reshape(P.shape)
 
@@ -69,6 +72,7 @@ def span(P: NDArray[Any], p: int = PRIMES[0]) -> Spanned:
     """
     Q = residues(P, p)
     labels = np.zeros(P.shape[1], np.int64)
+    # Label 0 is for users that took no part, so classes count from 1.
     took_part = np.flatnonzero(Q.any(axis=0))
     if took_part.size:
         _, group = np.unique(Q[:, took_part], axis=1, return_inverse=True)
@@ -97,6 +101,8 @@ def _weak(spanned: Spanned, budget: Budget) -> Interval | None:
     # A vector of weight 1 would be a row of the reduced echelon form: without one, T is at least 2.
     lower = max(strong, min(2, int(lightest.sum())))
     search = Search(spanned.space, spanned.labels, lightest, lower)
+    # First, since it costs little and may end the search.
     search.disjoint_sets(budget)
     search.circuits(budget)
+    # The lower bound may pass the lightest vector that is known, which then is the answer.
     return min(search.lower, search.upper), search.upper

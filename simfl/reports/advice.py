@@ -38,12 +38,14 @@ class Share:
         """The share in words, such as "users' compute in offline"."""
         if self.kind == "network":
             return f"users' links in {self.phase}"
+        # A link is a user's in both directions, so "network" has no server's part.
         party = "the server's" if self.server else "users'"
         return f"{party} {'compute' if self.kind == 'compute' else 'waiting'} in {self.phase}"
 
     @property
     def _user(self) -> str:
         user, ns = self.by[0]
+        # With many users of like speed, naming the slowest one would suggest to fix that user alone.
         if self.server or ns < NAMED_PART * self.ns:
             return ""
         return f" ({'all of it' if ns == self.ns else percent(ns, self.ns)} user {user}'s)"
@@ -76,6 +78,7 @@ class Advice:
         if not self.shares:
             return "no finished round, so nothing to speed up yet."
         first = self.shares[0]
+        # A wait is not made cheaper: its deadline is shortened, or its cause ends.
         free = "ending it would" if first.kind == "wait" else "making it free would"
         saved, total = seconds(first.ns / self.scale), seconds(self.total_ns / self.scale)
         largest = f"{percent(first.ns, self.total_ns)} of the time is {first.what}{first._user}"
@@ -84,6 +87,7 @@ class Advice:
 
 def advise(trace: Trace, rounds: list[Round]) -> Advice:
     """Return the advice on a run from its `metrics.run_path`, failed and skipped rounds included."""
+    # Of the whole run and not of its rounds: buffered aggregations overlap.
     path = metrics.run_path(trace, rounds)
     return Advice(shares(path), sum(path.values()), sum(r.reason is None for r in rounds))
 

@@ -54,6 +54,7 @@ def before(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
         facts: Facts beside the scenario.
         masks: Cost of masks by entry, of entries for which it is counted.
     """
+    # As many as can send at once: over a buffer, those in flight.
     users = min(s.cohort, s.buffer.concurrency or s.cohort) if s.buffer else s.cohort
     server = s.network.server
     assert facts.up_mbps is not None
@@ -62,6 +63,7 @@ def before(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
     users_up, users_down = _rate(users * facts.up_mbps), _rate(users * facts.down_mbps)
     mean = " on average" if _differ(s) else ""
     limits = f"takes {server_in}, and all {users} users together can send {users_up}{mean}"
+    # One sentence is enough for two equal directions.
     if (server_in, users_up) != (server_out, users_down):
         limits += f"; sends {server_out}, of which they can take {users_down}{mean}"
     # The smallest number of uplinks whose rates together exceed the server's downlink.
@@ -76,6 +78,8 @@ def _differ(s: Scenario) -> bool:
     """Return True if users' links differ from each other."""
     links = [of_class.network for of_class in settings_of(s).values()]
     rates = [rate for link in links for rate in (link.uplink_mbps, link.downlink_mbps)]
+    # Rates that are drawn, or come from a file, are no plain numbers. `rates[:2]` are the first class's two
+    # directions, which all others must equal.
     return any(not isinstance(rate, float) for rate in rates) or rates != rates[:2] * len(links)
 
 
@@ -88,6 +92,7 @@ def _change(s: Scenario) -> bool:
 def after(s: Scenario, facts: Assumed | None, traces: Mapping[str, Trace]) -> Named:
     """Return sentences on the assumptions that decided a finished run; without `facts`, on deadlines only."""
     hit = hit_deadlines(s, traces)
+    # A run of an earlier simfl has no `facts`; its deadlines follow from the trace.
     lines = [("deadlines", "; ".join(hit) or "none was hit")]
     if facts is not None:
         masks = {name: Masking({}, _relayed_bytes(facts, rows)) for name, rows in traces.items()}
@@ -112,6 +117,7 @@ def late_users(s: Scenario, name: str, rows: Trace, rounds: Iterable[Round]) -> 
 
     It is empty without such a round.
     """
+    # The last timer of a round: it is the one that ended its wait for the late users.
     expired = {row.round: row.what for row in rows if isinstance(row, Step) and row.call == "expire"}
     lost = {(row.round, row.user) for row in rows if isinstance(row, Lost)}
     for r in rounds:
@@ -128,6 +134,7 @@ def _first(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> Named:
     if shared := {name: mask.shares_bytes for name, mask in masks.items() if mask.shares_bytes}:
         a_round = "in the run" if s.asynchronous else "a round"
         link, relayed = s.network.server, s.network.peers == "relayed"
+        # A share passes the link twice: in from its sender, and out to its receiver.
         slowest = min(link.downlink_mbps, link.uplink_mbps) * 1e6
         amounts = ", ".join(
             f"{name} {_size(nbytes)}" + f" ({_s(8 * nbytes / slowest)} each way)" * relayed
@@ -165,8 +172,11 @@ def usages(s: Scenario, facts: Assumed, traces: Mapping[str, Trace]) -> dict[str
     direct = set(facts.relayed) if s.network.peers == "direct" else set[str]()
     used = {}
     for name, rows in traces.items():
+        # Messages after the last round belong to none.
         until = max((row.at for row in rows if isinstance(row, End)), default=0)
         sent = [row for row in rows if isinstance(row, Sent) and row.kind not in direct and row.sent < until]
+        # The smallest latency of all users: a message that has a longer one seems to use the link for longer,
+        # and `in_use` stays a lower bound.
         latency_ns = nanoseconds(facts.latency_s or 0.0)
         up = usage([row for row in sent if row.to == SERVER], link.downlink_mbps, latency_ns, until)
         down = usage([row for row in sent if row.sender == SERVER], link.uplink_mbps, latency_ns, until)
@@ -186,8 +196,12 @@ def usage(sent: Iterable[Sent], rate_mbps: float, latency_ns: int, until: int) -
         latency_ns: Latency between the last bit and the arrival.
         until: Time since the start of the run [ns].
     """
+    # A sweep over the messages in the order of their sending: `end` is the time up to which the link counts
+    # as busy.
     moved = delivered = busy = end = 0
     for row in sorted(sent, key=attrgetter("sent")):
+        # Bytes of aborted messages crossed the link too. Their ends are unknown, so they count in no busy
+        # time.
         moved += row.bytes
         if row.arrived is not None:
             last = row.arrived - latency_ns
@@ -213,6 +227,7 @@ def _saturated(used: Mapping[str, tuple[Usage, Usage]]) -> list[str]:
     """Return for each direction of the server's link, and for both, the protocols that saturate it."""
     by_way: dict[str, list[str]] = {}
     for name, (up, down) in used.items():
+        # "" if neither is saturated; it is left out below.
         way = " and ".join(["in"] * up.saturated + ["out"] * down.saturated)
         by_way.setdefault(way, []).append(name)
     return [f"saturated {way} by {listed(names, MAX_LISTED)}" for way, names in by_way.items() if way]
@@ -237,6 +252,7 @@ def hit_deadlines(s: Scenario, traces: Mapping[str, Trace]) -> list[str]:
         for timer, times in _skipped(s, name, rows).items():
             hits.setdefault((timer, SELECTING), []).append(f"{times} of {begun} times in {name}")
     after_s = {timer: f" ({deadline.after_s:g} s)" for timer, deadline in s.deadlines.given.items()}
+    # Timers without a key in `deadlines`, such as a grace period, have no seconds here.
     lines = ((*key, ", ".join(times)) for key, times in hits.items())
     return [f"{timer}{after_s.get(timer, '')} passed{cause} {times}" for timer, cause, times in lines]
 

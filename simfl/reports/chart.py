@@ -22,6 +22,7 @@ LINE_DASHES = ("", "6 3", "2 3", "9 3 2 3")
 
 def line(index: int) -> tuple[str, str]:
     """Return colour and dashes of a scenario's protocol number `index`; twelve differ, then they repeat."""
+    # All colours with a solid line first, then all with the next dashes: few protocols differ by colour.
     dashes, colour = divmod(index, len(LINE_COLOURS))
     return LINE_COLOURS[colour], LINE_DASHES[dashes % len(LINE_DASHES)]
 
@@ -34,6 +35,7 @@ def stacked(parts: Iterable[tuple[str, str, float]]) -> list[dict[str, Any]]:
     """
     placed, start = [], 0.0
     for phase, text, wide in parts:
+        # Rounded when it is written. `start` is not, so that errors do not add up along the bar.
         placed.append({"phase": phase, "text": text, "at": round(start, 3), "wide": round(wide, 3)})
         start += wide
     return placed
@@ -70,6 +72,7 @@ def axis(low: float, high: float) -> Axis:
     >>> axis(0.0, 5.9).ticks
     (0.0, 2.0, 4.0, 6.0)
     """
+    # Equal values, and zeros, still need an axis of some length.
     rough = ((high - low) or abs(high) or 1.0) / 5
     power = 10.0 ** math.floor(math.log10(rough))
     # The tolerances here keep rounding errors from adding a tick beyond a value that is a tick itself

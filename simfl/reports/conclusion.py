@@ -47,6 +47,7 @@ def conclusion(runs: Runs, noisy: bool) -> list[str]:
     shortest, longest = means[best].mean, means[slowest].mean
     times = longest / shortest if shortest else float("inf")
     ratio = f"{times:.{1 if times < 100 else 0}f}"
+    # "1.0 x as long" would read as a ranking of equals.
     if ratio == "1.0":
         span = f"{shortest:.3f} s ({best}) to {longest:.3f} s ({slowest})"
         return [f"Per aggregate all entries take about as long: {span}."]
@@ -63,10 +64,13 @@ def _waiting(
     """Yield a sentence if most of the time by which an entry is slower than the fastest is waiting."""
     (waited, total), (other_waited, other_total) = _per_aggregate(entries), _per_aggregate(fastest)
     slower_s, wait_s = total - other_total, waited - other_waited
+    # Only the difference is explained: both entries may wait.
     if wait_s <= DECIDES * slower_s:
         return
     rounds = [r for p in entries for r in p.rounds]
     skipped = [r.total_s for r in rounds if r.is_skipped]
+    # A skipped round waits for users, until its first deadline. The scenario decides that and not the
+    # protocol.
     if sum(skipped) > DECIDES * sum(r.critical_kinds_s.wait for r in rounds):
         each = f"{three_figures(median_low(skipped))} s each, {three_figures(wait_s)} s more per aggregate"
         failed = f"{len(skipped)} of {len(rounds)} rounds of {name} found too few users"
@@ -95,12 +99,14 @@ def wide_intervals(runs: Runs) -> Iterator[str]:
         labels: dict[int, dict[str, str]] = {}
         for shown, label, numbers, values in cells:
             mean = estimate(values)
+            # `half` is half of the width: the interval is wider than the mean.
             if mean.half is not None and 2 * mean.half > mean.mean:
                 # The low median is one of the values, so that no sentence gives a time that no round took.
                 middle = median_low(values)
                 outlier = max(range(len(values)), key=lambda k: abs(values[k] - middle))
                 amounts = (three_figures(value / shown.form.scale) for value in (values[outlier], middle))
                 text = "{} against a median of {}".format(*amounts)
+                # One sentence per outlier, which names all of the rows that it widens.
                 labels.setdefault(numbers[outlier], {}).setdefault(label.strip(), text)
         for number, texts in labels.items():
             outlier_of, option = "repeat", f"DIR/repeat-{number}"
@@ -114,10 +120,12 @@ def _over_rounds(p: ProtocolSummary) -> Iterator[Mean]:
     """Yield the means over the rounds of a run, all of them and those of each drop-out rate."""
     for part in [p, *map(p.at, rates([p]))]:
         completed = [r.index for r in part.completed]
+        # A value per aggregate covers failed rounds as well: the longest of its cycle is the one to look at.
         longest = [max(cycle, key=lambda r: r.total_s).index for cycle in part.cycles]
         for table in BREAKDOWN:
             for shown in columns_of(table, [part]):
                 values = shown.read(part)
+                # Other columns have values of other rounds, and no number could be named.
                 if shown.has_interval and len(values) == len(completed) > 1:
                     yield shown, shown.headings[table], completed if table == "rates" else longest, values
 

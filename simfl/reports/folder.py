@@ -82,6 +82,7 @@ def open_run(folder: Path, scenario: Scenario, text: str) -> Run:
     """
     content = open_summary(folder, scenario)
     traces = trace_reader.read(folder / "trace.jsonl", scenario.population.users)
+    # In the same order as well: both were written from one result.
     if list(traces) != list(content.protocols):
         names = f"{', '.join(traces) or 'none'}, and summary.json {', '.join(content.protocols) or 'none'}"
         raise _contradiction(folder, f"trace.jsonl has the protocols {names}")
@@ -136,6 +137,7 @@ def load(folder: str | Path) -> Result:
 
 
 def _measurement(r: RoundSummary) -> Measurement:
+    # A round's summary has all findings but the speed of the machine, which is in `drift`.
     facts: dict[str, Any] = {key: getattr(r, key) for key in Measurement.__annotations__ if hasattr(r, key)}
     return Measurement(**facts)
 
@@ -152,6 +154,8 @@ def open_folder(folder: Path) -> Run:
 
 
 def _compare_facts(folder: Path, content: Summary, s: Scenario) -> None:
+    # What a summary states of its scenario. The digests in SHA256SUMS find changes of a single file; this
+    # finds files of two runs.
     facts: dict[str, Any] = {"scenario": s.name, "seed": s.seed, "clock": s.clock.kind, "payload": s.payload}
     pairs = {key: (getattr(content, key), value) for key, value in facts.items()}
     for name, protocol in content.protocols.items():

@@ -19,6 +19,7 @@ WIDTH, MIN_WIDTH = 80, 9
 def print_table(console: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print rows of text under their headings; long cells are wrapped."""
     grid = Grid(*head, show_edge=False, pad_edge=False)
+    # As `Text`: rich would read brackets in a plain string as markup.
     for row in rows:
         grid.add_row(*map(Text, row))
     console.print(grid)
@@ -56,6 +57,7 @@ def print_lines(console: Console, table: ReportTable) -> None:
     cells = [[row.cells[k].text or NO_VALUE for row in table.rows] for k in range(len(table.names))]
     named = ([name, *texts] for name, texts in zip(table.names, cells, strict=True))
     lines = [["", *(row.label for row in table.rows)], *named]
+    # Two spaces stand before each column.
     first, *widths = (max(map(len, column)) for column in zip(*lines, strict=True))
     if first + sum(widths) + 2 * len(widths) <= console.width:
         for name, *texts in lines:

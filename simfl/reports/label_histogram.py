@@ -37,6 +37,7 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
     # Evenly in the order of size, so that the rows show the spread.
     if users > MAX_USERS:
         ranks = np.rint(np.linspace(0, users - 1, MAX_USERS)).astype(np.int64)
+        # Stable: users with equally many samples stay in the order of their numbers.
         chosen = np.argsort(samples, kind="stable")[ranks]
     rows = [("user", "samples", "labels"), *zip(chosen, samples[chosen], labels[chosen], strict=True)]
     widths = [max(len(str(cell)) for cell in column) for column in zip(*rows, strict=True)]
@@ -63,7 +64,9 @@ def label_histogram(counts: I64, width: int = 80) -> list[str]:
 
 def _bar(row: I64, each: int) -> str:
     """Return a bar with a cell for `each` neighbouring labels; the last may have fewer, hence means."""
+    # Means of cells and not sums, or a last cell of fewer labels would look emptier.
     starts = np.arange(0, len(row), each)
     means = np.add.reduceat(row, starts) / np.diff(starts, append=len(row))
+    # Rounded up, so that a label of a single sample has a bar. `or 1`: a user without samples has none.
     heights = np.ceil(means / (means.max() or 1) * len(BLOCKS)).astype(np.int64)
     return "".join((NO_SAMPLES + BLOCKS)[height] for height in heights)

@@ -77,6 +77,7 @@ def _parts(
     runs = {name: [s.protocols[name] for s in summaries] for name in first.protocols}
     overlaps = any(p.buffered for p in first.protocols.values())
     rounds = unit(overlaps)
+    # Modelled times are exact, so that of one run they have no interval.
     noisy, same = first.clock != "modelled", all(s.same_rounds for s in summaries)
     state = " (interrupted)" if any(s.interrupted for s in summaries) else ""
     over = f" of {len(summaries)} runs, with the 95 % interval of its mean" if several else ""
@@ -92,6 +93,7 @@ def _parts(
         yield Sentence("different", f"{DIFFERENT} {different_rounds(rounds)}")
     if moved := drift.warning([s.drift for s in summaries]):
         yield Sentence("drift", moved)
+    # Where all users are selected, T, F and C state nothing.
     chosen = {name: runs[name] for name, p in first.protocols.items() if p.chosen}
     if chosen:
         yield Sentence("gap", "")
@@ -107,11 +109,13 @@ def _parts(
         yield Sentence("note", f"Target {listed}: {meant}")
     clock = CLOCKS[first.clock].format(profile=profile, timed_by=first.timed_by or "CPU time")
     yield Sentence("clock", f"Clock {clock}")
+    # Entries that are trained in one way share a sentence.
     ways = dict.fromkeys(p.training for p in every if p.training)
     for way in ways:
         names = ", ".join(name for name, p in first.protocols.items() if p.training == way)
         of = f" of {names}:" * (len(ways) > 1)
         yield Sentence("training", f"Training{of} {way}")
+    # Reasons are of each run: under the measured clock, repeats may fail differently.
     for number, s in enumerate(summaries, 1):
         for name, p in s.protocols.items():
             if failures := s.failures(name):

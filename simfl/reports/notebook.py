@@ -23,6 +23,7 @@ def progress_bars() -> Callable[[Progress], None]:
     >>> run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}, watch=progress_bars())
     Result(tutorial, fedavg, secagg, lightsecagg)
     """
+    # rich's own test: it looks for a kernel, and not for IPython, which a terminal may run too.
     return Bars() if console().is_jupyter else lambda at: None
 
 
@@ -43,6 +44,7 @@ class Bars:
             return
         self._due_s = now + EVERY_S
         if self._handle is None:
+            # IPython is installed where a notebook runs, and no dependency of simfl's.
             from IPython.display import display
 
             self._handle = display(self, display_id=True)

@@ -62,6 +62,8 @@ def focus(run: Run, index: int, user: int | None) -> Focus:
 def participants(run: Run, name: str, index: int) -> set[int]:
     """Return the users of a round; of an aggregation, its members and each user with a row in its time."""
     trace, r = run.traces[name], _find(run, name, index)
+    # A row of an asynchronous run is numbered by the aggregation that was next when it was written. So time
+    # decides here.
     if r and run.buffered:
         extents = ((row, *trace_series.extent(row)) for row in trace)
         rows = [row for row, start, end in extents if start < r.end and end > r.start]
@@ -92,9 +94,11 @@ def _path(run: Run, name: str, r: Round) -> str:
     trace = run.traces[name]
     (end,) = (row for row in trace if isinstance(row, End) and row.round == r.index)
     missed = _missed_at_deadlines(trace)
+    # A dictionary keeps the order of the path, from the beginning of the round to its end.
     parts: Counter[str] = Counter()
     for segment in reversed(metrics.path_segments(trace, end)):
         parts[_words(trace, segment, missed)] += segment.end - segment.start
+    # The longest parts are chosen by length and printed in the order of the path.
     longest = {part for part, ns in parts.most_common(MAX_PARTS) if ns >= MIN_SHARE * (r.end - r.start)}
     texts = [f"{seconds(ns)} {part}" for part, ns in parts.items() if part in longest]
     if shorter := [ns for part, ns in parts.items() if part not in longest]:
@@ -105,6 +109,7 @@ def _path(run: Run, name: str, r: Round) -> str:
 def _missed_at_deadlines(trace: Trace) -> dict[int, tuple[int, ...]]:
     """Return by the row of a deadline that passed the users without whom the server continued."""
     gave_up = (row for row in trace if isinstance(row, GaveUp))
+    # A deadline's step is caused by the timer's row, which is the row of the path's segment.
     return {step.cause: row.users for row in gave_up if isinstance(step := trace[row.cause], Step)}
 
 

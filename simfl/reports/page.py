@@ -67,6 +67,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         joules=across("energy", by_name, noisy),
         different=None if run.summary.same_rounds else different_rounds(run.unit),
         noisy=noisy,
+        # 0 without an aggregate: its bar is empty.
         bars=[p.mean.per_aggregate_s or 0 for p in protocols.values()],
         advices=advices,
         widest=max((a.total_ns / a.scale for a in advices.values()), default=0),
@@ -93,6 +94,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
 @cache
 def environment() -> Environment:
     """Return the templates' environment, in which all text is escaped."""
+    # StrictUndefined: a misspelt name in a template is an error, and no gap on the page.
     templates = Environment(loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined)
     templates.trim_blocks = templates.lstrip_blocks = True
     templates.globals |= {"phases": PHASES, "kinds": KINDS, "colours": chart.PHASE_COLOUR}
@@ -111,6 +113,7 @@ def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
     for share in advice.shares:
         amounts[share.phase, share.kind] += share.ns
     bar, before = [], 0.0
+    # In the order of a round, where the list beside the bar is in the order of length.
     for phase, kind in sorted(amounts, key=lambda key: (PHASES.index(key[0]), KINDS.index(key[1]))):
         ns = amounts[phase, kind] / advice.scale
         bar.append((phase, kind, f"{phase}, {kind}: {units.seconds(ns)}", before, ns))
@@ -177,11 +180,14 @@ def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
     times, accuracies = zip(*points, strict=True)
     targets = {name: p.accuracy_target for name, p in protocols.items()}
     goal = next((target.value for target in targets.values() if target), None)
+    # The axis reaches a target that no accuracy came near (`test_the_page_has_room_for_a_target_above_all`).
     levels = [*accuracies, *([] if goal is None else [goal])]
+    # Time begins at zero. Accuracies do not, or their differences would be too small to be seen.
     across, up = chart.axis(0.0, max(times)), chart.axis(min(levels), max(levels))
     lines = []
     for index, (name, values) in enumerate(series.items()):
         colour, dashes = chart.line(index)
+        # From the top, as SVG counts.
         drawn = [(round(across.at(s), 3), round(100 - up.at(value), 3)) for s, value in values]
         last = f"{values[-1][1]:.4f}" if values else NO_VALUE
         line = {"name": name, "colour": colour, "dashes": dashes, "points": drawn}
@@ -199,6 +205,7 @@ def class_table(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | No
     figures = class_figures(protocols.values())
     aggregates = {name: max(1, len(protocols[name].completed)) for name in shown}
     longest = max(sum(c.waited_s.values()) / aggregates[name] for name in shown for c in shown[name].values())
+    # A column of a phase without losses in any class is left out.
     phases = [k for k in PHASES if any(c.lost[k] for classes in shown.values() for c in classes.values())]
     groups = []
     for name, classes in shown.items():
@@ -229,6 +236,7 @@ def participation(run: Run, report: Report) -> dict[str, Any] | None:
     shares = [p.chosen for p in run.summary.protocols.values() if p.chosen]
     # Where the search for weak T ended early, only its lower end is certain.
     curves = [([T[0] if T else None for T in share.T_weak], share.T_strong) for share in shares]
+    # One scale for weak and strong T of all protocols.
     most = max((T for both in curves for values in both for T in values if T), default=1)
     return {"table": table, "curves": curves, "most": most, "sets": report.on("sets")}
 
@@ -241,6 +249,7 @@ def steps(values: Sequence[int | None], most: int) -> str:
     """
     path, before = "", None
     for index, value in enumerate(values):
+        # A path has a corner at each change only: rounds are many, and T seldom changes.
         if value != before:
             path += f"H{index}" if before is not None else ""
             if value is not None:

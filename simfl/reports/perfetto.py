@@ -61,17 +61,20 @@ def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS
         BadInput: No protocol has the requested rounds.
     """
     groups = {name: trace_series.by_round(rows) for name, rows in run.traces.items()}
+    # Requested rounds are written whatever their size.
     if asked:
         last = max((index for rounds in groups.values() for index in rounds), default=-1)
         if not 0 <= asked[0] <= asked[1] <= last:
             raise BadInput(f"--rounds {asked[0]}:{asked[1]}: must be A:B with 0 <= A <= B <= {last}")
         return {name: _from_to(rounds, *asked) for name, rounds in groups.items()}
     chosen: dict[str, Choice] = {}
+    # The smallest first: what it does not need is shared by those that follow.
     for name in sorted(groups, key=lambda name: len(run.traces[name])):
         rounds, share = groups[name], limit // (len(groups) - len(chosen))
         last = max(trace_series.first_that_fit(rounds, rounds, share), default=-1)
         chosen[name] = _from_to(rounds, 0, last)
         limit -= len(chosen[name].numbers)
+    # In the scenario's order again.
     return {name: chosen[name] for name in groups}
 
 
@@ -99,6 +102,7 @@ def lines(run: Run, chosen: dict[str, Choice]) -> Iterator[str]:
     yield '{"displayTimeUnit":"ms","otherData":' + json.dumps(facts) + ',"traceEvents":[\n'
     between = ""
     for index, (name, choice) in enumerate(chosen.items()):
+        # A block of numbers for each protocol: those of its processes and of all users.
         for event in _events(run, name, choice, index * (FIRST_USER + run.scenario.population.users)):
             yield between + json.dumps(event, separators=(",", ":"))
             between = ",\n"
@@ -117,6 +121,7 @@ def _events(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]:
             # Viewers expect hexadecimal text.
             id_ = f"0x{base:x}{number:08x}"
             yield from _message(row, id_, base)
+            # An arrow needs both of its ends in the file.
             if receipts.get(number) in written and row.cause in written:
                 yield from _arrow(row, id_, trace[row.cause], trace[receipts[number]], base)
         else:
@@ -150,12 +155,15 @@ def _pid(party: int, base: int) -> int:
 
 def _us(ns: int) -> float:
     """Return microseconds that a viewer turns into the same nanoseconds, though it cuts off fractions."""
+    # The viewer multiplies by 1000 and cuts off. Where the float lies just below the decimal, the next one
+    # above it gives the right nanosecond (`test_microseconds_turn_back_into_nanoseconds`).
     us = ns / 1000
     return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
 
 
 def _step(row: Step, base: int) -> Iterator[Event]:
     extra = {"update": row.about, "waited_us": _us(row.start - row.ready), "still_to_do_us": _us(row.left)}
+    # Values of zero or "" are left out, as most are.
     pid, args = _pid(row.party, base), {"round": row.round} | {k: v for k, v in extra.items() if v}
     for span in trace_series.spans(row):
         name, thread = f"{row.call} {row.what}".rstrip(), {"pid": pid, "tid": THREADS[row.lane, span.phase]}
@@ -186,6 +194,7 @@ def _arrow(row: Sent, id_: str, source: Row, target: Row, base: int) -> Iterator
         return
     common = {"name": row.kind, "cat": "message", "id": id_}
     phase, length = source.segments[-1]
+    # A segment of no length has its only instant at its start.
     at, tid = _us(source.end - bool(length)), THREADS[source.lane, phase]
     yield {"ph": "s", **common, "pid": _pid(source.party, base), "tid": tid, "ts": at}
     at, tid = _us(target.start), THREADS[target.lane, target.segments[0][0]]
@@ -202,6 +211,7 @@ def _instant(row: Row, base: int) -> Iterator[Event]:
 
 def _counters(run: Run, name: str, choice: Choice, base: int) -> Iterator[Event]:
     trace = run.traces[name]
+    # `or [(0, 0)]`: zip cannot be unpacked without any row.
     starts, ends = zip(*[trace_series.extent(trace[n]) for n in choice.numbers] or [(0, 0)], strict=True)
     since, until = min(starts), max(ends)
 
@@ -235,4 +245,5 @@ def has_all_presence(run: Run, name: str) -> bool:
     stays = changes == {"never"} and not any(outage.offline for outage in s.network.outages)
     followed = stays or getattr(s.protocols[name], "connected", True)
     empties = any(c.energy is not None and c.energy.battery is not None for c in classes)
+    # A counter that lacks some changes would be wrong from the first one on, so it is not drawn at all.
     return "by round" not in changes and followed and not empties

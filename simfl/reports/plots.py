@@ -17,6 +17,7 @@ def plot(result: Result, kind: str) -> Any:
         names = f"kind must be one of {', '.join(DRAWN)}, not {kind!r:.80}"
         raise BadInput(f"plot: {names}{did_you_mean(kind, DRAWN)}")
     rounds, time = result.rounds, "real" if LIVE in result.beside else "virtual"
+    # A figure reads neither folder nor text, so a result in memory needs none.
     run = Run(Path(), result.scenario, "", result.summarised(rounds), result.traces, rounds, time)
     if not (figures := drawn(run, kind)):
         raise BadInput(f"plot: {kind}: this run has nothing to draw; it needs {NEEDS[kind]}")

@@ -22,6 +22,7 @@ def strips(run: Run, timelines: Mapping[str, Packed], most: int = MAX_BARS) -> d
     finished = {name: p.rounds for name, p in run.summary.protocols.items() if p.rounds}
     if not finished:
         return None
+    # Rounded up, over all protocols: their strips share one scale.
     per_bar = -(-sum(map(len, finished.values())) // most)
     longest = max(map(len, finished.values()))
     slots = -(-longest // per_bar)
@@ -32,7 +33,9 @@ def strips(run: Run, timelines: Mapping[str, Packed], most: int = MAX_BARS) -> d
          "data": _bars(rounds, timelines[name].rounds, per_bar, partial(run.summary.explain, name))}
         for name, rounds in finished.items()
     ]  # fmt: skip
+    # Between whole rounds there are none. The axis may end beyond the last round.
     ticks = [int(tick) for tick in chart.axis(0, max(longest - 1, 1)).ticks if tick % 1 == 0]
+    # In the middle of its bar.
     axis = [(tick, round(100 * (tick // per_bar + 0.5) / slots, 3)) for tick in ticks if tick < longest]
     outcomes = {outcome(r) for rounds in finished.values() for r in rounds}
     shared = {"slots": slots, "axis": axis, "width": slots * BAR_PX, "outcomes": outcomes}
@@ -58,7 +61,9 @@ def _bars(
     it; and the reasons, each once, with the bars of rounds that were not completed.
     """
     starts = range(0, len(rounds), per_bar)
+    # The longest stands for its neighbours: an outlier must not vanish.
     shown = [max(rounds[k : k + per_bar], key=lambda r: r.total_s) for k in starts]
+    # Each reason once, as thousands of rounds may have the same.
     reasons = {r.reason or "": None for r in shown if not r.completed}
     numbers = {reason: number for number, reason in enumerate(reasons)}
     return {

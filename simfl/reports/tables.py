@@ -72,6 +72,7 @@ def escape(text: str) -> str:
     >>> print(escape("a_b & 5 %"))
     a\_b \& 5 \%
     """
+    # A line end in a name would end a comment line, and what follows would be LaTeX.
     return "".join(sign if sign.isprintable() else " " for sign in text).translate(LATEX_ESCAPES)
 
 
@@ -83,6 +84,7 @@ def latex(run: Run) -> str:
     """
     parts = by_rate(run.summary.protocols)
     figures = rows("latex", [[part] for *_, part in parts], run.summary.clock != "modelled")
+    # A figure of the run that no entry has, such as an accuracy under payload shadow.
     columns = [c for c in figures if not c.of_run or any(cell.text for cell in c.cells)]
     left = ["Protocol", *["Lost"] * any(rate is not None for _, rate, _ in parts)]
     lines = [
@@ -119,6 +121,7 @@ def _latex_units(columns: Sequence[TableRow], run: Run, before: int) -> tuple[st
     for name, below in groupby(columns, lambda row: row.group):
         count = len(list(below))
         heading = name.format(unit=run.unit, time=run.time)
+        # `groupby` on neighbours: columns of one unit stand beside each other.
         cells += [f"\\multicolumn{{{count}}}{{c}}{{{heading}}}"] if name else [""] * count
         rules += [f"\\cmidrule(lr){{{before + 1}-{before + count}}}"] * bool(name)
         before += count
@@ -141,8 +144,10 @@ def write_parquet(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
 
 def _of_one_type(column: Sequence[Any]) -> Sequence[Any]:
     types = {type(value) for value in column if value is not None}
+    # A column of Parquet has one type. Integers among floats are exact up to 2^53.
     if types == {int, float}:
         return [None if value is None else float(value) for value in column]
     if types <= {int} or types <= {float}:
         return column
+    # Mixed values are text in the form that a scenario has them in.
     return [value if value is None or isinstance(value, str) else json.dumps(value) for value in column]

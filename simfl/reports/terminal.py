@@ -24,6 +24,7 @@ def console(stderr: bool = False) -> Console:
     `test_control_characters_are_spelled_out`.
     """
     safe = Console(stderr=stderr)
+    # At the end of rendering, where all text has arrived: no caller can forget it.
     safe.push_render_hook(_Printable())
     return safe
 
@@ -42,6 +43,7 @@ class _Spelled:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         for text, style, control in console.render(self.inner, options):
+            # Control segments are rich's own, such as moves of a progress bar's cursor.
             yield Segment(text if control else printable(text), style, control)
 
 
@@ -53,6 +55,7 @@ def progress(console: Console, rounds: int, unit: str) -> Iterator[Callable[[Run
     with _bars(console, 8, *columns) as bars:
 
         def watch(at: RunProgress) -> None:
+            # A bar appears when its protocol begins.
             if at.protocol not in tasks:
                 tasks[at.protocol] = bars.add_task(printable(at.protocol), total=rounds, state=unit)
             accuracy = "" if at.accuracy is None else f", acc {at.accuracy:.3f}"

@@ -73,6 +73,7 @@ def views(
         return [], 0, "no finished round"
     groups = trace_series.by_round(run.traces[name])
     ends = {row.round: row for row in run.traces[name] if isinstance(row, End)}
+    # Another protocol may have failed to finish the round.
     first = [focus.round] if focus and focus.round in rounds else []
     if run.buffered:
         stretches = _stretches(rounds, groups, budget, *first)
@@ -84,9 +85,11 @@ def views(
     fitting: list[int] = []
     left = budget
     for index in order:
+        # A round that does not fit is skipped, and a smaller one after it may. At least one is shown.
         if not fitting or len(groups[index]) <= left:
             fitting.append(index)
             left -= len(groups[index])
+    # Shown in the order of time, whatever the order of choice.
     chosen = [_round(run, name, ends[index], groups[index], budget, user) for index in sorted(fitting)]
     return chosen, sorted(fitting).index(order[0]), _left_out(run.unit, rounds, chosen)
 
@@ -98,9 +101,11 @@ def _by_interest(run: Run, name: str, rounds: list[int]) -> list[int]:
     for index, entry in entries.items():
         if entry.completed:
             rates.setdefault(entry.dropout_rate, []).append(index)
+    # The median of each rate; of an even number the longer of the two.
     typical = [sorted(of, key=lambda k: entries[k].total_s)[len(of) // 2] for of in rates.values()]
     longest = max(rounds, key=lambda k: entries[k].total_s)
     aborted = [index for index, e in entries.items() if not e.completed][:1]
+    # An ordered set: a round may be typical and the longest.
     return list(dict.fromkeys([*typical, longest, rounds[0], *aborted, *rounds]))
 
 
@@ -112,11 +117,13 @@ def _round(run: Run, name: str, end: End, numbers: list[int], budget: int, asked
         (entry,) = (r for r in run.rounds[name] if r.index == end.round)
         on_path = {party for _, party, _ in entry.critical} - {SERVER}
         all_users = [party for party in trace_series.parties(rows) if party != SERVER]
+        # Users have about as many rows each.
         room = max(1, len(all_users) * budget // len(rows))
         # Lost users take at most a quarter, so that a round of many losses still shows other users.
         lost = [row.user for row in rows if isinstance(row, Lost)][: room // 4]
         first = [user for user in all_users if user == asked]
         evenly = all_users[:: max(1, len(all_users) // room)]
+        # By priority up to `room`, then in the order of their numbers.
         users = tuple(sorted(list(dict.fromkeys([*first, *sorted(on_path), *lost, *evenly]))[:room]))
     return View(f"round {end.round}", end.start, end.at, (end,), tuple(numbers), users)
 
@@ -143,6 +150,7 @@ def _stretch(trace: Trace, ends: list[End]) -> View:
     start, end = ends[0].start, ends[-1].at
     numbers = []
     for number, row in enumerate(trace):
+        # Rows that reach into the stretch count, wherever they began: aggregations overlap.
         since, until = trace_series.extent(row)
         # A row without length counts even at the very end: the row that ends the round is one.
         if start <= until and (since < end or since == until == end):
@@ -209,6 +217,7 @@ def pack(
     ends = [row for row in trace if isinstance(row, End)]
     # Aggregations overlap: all views of an asynchronous run show parts of one path, from the last aggregation
     # back to the beginning.
+    # As in `metrics.run_path`.
     run_path = metrics.path_segments(trace, ends[-1]._replace(start=0)) if run.buffered and ends else None
     for view in chosen:
         path = run_path or [segment for end in view.ends for segment in metrics.path_segments(trace, end)]
@@ -217,11 +226,13 @@ def pack(
 
 
 def _pack_view(packed: Packed, trace: Trace, view: View, path: list[PathSegment]) -> dict[str, Any]:
+    # The server's row is always shown.
     shown = None if view.users is None else {SERVER, *view.users}
     packables = (packable for number in view.numbers for packable in _spans(packed, trace[number], number))
     spans = [packable for packable in packables if shown is None or packable.span.party in shown]
     # The sort is stable, so parts of a step stay in order.
     spans.sort(key=lambda p: (p.span.start, p.row))
+    # A step may have several spans, each of another phase.
     indices = {(p.row, p.span.phase): k for k, p in enumerate(spans)}
     moments = filter(None, (trace_series.moment(trace[number]) for number in view.numbers))
     return {
@@ -255,6 +266,7 @@ def _spans(packed: Packed, row: Row, number: int) -> Iterator[Packable]:
     for span in trace_series.spans(row):
         kind = LANES.index(span.lane), PHASES.index(span.phase), text, size, note
         yield Packable(span, packed.types.setdefault(kind, len(packed.types)), waited, number, after)
+        # Later parts of a step follow its first one, and did not wait.
         waited, after = 0, number
 
 
@@ -271,7 +283,9 @@ def _columns(spans: list[Packable], base: int) -> dict[str, list[int]]:
     for k, packable in enumerate(spans):
         span, row = packable.span, packable.row
         start = _us(span.start - base)
+        # `k` itself if the cause is not in the view: the difference is then 0.
         held = seen[row] if packable.after == row else last.get(packable.after, k)
+        # The end is rounded and not the duration, so that neighbours meet without gap or overlap.
         duration, waited = _us(span.end - base) - start, _us(packable.waited)
         values = (start - before, duration, span.party, packable.type, waited, k - held)
         for column, value in zip(columns.values(), values, strict=True):

@@ -28,11 +28,13 @@ def by_round(trace: Trace) -> dict[int, list[int]]:
     groups: dict[int, list[int]] = {}
     current, buffered = 0, trace.buffered
     for number, row in enumerate(trace):
+        # A change of presence has no round.
         if not buffered and not isinstance(row, Presence):
             current = row.round
         groups.setdefault(current, []).append(number)
         if buffered and isinstance(row, End):
             current = row.round + 1
+    # Late rows of an earlier round may follow the next round's first.
     return dict(sorted(groups.items()))
 
 
@@ -145,6 +147,7 @@ def link_load(trace: Trace, numbers: Iterable[int], up: bool) -> Changes:
     for number in numbers:
         row = trace[number]
         if isinstance(row, Sent) and row.arrived is not None and (row.to == SERVER) == up:
+            # Summed by time, so that a message that is sent when another arrives leaves the load as it is.
             changes[row.sent] += 1
             changes[row.arrived] -= 1
     return _running(changes, 0)
@@ -166,6 +169,7 @@ def buffer_fill(trace: Trace) -> Changes:
     changes = Counter({0: 0})
     for number, row in enumerate(trace):
         match row:
+            # At the end of the step: then the update is in the buffer.
             case Step(call="receive", what="upload", end=at) if row.party == SERVER and number not in unread:
                 changes[at] += 1
             case Aggregated(at=at):
@@ -178,6 +182,7 @@ def buffer_fill(trace: Trace) -> Changes:
 
 def version(trace: Trace) -> Changes:
     """Return the version of the global model: the number of aggregates that are in it."""
+    # Not by the end of an aggregation, which a failed one has too.
     done = (row.at for row in trace if isinstance(row, Aggregated))
     return [(0, 0), *((at, number) for number, at in enumerate(done, 1))]
 
@@ -187,6 +192,7 @@ def parties(rows: Iterable[Row]) -> list[int]:
     named = {SERVER}
     for row in rows:
         named.update(span.party for span in spans(row))
+        # Users without any step or message took part as well, if they were invited.
         named.update(row.users if isinstance(row, trace_rows.Begin) else (getattr(row, "user", SERVER),))
     return sorted(named)
 

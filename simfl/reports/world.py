@@ -61,6 +61,7 @@ def _classes(s: Scenario) -> Iterator[tuple[str, str]]:
     sizes = classes_of(s).sizes() if classes else {}
     for name, of_class in list(classes.items())[:MAX_CLASSES]:
         parts = [f"{percent(of_class.share, 1)}, {counted(sizes[name], 'user')}"]
+        # Only what a class sets itself; the rest is in the rows of all users.
         if of_class.devices is not None:
             parts.append(f"{_devices(of_class.devices)}, {counted(of_class.devices.cores, 'core')}")
         blocks: dict[str, Block | None] = {
@@ -97,6 +98,7 @@ def outage(o: Outage) -> str:
             users = "all users"
         case _:
             assert_never(o.of)
+    # A factor of zero cuts a link.
     effect = f"rates x {o.factor:g}" if o.factor else "links cut"
     if o.offline:
         effect += ", users offline"
@@ -117,6 +119,7 @@ def in_words(value: Any, name: str = "") -> str:
         return ", ".join(_fields(value))
     if isinstance(value, tuple):
         return listed([_nested(v, name) for v in value], MAX_VALUES)
+    # A file's name keeps its underscores.
     if isinstance(value, str) and name.endswith("file"):
         return value
     return (f"{value:g}" if isinstance(value, float) else str(value).replace("_", " ")) + _unit(name)
@@ -130,8 +133,10 @@ def _nested(value: Any, name: str) -> str:
     """Return a value within a sentence: a block's kind, its other fields in brackets, and the unit."""
     if not isinstance(value, Block):
         return in_words(value, name)
+    # A fixed number is shown as the number.
     if getattr(value, "kind", "") == "fixed" and hasattr(value, "value"):
         return in_words(value.value, name)
+    # A block with a kind begins with it; one without has only fields, all of which go into the brackets.
     first, *rest = _fields(value)
     if not hasattr(value, "kind"):
         first, rest = "", [first, *rest]
@@ -141,6 +146,7 @@ def _nested(value: Any, name: str) -> str:
 def _fields(block: Block) -> Iterator[str]:
     """Yield the fields of a block that are set: neither false ones nor blocks at their default."""
     if isinstance(block, Quantiles):
+        # Quantiles may have hundreds of points.
         low, high = block.points[0][1], block.points[-1][1]
         yield from ("quantiles", f"{low:g} to {high:g}", f"median {block.quantile(0.5):g}")
         return
@@ -156,6 +162,7 @@ def _fields(block: Block) -> Iterator[str]:
             # The resolved scenario below has its full path.
             value = Path(value).name
         name = key
+        # The unit stands behind the value, so the name does without.
         for end in UNITS:
             name = name.removesuffix(end)
         name = name.replace("_", " ")

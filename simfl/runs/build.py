@@ -139,13 +139,13 @@ class Experiment:
         """
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
-        # As for all other secrets: those of the system cannot be replayed, those of the seed can.
-        # Long-term keys outlast rounds: all parties of an entry share one directory.
+        # Long-term keys outlast rounds: all parties of an entry share one directory. As for other secrets,
+        # those of the system cannot be replayed, and those of the seed can.
         if p.pki is not None:
             root = urandom(32) if s.entropy == "os" else self.streams.bytes("entropy", name, "long-term keys")
             p = replace(p, pki=Directory(root))
-        # Losses are planned at the points of the protocol, so they are drawn for each entry. The draws
-        # themselves are named by user and round: all entries lose the same users.
+        # Losses are planned at the points of the protocol, so each entry has its own plan. No draw is named
+        # by the entry, so all entries lose the same users.
         losses = self.people.losses(s, spec.round_points)
         entropy = _entropy(s, self.streams, name)
         setup = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
@@ -245,8 +245,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
 
     def network(env: Environment) -> VirtualNetwork:
         world = people.links, people.server_link
-        # The model changes the states of links and so stands in front of the network, which knows nothing of
-        # it.
+        # The model changes the states of links and so stands in front of the network, which is the same with
+        # it and without.
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
         return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
@@ -393,8 +393,8 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
         return
     largest, bound = limits
     reason, remedy = f"(q - 1)/2 = {bound}, and would wrap around", "a smaller clip, or on_overflow: wrap"
-    # Sums may then wrap around the field. They must still fit the integers with which the audit tells a wrap
-    # from an error.
+    # Sums may then wrap around the field. They must still fit the integers with which the audit distinguishes
+    # a wrap from an error.
     if to.on_overflow == "wrap":
         reason, remedy = f"{bound}, the limit of the audit's 64-bit sums", "or a smaller clip"
     users, levels = counted(s.cohort, "user"), counted(to.levels, "level")

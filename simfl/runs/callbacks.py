@@ -61,7 +61,7 @@ class TrackerFeed:
         """Notify the trackers of the start of a run, and of its end however it ends."""
         for tracker in self.trackers:
             tracker.on_start(scenario)
-        # A `finally` cannot see whether its block was left by an error, so the end of the block says so.
+        # A `finally` does not show whether its block was left by an error, so the end of the block sets this.
         interrupted = True
         try:
             yield

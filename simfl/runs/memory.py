@@ -152,11 +152,11 @@ def measure_memory(session: Session) -> MemoryProbeOps:
     assert isinstance(probe, MemoryProbeOps)
 
     async def publish(outcome: ClosedRound) -> None:
-        # Content is at its peak without shares when a round closes, with its aggregate and its audit.
+        # When a round closes, its aggregate and its audit are held.
         probe.rest = max(probe.rest, probe.kept)
 
+    # The run's own driver, stepped by hand: another loop over the events would drift apart from it.
     running = drive(session, publish, lambda: None)
-    # The driver is the run's own, stepped by hand: another loop over the events would drift apart from it.
     # A session may have millions of tokens, which a garbage collection would visit again and again.
     with seldom_collecting():
         try:
@@ -199,7 +199,7 @@ def forecast(s: Scenario) -> Forecast:
     seconds = START_S
     for name, entry in s.protocols.items():
         of = s.of(name)
-        # An aggregation of a buffer has K updates, whoever sent them.
+        # An aggregation of a buffer has K updates, from any users.
         members = s.buffer.K if s.buffer else min(of.cohort, of.selection.usual(s.population.users))
         seconds += s.rounds * members * ROWS[entry.offline] * ROW_S
     users = max(users_bytes(s, name) for name in s.protocols)

@@ -1,4 +1,13 @@
-"""Run a scenario: `await simulate(...)` in a coroutine, `run(...)` anywhere else."""
+"""Run a scenario: `await simulate(...)` in a coroutine, `run(...)` anywhere else.
+
+Theory of operation. Refusals come before the first event: of the scenario, the folder (which is locked), the
+data and the memory, and the cluster. Then one protocol after the other runs on the same world. The driver
+steps its session, and awaits `publish` for each finished round, in order. `publish` awaits the round's
+content, measures it, hands it to the saver, and sends it to trackers.
+
+A resumed run replays its saved rounds through the same `publish`. Until the last of them the result keeps the
+trace that was read; there both traces are compared, and the new one takes its place.
+"""
 
 import asyncio
 import math
@@ -132,8 +141,8 @@ async def simulate(
             study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
         with (
-            # The input is checked by now: an error of a user-defined kind from here on is a failed run, and
-            # no bad input.
+            # The input is checked by now: an error of a user-defined kind within this context is a failed
+            # run, and no bad input.
             elsewhere as there,
             located_errors(RunFailed),
             one_thread(loaded.payload == "real" and study.by_torch),

@@ -1,4 +1,11 @@
-"""The users of a scenario: settings, links, energy and losses of each, by its class."""
+"""The users of a scenario: settings, links, energy and losses of each, by its class.
+
+Invariant: no draw is named by a class. So a user that moves to a class with equal settings keeps its numbers,
+and classes do not shift each other's draws. The price is that numbers of all users are drawn for each class.
+
+Numbers of users are arrays [users]. Times, rates and presence are functions of user and time, evaluated on
+demand (`world/timelines.py`), so that an idle user costs nothing.
+"""
 
 from __future__ import annotations
 
@@ -159,7 +166,7 @@ class UserPopulation:
             if model is None:
                 return None
             # A stream for each direction: the k-th message of an uplink has the same jitter, whatever the
-            # downlink carries meanwhile.
+            # downlink carries at the time.
             rng = self.streams.rng("jitter", user, "up" if up else "down")
             # `iter(int, 1)` has no end, as int() is never 1: each draw is made when a message needs it.
             return (float(model.draw(rng, 1)[0]) for _ in iter(int, 1))

@@ -87,6 +87,7 @@ def _entries(path: Path, read: Callable[[Any], Read]) -> list[tuple[int, int | s
     if not isinstance(value, dict) or not value:
         raise refusal(file, None, f"must be a dict of entries, not {show(value or None)}")
     entries, problems = [], []
+    # In the order of the file, by which FedScale numbers its clients.
     for number, (key, entry) in enumerate(value.items()):
         try:
             if not isinstance(entry, dict):
@@ -112,11 +113,13 @@ def _behaviour(entry: dict[Any, Any]) -> _Behaviour:
         raise _Wrong(f"model must be text, not {show(model)}")
     before = 0
     for begin, end in zip(begins, ends, strict=True):
+        # Windows may touch, and may be empty. They must not overlap, or a user would come online twice.
         if not before <= begin <= end <= period_s:
             within = f"must lie between {before}, where the one before ends, and finish_time={period_s}"
             raise _Wrong(f"the window from {begin} to {end} {within}")
         before = end
     online_s = sum(ends) - sum(begins)
+    # The file states the sum as well: a file of something else seldom agrees.
     if duration != online_s:
         raise _Wrong(f"duration={duration}, but its windows last {online_s} seconds together")
     windows = [(begin, end) for begin, end in zip(begins, ends, strict=True) if begin < end]
@@ -125,6 +128,7 @@ def _behaviour(entry: dict[Any, Any]) -> _Behaviour:
 
 def _capacity(entry: dict[Any, Any]) -> tuple[float, float]:
     """Return Mbit/s and milliseconds a sample."""
+    # kbit/s in the file.
     return _positive(entry, "communication") / 1000, _positive(entry, "computation")
 
 
@@ -146,6 +150,7 @@ def _seconds(entry: dict[Any, Any], name: str) -> int:
 
 
 def _whole(name: str, value: Any) -> int:
+    # By type: a bool is an int for `isinstance`.
     if type(value) is not int or not 0 <= value <= MAX_VALUE:
         raise _Wrong(f"{name} must be whole seconds, from 0 to {MAX_VALUE}, not {show(value)}")
     return value

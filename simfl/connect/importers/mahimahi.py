@@ -33,6 +33,7 @@ def mahimahi(pairs: Sequence[tuple[Path, Path]], window_ms: int) -> Imported:
         periods = [int(times[-1]) for times in links]
         period = max(periods)
         shorter += periods[0] != periods[1]
+        # Counted before they are made.
         if len(rows) + period // window_ms > MAX_WINDOWS:
             longest = str((up, down)[periods.index(period)])
             message = f"{period} ms in windows of {window_ms} ms: more than {MAX_WINDOWS} windows in all"
@@ -41,6 +42,8 @@ def mahimahi(pairs: Sequence[tuple[Path, Path]], window_ms: int) -> Imported:
         ends = np.append(np.arange(window_ms, period, window_ms), period)
         begins = np.append(0, ends[:-1])
         rates = [
+            # Cumulated packets at the ends of windows: their differences are exact integers, also where a
+            # trace repeats within a window.
             np.diff(delivered(times, ends), prepend=0) * PACKET_BITS / (1000 * (ends - begins))
             for times in links
         ]

@@ -29,12 +29,14 @@ def ookla(path: Path) -> Imported:
     dropped = 0
     try:
         header = [_plain_name(name) for name in next(reader, [])]
+        # Two spellings are published: by country in words, by tile in short.
         for name, shown in zip(NUMBERS, COLUMNS, strict=True):
             if header.count(name) != 1:
                 problem = "doubled" if name in header else "missing"
                 raise refusal(file, 1, f"the column {shown} (or {name}) is {problem}")
         number_columns = [header.index(name) for name in NUMBERS]
         name_column = header.index("name") if "name" in header else 0
+        # Empty lines are no rows.
         for row in filter(None, reader):
             numbers = [0.0]
             try:
@@ -45,6 +47,7 @@ def ookla(path: Path) -> Imported:
                 problems.append(Problem(file, reader.line_num, "", str(error)))
                 if len(problems) == MAX_PROBLEMS:
                     break
+            # A missing number, or a row with a problem, which is reported below.
             if 0 in numbers:
                 dropped += 1
                 continue

@@ -52,6 +52,7 @@ def _number(of: object, raw: bytes | str) -> int | float:
     if not isinstance(of, _NumberType):
         raise TypeError("a number of numpy's without a type")
     raw = raw.encode("latin-1") if isinstance(raw, str) else raw  # Python 2 wrote bytes as text
+    # An error of another length of bytes is raised here, and reported as a fault of the file.
     number: int | float = struct.unpack(of.byte_order + of.letter, raw)[0]
     return number
 
@@ -87,9 +88,11 @@ def plain(content: bytes, file: str) -> Any:
     simfl.errors.ScenarioError: trace: no plain pickle: names 'os system': nothing is imported or called
     """
     stream = BytesIO(content)
+    # Python 2 wrote bytes as text, which latin-1 keeps byte for byte.
     reader = _Plain(stream, encoding="latin-1")
     try:
         value = reader.load()
+        # Values that are left over, or bytes behind the end, would be read by nothing.
         if reader.stack or reader.metastack or stream.read(1):
             raise ValueError("it does not end with its value")
         return value
@@ -134,18 +137,22 @@ class _Plain(pickle._Unpickler):
             # The hash of a nested tuple, or of a very long number, may take for ever.
             if type(key) is not str and (type(key) is not int or key.bit_length() > 64):
                 raise ValueError("a key that is neither text nor a whole number of 64 bits")
+            # Python keeps the last of two equal keys: a file could show a reader another value than it holds.
             if key in into:
                 raise ValueError(f"the key {key!r} for a second time")
             into[key] = value
 
     def _call(self) -> None:
         arguments, name = self.stack.pop(), self.stack.pop()
+        # The attack on unpickling is here: REDUCE calls what a file names. Only our own functions can be on
+        # the stack as names.
         if type(name) is not _Name or type(arguments) is not tuple:
             raise ValueError("calls something that is not a name: nothing is imported or called")
         self.append(name.make(*arguments))
 
     def _set_byte_order(self) -> None:
         state, of = self.stack.pop(), self.stack[-1]
+        # BUILD sets an object's state. It may set the byte order of a number's type, and nothing else.
         if type(of) is not _NumberType or type(state) is not tuple or state[1:2] not in (("<",), (">",)):
             raise ValueError("sets the state of something that is not the type of a number")
         of.byte_order = state[1]
@@ -153,6 +160,7 @@ class _Plain(pickle._Unpickler):
 
 class _Acts(dict[int, Callable[[Any], None]]):
     def __missing__(self, opcode: int) -> Any:
+        # A missing opcode is refused, also one of a later protocol.
         raise ValueError(f"opcode {bytes([opcode])!r}: nothing is imported or called")
 
 
@@ -201,6 +209,7 @@ def _acts() -> _Acts:
         code: bytes = getattr(pickle, name)
         return code[0]
 
+    # A table of ours: opcodes that Python adds later are not taken over.
     theirs: dict[int, Callable[[Any], None]] = dict(pickle._Unpickler.dispatch)
     acts = {of(name): theirs[of(name)] for name in _FREE}
     acts |= {of(name): _counted(theirs[of(name)]) for name in _HELD}

@@ -33,6 +33,7 @@ def tracker(name: Name, folder: Path) -> Tracker:
     Raises:
         BadInput: Its library is not installed; the message names the extra.
     """
+    # Imported by name, so that no library of another adapter is needed.
     adapter = getattr(import_module(f"simfl.connect.trackers.{name}"), ADAPTERS[name])
     folders = {"tensorboard": [folder / name], "wandb": [folder], "mlflow": []}
     instance: Tracker = adapter(*folders[name])
@@ -42,6 +43,7 @@ def tracker(name: Name, folder: Path) -> Tracker:
 def values(row: RoundSummary) -> dict[str, float]:
     """Return the `VALUES` that a round has."""
     columns = flat(row)
+    # Trackers hold numbers only: True is 1.0, and a value that a round lacks is no point of its curve.
     return {key: float(columns[key]) for key in VALUES if columns.get(key) is not None}
 
 

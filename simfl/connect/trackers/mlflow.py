@@ -44,6 +44,7 @@ class MLflow:
 
     def on_start(self, scenario: Scenario) -> None:
         self._facts = facts(scenario)
+        # MLflow refuses a second experiment of one name.
         existing = self._client.get_experiment_by_name(scenario.name)
         name = scenario.name
         self._experiment = existing.experiment_id if existing else self._client.create_experiment(name)
@@ -51,6 +52,7 @@ class MLflow:
     def on_round(self, protocol: str, row: RoundSummary) -> None:
         from mlflow.entities import Metric
 
+        # With its first round, so that a protocol that never finished one leaves no empty run.
         if protocol not in self._runs:
             tags = {key: str(value) for key, value in self._facts.items()} | {"protocol": protocol}
             run = self._client.create_run(self._experiment, run_name=protocol, tags=tags)
@@ -64,4 +66,5 @@ class MLflow:
             seconds = summary.protocols[protocol].mean.per_aggregate_s
             if seconds is not None:
                 self._client.log_metric(run, "per_aggregate_s", seconds)
+            # A run that is not ended would show as running for ever.
             self._client.set_terminated(run, "KILLED" if summary.interrupted else "FINISHED")

@@ -55,4 +55,5 @@ class WandB:
     def on_end(self, summary: Summary) -> None:
         for protocol, run in self._runs.items():
             run.summary["per_aggregate_s"] = summary.protocols[protocol].mean.per_aggregate_s
+            # 1 marks an interrupted run as failed.
             run.finish(exit_code=int(summary.interrupted))

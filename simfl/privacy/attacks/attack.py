@@ -180,12 +180,14 @@ class Attack(KindBlock):
 
 def pixels(x: NDArray[np.generic]) -> F32:
     """Return samples as float32; bytes 0 .. 255 become 0 .. 1."""
+    # Only bytes are scaled: other samples are trained on as they are.
     return x.astype(np.float32) / np.float32(255 if x.dtype == np.uint8 else 1)
 
 
 def as_images(x: F32) -> F32 | None:
     """Return samples [n, *shape] as images [n, h, w] or [n, h, w, 3]; None of other shapes."""
     if x.ndim == 4 and x.shape[1] == 1:
+        # A grey image has no axis of colours in a PNG.
         return x[:, 0]
     if x.ndim == 4 and x.shape[1] == 3:
         return np.moveaxis(x, 1, -1)
@@ -195,4 +197,5 @@ def as_images(x: F32) -> F32 | None:
 def strips_of(title: str, samples: list[F32], captions: tuple[str, ...]) -> tuple[Strip, ...]:
     """Return samples as a row of images; empty if they are not images."""
     images = as_images(np.stack(samples))
+    # Text and tables have numbers only.
     return () if images is None else (Strip(title, images, captions),)

@@ -68,12 +68,16 @@ class Inversion(Attack):
         return None
 
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
+        # Plain updates need no window: the last round's are read directly.
         first = len(view.rounds) - 1 if view.plain else window(view, self.rounds)
         true_updates, estimates = truth.first(first), estimated(view.weights[first:], view.totals[first:])
+        # A user without samples has no image to be found.
         has_samples = np.array([len(part) > 0 for part in truth.parts])
+        # A user outside of the window has an estimate of NaN.
         chosen = np.flatnonzero(has_samples & np.isfinite(estimates).all(axis=1)).tolist()[: self.users]
         if not chosen:
             raise BadInput(f"{view.entry}: no user with samples took part in the rounds that are attacked")
+        # The estimates are of each user's first update in the window, so the model is the window's first.
         updates = {user: (estimates[user].astype(np.float32), first) for user in chosen}
         true = {user: true_updates[user] for user in chosen}
         if view.plain:
@@ -83,6 +87,8 @@ class Inversion(Attack):
         originals = {user: pixels(truth.split.x_train[truth.parts[user]]) for user in chosen}
         labels = {user: truth.split.y_train[truth.parts[user]] for user in chosen}
         searched = self._searched(view, rng, updates, labels)
+        # Matched by the truth, which flatters the attack: it is scored for its images, and not for their
+        # order.
         images = {user: _matched(x, originals[user]) for user, x in searched.items()}
         scores = {user: _scores(images[user], originals[user]) for user in chosen}
         # The score without any attack: an attack that is not better has found nothing.
@@ -109,6 +115,7 @@ class Inversion(Attack):
         best_of: dict[int, F32] = {}
         batches = {user: (model, len(labels[user])) for user, (_, model) in updates.items()}
         # Users with the same model and number of samples are searched as one batch.
+        # Sorted, so that the draws of the starts do not depend on the order of a set.
         for model, n in sorted(set(batches.values())):
             group = [user for user in updates if batches[user] == (model, n)]
             starts = rng.random((len(group), self.starts, n, *view.shape), np.float32)
@@ -122,9 +129,11 @@ class Inversion(Attack):
                 self.lr,
                 self.variation,
             )
+            # By cost, which the server can compute; by likeness to the originals it could not choose.
             least = cost.reshape(len(group), -1).argmin(axis=1)
             best = x.reshape(starts.shape)[np.arange(len(group)), least]
             best_of |= dict(zip(group, best, strict=True))
+        # In the order of `updates`, and not of the groups.
         return {user: best_of[user] for user in updates}
 
 
@@ -141,6 +150,7 @@ def _matched(images: F32, originals: F32) -> F32:
     from scipy.optimize import linear_sum_assignment
 
     costs = np.square(images[:, None] - originals[None]).reshape(len(images), len(originals), -1).sum(axis=2)
+    # Each image is matched once: the nearest original for each alone might be the same one twice.
     nearest: F32 = images[linear_sum_assignment(costs.T)[1]]
     return nearest
 

@@ -38,6 +38,7 @@ class LeastSquares(Attack):
         e = errors(truth.first(first), estimated(weights, view.totals[first:]))
         rank, alone, _ = isolated(ratios(weights))
         # Users that took no part in the window have no error.
+        # An infinite error, of a true update of zero, is left out as well.
         e = e[np.isfinite(e)]
         numbers = {
             "rounds": len(view.rounds) - first,

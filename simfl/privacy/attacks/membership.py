@@ -41,10 +41,12 @@ class Membership(Attack):
     """Members that are asked about, of each user at most."""
 
     def problem(self, split: Split, parts: list[I64]) -> str | None:
+        # Of the user with the most samples, as others are queried about fewer.
         queried = min(max(map(len, parts)), self.samples)
         free = len(_outsiders(split, parts))
         # A third for the queries about others, two thirds for shadow models.
         if free < 3 * queried:
+            # A quarter of the samples dealt out leaves three times as many.
             few = max(1, len(split.y_train) // (4 * len(parts)))
             return (
                 "membership needs samples that no user holds, three times the "
@@ -59,6 +61,7 @@ class Membership(Attack):
         if not uploads:
             raise BadInput(f"{view.entry}: no user with samples took part in round {view.rounds[last]}")
         size = max(len(truth.parts[user]) for user in uploads)
+        # Shuffled once, then split: no sample is both in a shadow model and asked about.
         free = rng.permutation(_outsiders(split, truth.parts))
         queried = min(size, self.samples)
         others, own = np.split(free, [max(queried, len(free) // 3)])
@@ -72,12 +75,15 @@ class Membership(Attack):
         queries = [
             (user, rng.permutation(truth.parts[user])[:queried], rng.permutation(others)) for user in uploads
         ]
+        # An update is the model that it was made on, less the user's own model.
         user_models = {user: view.models[model] - delta for user, (delta, model) in uploads.items()}
         read = "uploads" if view.plain else "masked uploads"
+        # The global model, which every protocol shows, is the level that a masked upload must not exceed.
         targets = {read: user_models, "global model": dict.fromkeys(uploads, view.models[-1])}
         outcome = Outcome(())
         for target, models in targets.items():
             inside = np.concatenate([guesses(models[user], members) for user, members, _ in queries])
+            # As many others as members, so that a coin is right half of the time.
             outside = np.concatenate(
                 [guesses(models[user], rows[: len(members)]) for user, members, rows in queries]
             )
@@ -94,11 +100,13 @@ class Membership(Attack):
         Each shadow model is trained on `size` of the server's own samples, and queried about those and as
         many others.
         """
+        # Half of the samples are members, the other half are not.
         size = min(size, len(own) // 2)
         x, y = _x(split, own), _y(split, own)
         draws = [rng.permutation(len(own))[: 2 * size] for _ in range(self.shadows)]
         parts = [np.sort(draw[:size]) for draw in draws]
         trainer = Trainer(Split(x, y, x[:1], y[:1], split.classes), parts, view.model, view.sgd, "cpu")
+        # Secrets of the attack alone: the server has none of the users'.
         seeds = [rng.bytes(32) for _ in draws]
         starts, rounds = [start[None]] * self.shadows, [int(view.rounds[-1])] * self.shadows
         deltas = trainer.train(starts, range(self.shadows), seeds, rounds)
@@ -151,10 +159,12 @@ def features(logits: F32, labels: I64) -> F64:
         labels: Labels, [n].
     """
     z = logits.astype(np.float64)
+    # exp of large logits would overflow; the shift cancels in log_p.
     z -= z.max(axis=1, keepdims=True)
     log_p = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
     rows = np.arange(len(z))
     of_label, others = log_p[rows, labels], log_p.copy()
+    # The margin is over the best of the other classes.
     others[rows, labels] = -np.inf
     margin = of_label - others.max(axis=1)
     entropy = -(np.exp(log_p) * log_p).sum(axis=1)
@@ -176,6 +186,7 @@ def scored(members: F64, others: F64) -> dict[str, float]:
     """
     hits, false = int((members > 0.5).sum()), int((others > 0.5).sum())
     right = hits + len(others) - false
+    # The area under the curve is the chance that a member ranks above another sample; ties count half.
     above = (members[:, None] > others) + 0.5 * (members[:, None] == others)
     return {
         "accuracy": right / (len(members) + len(others)),
@@ -189,10 +200,12 @@ class Regression:
     """Logistic regression with a small ridge, by Newton's method, of standardised features."""
 
     def __init__(self, x: F64, member: NDArray[np.bool_]) -> None:
+        # A constant feature has no spread, and would be divided by zero.
         self.mean, self.spread = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-12)
         A, y = self._standard(x), member.astype(np.float64)
         ridge = RIDGE * len(A) * np.eye(A.shape[1])
         self.w = np.zeros(A.shape[1])
+        # The bound only ends a loop that does not converge.
         for _ in range(50):
             p = 1 / (1 + np.exp(-A @ self.w))
             slope = A.T @ (p - y) + ridge @ self.w
@@ -203,6 +216,8 @@ class Regression:
                 break
 
     def _standard(self, x: F64) -> F64:
+        # A masked model's outputs lie far outside of the shadow models': unclipped, one feature would decide
+        # alone.
         scaled = np.clip((x - self.mean) / self.spread, -MAX_DEVIATIONS, MAX_DEVIATIONS)
         return np.concatenate([scaled, np.ones((len(x), 1))], axis=1)
 

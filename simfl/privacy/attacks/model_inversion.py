@@ -54,8 +54,11 @@ class ModelInversion(Attack):
         search, labels, originals = view.search, {}, {}
         for user in chosen:
             y = truth.split.y_train[truth.parts[user]]
+            # The lowest of equally frequent classes.
             labels[user] = int(np.bincount(y).argmax())
+            # All of the user's images of that class: the search finds a typical one, and no certain one.
             originals[user] = pixels(truth.split.x_train[truth.parts[user][y == labels[user]]])
+        # A user's model is the global model that it began with, less its update.
         user_models = {user: view.models[uploads[user][1]] - uploads[user][0] for user in chosen}
         if not view.plain:
             user_models = {user: _plausible(model, view.models[last]) for user, model in user_models.items()}
@@ -80,6 +83,7 @@ def _plausible(masked: F32, model: F32) -> F32:
 
     Unscaled, its logits are so large that the gradient vanishes: a search would end where it begins.
     """
+    # Only the scale is changed, which the server can do with what it has.
     return masked * np.float32(np.linalg.norm(model) / np.linalg.norm(masked))
 
 

@@ -46,6 +46,7 @@ def ssim(image: F32, original: F32) -> float:
         image: Pixels, [..., h, w] with h, w >= 2.
         original: Pixels of the same shape.
     """
+    # Images of 2 x 2 to 6 x 6 pixels have one smaller window.
     side = min(WINDOW, *image.shape[-2:])
     windows, true_windows = (
         sliding_window_view(x.astype(np.float64), (side, side), (-2, -1)).reshape(-1, side**2)
@@ -53,9 +54,11 @@ def ssim(image: F32, original: F32) -> float:
     )
     mean, true_mean = windows.mean(axis=1), true_windows.mean(axis=1)
     about, true_about = windows - mean[:, None], true_windows - true_mean[:, None]
+    # Unbiased, as scikit-image computes it by default.
     n = side**2 - 1
     spread, true_spread = (about**2).sum(axis=1) / n, (true_about**2).sum(axis=1) / n
     common = (about * true_about).sum(axis=1) / n
+    # K_1 and K_2 of the paper, for pixels of 0 .. 1. They keep flat windows from dividing zero by zero.
     c1, c2 = 0.01**2, 0.03**2
     index = (2 * mean * true_mean + c1) * (2 * common + c2)
     index /= (mean**2 + true_mean**2 + c1) * (spread + true_spread + c2)

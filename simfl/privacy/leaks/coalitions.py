@@ -35,6 +35,7 @@ def coalitions_of(users: int, sizes: Iterable[int]) -> dict[int, list[tuple[int,
         BadInput: They are more than `MAX_COALITIONS`; none is listed then.
     """
     sizes = list(sizes)
+    # Counted before any is made.
     number = sum(comb(users, size) for size in sizes)
     if number > MAX_COALITIONS:
         raise BadInput(
@@ -62,6 +63,7 @@ def spread(users: Sequence[int], size: int, limit: int) -> list[tuple[int, ...]]
     """
     number = comb(len(users), size)
     count = min(number, limit)
+    # By numbers in the order of all, of which the list is never made: there may be 10^30.
     return [_nth(users, size, k * number // count) for k in range(count)]
 
 

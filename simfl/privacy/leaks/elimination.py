@@ -27,12 +27,15 @@ def visible(lines: Iterable[Line], q: int, hidden: Callable[[Symbol], bool]) -> 
     """
     pivots: dict[Symbol, Line] = {}
     clear: list[Line] = []
+    # Lines with an unknown that no other line has go without any arithmetic.
     peeled, occurrences = _peeled(lines, hidden)
     for given in peeled:
         line = dict(given)
+        # Only hidden symbols are eliminated; the others may stay in a result.
         pending, free = [symbol for symbol in line if symbol in occurrences], list[Symbol]()
         while pending:
             symbol = pending.pop()
+            # An earlier subtraction has cancelled it.
             if symbol not in line:
                 continue
             if (pivot_line := pivots.get(symbol)) is None:
@@ -43,8 +46,11 @@ def visible(lines: Iterable[Line], q: int, hidden: Callable[[Symbol], bool]) -> 
         if candidates:
             # The rarest symbol occurs in the fewest lines that follow, so it adds the fewest terms to them.
             pivot = min(candidates, key=occurrences.__getitem__)
+            # Not reduced against each other: a pivot's line may have symbols that become pivots later, hence
+            # `pending`.
             pivots[pivot] = scaled(line, pow(line[pivot], -1, q), q)
         else:
+            # No hidden symbol is left: the line is a combination that is known.
             clear.append(line)
     return reduced(clear, q)
 
@@ -62,10 +68,12 @@ def _peeled(lines: Iterable[Line], hidden: Callable[[Symbol], bool]) -> tuple[li
             numbers_of.setdefault(symbol, set()).add(number)
     unique = [symbol for symbol, numbers in numbers_of.items() if len(numbers) == 1]
     while unique:
+        # A symbol may have lost its last line by then; the list is empty.
         for number in list(numbers_of[unique.pop()]):
             for symbol in remaining.pop(number):
                 if (numbers := numbers_of.get(symbol)) is not None:
                     numbers.discard(number)
+                    # A removed line may leave another symbol with a single line: that one is removed next.
                     if len(numbers) == 1:
                         unique.append(symbol)
     return list(remaining.values()), {
@@ -79,6 +87,7 @@ def _subtract(line: Line, other: Line, factor: int, q: int) -> list[Symbol]:
     for symbol, c in other.items():
         before = line.get(symbol)
         after = ((before or 0) - factor * c) % q
+        # A zero is removed, so that a line's keys are its support.
         if after:
             line[symbol] = after
             if before is None:
@@ -99,10 +108,12 @@ def reduced(lines: Iterable[Line], q: int) -> Basis:
     for given in lines:
         line = outside(given, basis, q)
         pivot = next((symbol for symbol in line if isinstance(symbol, Term)), None)
+        # A combination of facts that cancels all terms shows nothing.
         if pivot is None:
             continue
         line = scaled(line, pow(line[pivot], -1, q), q)
         for other in basis.values():
+            # The form stays reduced, so `outside` needs one pass.
             if pivot in other:
                 _subtract(other, line, other[pivot], q)
         basis[pivot] = line
@@ -112,6 +123,7 @@ def reduced(lines: Iterable[Line], q: int) -> Basis:
 def outside(line: Line, basis: Basis, q: int) -> Line:
     """Return a line's remainder modulo a basis; it has no term if the line is in the basis' span."""
     remainder = dict(line)
+    # A list, as the remainder changes. No pivot occurs in another's line, so none is added.
     for pivot in [symbol for symbol in line if symbol in basis]:
         _subtract(remainder, basis[pivot], remainder[pivot], q)
     return remainder

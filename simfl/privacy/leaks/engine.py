@@ -49,6 +49,7 @@ def on_engine(
     """
     clocks, q = make_clocks(experiment), experiment.scenario.params(protocol, 1).q
     ops = ops or SymbolicOps(q)
+    # The real session with other operations: network, churn and deadlines are the engine's own.
     session = experiment.session(protocol, clocks(protocol), ops)
     machines, users = session.setup, tuple(range(session.config.users))
     if name is not None:
@@ -61,12 +62,14 @@ def on_engine(
     def entropy(*scope: Any) -> NamedEntropy:
         source = draw(setup.root, *scope)
         # One list a party for all rounds: an adversary remembers each of them.
+        # `scope[0]` is the party.
         source.drawn = watcher.seen.drawn.setdefault(int(scope[0]), [])
         return source
 
     session.setup = replace(
         machines,
         entropy=entropy,
+        # `rest[-1]` is the machine's entropy, whose scope is (party, round).
         client=lambda user, *rest: watcher.client(user, rest[-1].scope[1], machines.client(user, *rest)),
         server=lambda *rest: watcher.server(rest[-1].scope[1], _called(machines.server(*rest), call)),
     )
@@ -117,11 +120,14 @@ class _Watcher:
         for effect in effects:
             if isinstance(effect, Result):
                 self._result(index, effect)
+            # A recovery's answers reveal its sum even if it fails afterwards, so it is allowed when it is
+            # requested.
             elif isinstance(effect, Send) and isinstance(effect.message, Recover):
                 self._recovery_requested(effect.message)
         return effects
 
     def _submitted(self, index: int, user: int, update: Update) -> None:
+        # The trainer's symbolic result is named (user, update): the name that the sum must have.
         first: Coordinate = update.delta.content[0][0]
         self.names[update.id or (index, user)] = first.user, first.update
         self.updates[user] = update
@@ -142,12 +148,15 @@ class _Watcher:
     def _allow(self, lines: list[Line]) -> None:
         """Allow a sum, unless one of its updates is in an allowed sum already: an update is summed once."""
         summed = [set(line) for line in self.seen.sums]
+        # Two sums with a common update would give their difference, so the second is no allowed one. It is
+        # reported as a leak if it becomes known.
         if not any(set(line) & symbols for line in lines for symbols in summed):
             self.seen.sums += lines
 
     def close(self) -> None:
         """Allow the sum that a round without a result had announced: answers may have arrived late."""
         for index, server in self.servers.items():
+            # Users answer for these survivors. Their sum can be known although the round was aborted.
             survivors = getattr(server, "survivors", None)
             if survivors and index not in self.summed:
                 self._allow(self.setup.sum_over({self.names[index, user]: 1 for user in survivors}))

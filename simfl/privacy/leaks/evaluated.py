@@ -49,10 +49,12 @@ class Evaluated:
 
     def __init__(self, secrets: Callable[[Secret], bytes], updates: Mapping[tuple[int, Any], Any]) -> None:
         self.secrets, self.updates = secrets, updates
+        # Terms recur in many rows. The caches belong to this object: another round has other secrets.
         self.bytes, self.number, self.stream = cache(self._bytes), cache(self._number), cache(self._stream)
 
     def row(self, items: Sequence[Any], dtype: DType) -> bytes:
         """Return the bytes of a handle's row."""
+        # Floats are compared to the bit, so they are added in the order of the machine.
         if dtype.kind == "f":
             return np.array([self.real(item) for item in items], dtype).tobytes()
         if dtype == U32:
@@ -65,6 +67,7 @@ class Evaluated:
 
     def form(self, form: Form, limb: int | None) -> int:
         """Return the value of a linear form; of a share, that of one of its limbs."""
+        # A share is nine polynomials, one a limb, with the same factors.
         return int(sum(c * self.number(symbol, limb) for symbol, c in form.of.items()) % form.q)
 
     def real(self, item: Any) -> Any:
@@ -80,10 +83,12 @@ class Evaluated:
             assert limb is not None
             return shamir.limbs(self.bytes(symbol.secret))[limb]
         assert isinstance(symbol, Element)
+        # The coefficients of a user's secrets are consecutive limbs of one stream (`crypto/shamir.py`).
         index = symbol.k if limb is None else symbol.k * LIMBS + limb
         return int(self.stream(symbol.seed, symbol.q)[index])
 
     def _stream(self, seed: Term, q: int) -> Any:
+        # 256 elements: more than the small rounds of these checks use.
         return prg.expand(seed_array(self.bytes(seed)), 256, q)[0]
 
     def _bytes(self, term: Any) -> bytes:
@@ -99,10 +104,12 @@ class Evaluated:
         if isinstance(term, Public):
             return keys.public(seed_array(self.bytes(term.secret))).tobytes()
         if isinstance(term, Agreed):
+            # A user that agrees with itself has a set of one secret.
             mine, theirs = (*term.between, *term.between)[:2]
             public = keys.public(seed_array(self.bytes(theirs)))
             return keys.agree(seed_array(self.bytes(mine)), public, term.info).tobytes()
         assert isinstance(term, Sealed)
+        # A sealed row is either of field elements of the updates, 4 bytes each, or of shares and keys.
         vector = isinstance(term.row[0], Form) and term.row[0].q != shamir.P
         plain = np.frombuffer(self.row(term.row, U32 if vector else U8), np.uint8)
         key = seed_array(self.bytes(term.key))
@@ -150,12 +157,15 @@ def differences(
 
     def on_kernel(kernel: Any, args: Any, result: Any) -> None:
         if kernel is quantize.quantise:
+            # By identity: the kernel gets the very array of the user's update.
             vectors.update({(u, 0): result[0] for u in users if args[0] is deltas[u]})
 
+    # The oracle's hook is called with each kernel's arguments and result, which is all that is needed here.
     ops = EagerOps(p.q, oracle=on_kernel)
     real, entropies = round_of(with_content, ops, Entropy, deltas.__getitem__, fate)
     symbolic, _ = round_of(with_terms, SymbolicOps(p.q), NamedEntropy, unknown.__getitem__, fate)
     evaluated = Evaluated(lambda secret: entropies[secret.party].peek(secret.name), vectors)
+    # Messages of rounds that end differently do not match one by one.
     if len(real.sent) != len(symbolic.sent) or real.aborts != symbolic.aborts:
         yield f"the round with content ends with aborts {real.aborts}, on symbols with {symbolic.aborts}"
         return

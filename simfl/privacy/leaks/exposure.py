@@ -45,6 +45,7 @@ def exposure(seen: Transcript, coalitions: Sequence[tuple[int, ...]]) -> list[Ex
         exposing: dict[int, frozenset[int] | None] = dict.fromkeys(honest)
         for size in range(1, len(honest) + 1):
             for subset in map(frozenset, combinations(honest, size)):
+                # Sets of users that are all exposed by smaller ones show nothing.
                 if any(exposing[user] is None for user in subset):
                     basis = knowledge.updates(lambda symbol, subset=subset: symbol.user in subset)  # type: ignore[misc]
                     leaks = (line for line in basis.values() if not within(line, allowed, knowledge.q))
@@ -70,6 +71,7 @@ def exposure_figure(rows: Sequence[Exposed], users: Sequence[int], title: str) -
             ink = "white" if colour == ALONE else INK
             axes.text(x + 0.5, y + 0.52, words, ha="center", va="center", color=ink, fontsize=6)
     axes.set_xlim(0, len(users))
+    # From top to bottom: the server alone is the first row.
     axes.set_ylim(len(rows), 0)
     axes.set_xticks([x + 0.5 for x in range(len(users))], [f"user {user}" for user in users])
     adversaries = ["server" + "".join(f" + {user}" for user in row.coalition) for row in rows]

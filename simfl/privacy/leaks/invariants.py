@@ -42,14 +42,17 @@ def find_leak(seen: Transcript, knowledge: Knowledge) -> Leak | None:
     """Return a leak over the fewest users; None if nothing beyond the sums is known."""
     q, basis = knowledge.q, knowledge.basis
     allowed = allowed_sums(seen, knowledge)
+    # Nearly always: then no subset is searched.
     if all(within(line, allowed, q) for line in basis.values()):
         return None
+    # Only users whose updates are in a known combination can leak.
     honest = sorted({s.user for line in basis.values() for s in line if isinstance(s, Coordinate)})
     sizes = range(1, min(SEARCHED_USERS, len(honest)) + 1)
     for users in (subset for size in sizes for subset in combinations(honest, size)):
         leak = _over(knowledge, users, allowed)
         if leak is not None:
             return leak
+    # There is one, as a line of the basis is not allowed.
     leak = _over(knowledge, tuple(honest), allowed)
     assert leak is not None
     return leak
@@ -57,10 +60,12 @@ def find_leak(seen: Transcript, knowledge: Knowledge) -> Leak | None:
 
 def _over(knowledge: Knowledge, users: Collection[int], allowed: Basis) -> Leak | None:
     q = knowledge.q
+    # Traced anew: the basis was computed without proofs, which take longer.
     lines = knowledge.updates(lambda symbol: symbol.user in users, traced=True).values()
     leaks = [line for line in lines if not within(line, allowed, q)]
     if not leaks:
         return None
+    # The shortest combination has the shortest proof.
     line = min(leaks, key=len)
     members = sorted({symbol.user for symbol in line if isinstance(symbol, Coordinate)})
     return Leak(tuple(members), in_words(line, q), tuple(knowledge.proof(line)))
@@ -75,13 +80,17 @@ def allowed_sums(seen: Transcript, knowledge: Knowledge) -> Basis:
     q, colluders, basis = knowledge.q, knowledge.colluders, knowledge.basis
     honest = [_without(colluders, line) for line in seen.sums]
     allowed = reduced(honest, q)
+    # A malicious server chooses the users of its one sum. The first known combination names them; all others
+    # must then be multiples of that sum.
     leak = next((line for line in basis.values() if not within(line, allowed, q)), None)
     if seen.min_members is None or leak is None:
         return allowed
     members = {(s.user, s.update) for s in leak if isinstance(s, Coordinate)}
+    # Over fewer users than the protocol needs, even one sum is a leak.
     if len(members) + len(colluders) < seen.min_members:
         return allowed
     ks = {s.k for line in basis.values() for s in line if isinstance(s, Coordinate)}
+    # In all coordinates that are known, with equal factors: another proportion is no sum.
     further: list[Line] = [{Coordinate(user, update, k): 1 for user, update in members} for k in ks]
     return reduced([*honest, *further], q)
 
@@ -95,6 +104,7 @@ def violations(seen: Transcript, knowledge: Knowledge) -> Iterator[str]:
     """Yield the invariants other than `find_leak`'s that a view violates, as sentences."""
     if not seen.exact:
         yield "a result is not the sum over its members"
+    # A server that cannot derive its own result would be a fault of the symbols, and the proof worth nothing.
     results = (_without(knowledge.colluders, line) for line in seen.results)
     if not all(within(line, knowledge.basis, knowledge.q) for line in results):
         yield "a result does not follow from what the server has"

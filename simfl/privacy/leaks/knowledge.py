@@ -74,12 +74,15 @@ class Knowledge:
         if isinstance(item, Coordinate):  # an update in the clear
             item = Form(self.q, {item: 1})
         if isinstance(item, Form):
+            # Fractions get residues, so that one elimination over F_q serves sums over the reals too.
             form = item.over(self.q) if item.q == REALS else item
             self.facts[form.q].append((len(self.labels), form))
             self.labels.append(label)
         elif isinstance(item, Sealed):
             self.sealed.append((label, item))
+        # A row that was changed on its way opens for no key.
         elif not isinstance(item, Tampered):
+            # The first source is kept: one is enough for a proof.
             self.known.setdefault(item, label)
 
     def knows(self, term: Term) -> bool:
@@ -91,6 +94,7 @@ class Knowledge:
             return False
         if isinstance(term, Agreed):
             mine = next((secret for secret in term.between if self.knows(secret)), None)
+            # One secret and the public keys of the others make an agreed key.
             if mine is not None and all(self.knows(Public(other)) for other in term.between - {mine}):
                 self.known[term] = f"agreed with {mine}"
                 return True
@@ -102,6 +106,7 @@ class Knowledge:
     def close(self) -> Self:
         """Open and reconstruct until nothing new follows; return itself."""
         # All rows that can be opened are, before an elimination: that is the costlier step.
+        # `or`: elimination only runs when nothing can be opened.
         while self._open() or self._reconstruct():
             pass
         self.basis = self.updates()
@@ -122,6 +127,7 @@ class Knowledge:
         if not self.facts[P]:
             return False
         before = len(self.known)
+        # Numbers of facts go along as further symbols, and are the proof afterwards.
         lines = [{**self.unknown(form), number: 1} for number, form in self.facts[P]]
         self.relations = []
         # A combination of shares with a single value is that secret; with several it relates them.
@@ -135,9 +141,11 @@ class Knowledge:
 
     def unknown(self, form: Form) -> Line:
         """Return a form without its symbols that are known."""
+        # Known symbols can be subtracted, so they are left out before the elimination.
         return {symbol: c for symbol, c in form.of.items() if not self._is_known(symbol)}
 
     def _is_known(self, symbol: Term) -> bool:
+        # A stream is known entirely, or, for an ideal PRG, not at all.
         if isinstance(symbol, Element):
             return self.knows(symbol.seed)
         if isinstance(symbol, Value):
@@ -174,6 +182,8 @@ class Knowledge:
             if isinstance(number, int):
                 steps.append(f"{signed(weight, self.q)}{self.labels[number]}")
                 for symbol, c in forms[number].of.items():
+                    # What does not cancel is subtracted with knowledge from elsewhere, which the lines below
+                    # name.
                     total[symbol] = (total.get(symbol, 0) + weight * c) % self.q
         seeds = dict.fromkeys(s.seed for s, c in total.items() if c and isinstance(s, Element))
         steps += [f"less PRG({seed}): {self._source(seed)}" for seed in seeds]
@@ -206,11 +216,13 @@ def signed(c: int, q: int) -> str:
     >>> signed(1, 2**31 - 1), signed(2**31 - 4, 2**31 - 1), signed(2**30, 2**31 - 1)
     ('+ ', '- 3 ', '+ 1/2 ')
     """
+    # The smallest denominator that gives a small numerator: the simplest fraction.
     for denominator in range(1, MAX_DENOMINATOR + 1):
         numerator = _centred(c * denominator % q, q)
         if abs(numerator) <= MAX_NUMERATOR:
             break
     else:
+        # No simple fraction: the residue itself.
         numerator, denominator = _centred(c, q), 1
     value = f"{abs(numerator)}" + f"/{denominator}" * (denominator > 1)
     return f"{'+' if numerator > 0 else '-'} {f'{value} ' if value != '1' else ''}"

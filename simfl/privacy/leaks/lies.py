@@ -69,6 +69,7 @@ class ForkedRound:
     def reply(self, user: int, survivors: tuple[int, ...]) -> tuple[Any, Message | None]:
         """Return a fork of a user's client that received survivors, and its message; None if it sent none."""
         if (user, survivors) not in self._replies:
+            # A fork for each set: the machine that waits stays as it is.
             self._replies[user, survivors] = reply_of(self.waiting[user], Survivors(Users(survivors)))
         return self._replies[user, survivors]
 
@@ -85,6 +86,7 @@ class ForkedRound:
             if isinstance(message, Signature):
                 yield Sent(user, SERVER, message)
                 signatures = partial(self.signatures, survivors, assignment, coalition)
+                # A generator, so the second list is tried only if the first is refused.
                 answers = (reply_of(machine, signatures(foreign))[1] for foreign in (False, True))
                 message = next((answer for answer in answers if answer is not None), None)
             if message is not None:
@@ -101,6 +103,7 @@ class ForkedRound:
             coalition: The colluders, who sign any set.
             foreign: Add the signatures of other sets by users that have those; no user should accept them.
         """
+        # A colluder signs whatever the server wants; an honest user signs the one set that it was sent.
         sets = {user: survivors if user in coalition else assignment.get(user, ()) for user in survivors}
         signatures = {
             user: message
@@ -131,6 +134,7 @@ def fork_round(setup: Setup, lie: Alter = lambda to, message: message) -> Forked
 
     def alter(to: int, message: Message) -> Message | Sequence[Message]:
         if isinstance(message, Survivors):
+            # Before the message is delivered: the fork must not have received the honest set.
             waiting[to] = copy.copy(kind.clients[to])
         return lie(to, message)
 
@@ -164,6 +168,7 @@ def one_missing(forked: ForkedRound, coalition: Sequence[int]) -> Iterator[Assig
     users = forked.setup.users
     honest = [user for user in users if user not in coalition]
     for size in range(1, len(honest)):
+        # The difference of the two sums is the update of user 0.
         yield {user: users if k < size else users[1:] for k, user in enumerate(honest)}
 
 
@@ -230,6 +235,7 @@ def with_server_keys(to: int, message: Message) -> Message:
         return message
     n = len(message.users)
     rows: list[tuple[Item, ...]] = [
+        # A roster has a block of n rows for each key of a user.
         row if message.users[k % n] == to else (Public(server_key(k)),)
         for k, row in enumerate(message.publics.content)
     ]
@@ -267,9 +273,11 @@ def search(
         report: Takes the counts, and the leak.
         before: An earlier lie, in words.
     """
+    # Closed once. Each lie only adds its answers.
     base = fork.seen.view(coalition)
     for assignment in lies:
         report.tried[len(coalition)] += 1
+        # A copy: what one lie reveals must not help the next one.
         knowledge = base.joined_by(())
         for sent in fork.answers(assignment, coalition):
             for label, item in items(sent):
@@ -307,6 +315,7 @@ def lies(setup: Setup, lie: str, colluders: int = 0, report: Lied | None = None)
         raise BadInput(f"lie: must be one of {', '.join(LIES)}, not {lie}")
     report, users = report or Lied(), setup.users
     for size in range(colluders + 1):
+        # The lies target user 0, so the last users collude.
         coalition = users[len(users) - size :]
         if lied(setup, lie, coalition, report):
             break
@@ -321,6 +330,7 @@ def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bo
     if not forked.waiting:
         raise BadInput(f"{type(setup.kind).__name__}: its server announces no survivors to lie about")
     if lie == "survivors":
+        # Targeted lies first, as they are few.
         kinds = [few_alive, one_missing]
         if len(users) <= EVERY_LIE_USERS:
             kinds.append(every_lie)
@@ -347,6 +357,7 @@ def _with_server_keys(setup: Setup, coalition: tuple[int, ...], report: Lied) ->
         return with_server_keys(to, message)
 
     seen = symbolic_round(setup, alter=lie).under_malicious_server(setup.min_members)
+    # The server has the secrets of keys that it made up.
     seen.drawn[SERVER] = [*seen.drawn[SERVER], *map(server_key, range(rows))]
     knowledge: Knowledge = seen.view(coalition)
     report.coalition, report.leak = coalition, find_leak(seen, knowledge)

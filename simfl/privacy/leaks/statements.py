@@ -71,10 +71,12 @@ def statements(setup: Setup, colluders: int) -> Stated:
     for sent in honest.sent:
         if sent.sender == SERVER:
             for name, _ in values(sent.message):
+                # One message of a kind stands for all: each statement is made to all users alike.
                 first_of_field.setdefault((sent.message.kind, name), sent.message)
     for (kind, name), message in first_of_field.items():
         for statement in _statements(message, name, setup.users, setup.min_members):
             report.tried[kind, name] += 1
+            # One false statement in a round: two might make each other refused.
             seen = symbolic_round(setup, alter=statement.alter).under_malicious_server(setup.min_members)
             finding = next(privacy_findings(seen, colluders), None)
             if finding is not None:
@@ -84,15 +86,18 @@ def statements(setup: Setup, colluders: int) -> Stated:
 
 def _statements(message: Message, name: str, users: Sequence[int], min_members: int) -> Iterator[Statement]:
     value = getattr(message, name)
+    # A bool is an int for Python, and no number here.
     if isinstance(value, int) and not isinstance(value, bool):
         for other in range(len(users) + 1):
             if other != value:
                 yield Statement(message.kind, name, str(other), partial(_number, other))
     elif _names_users(message, value, users):
+        # Too few users, down to one: a sum over one user is its update.
         for size in range(1, min_members):
             yield Statement(message.kind, name, f"{size} of the users", _first(size))
         yield Statement(message.kind, name, "all but its reader", lambda to, true: _without(true, to))
         yield Statement(message.kind, name, "one user twice", _doubled)
+        # Enough users, but after the true set: two sums give their difference.
         for size in range(min_members, len(users)):
             words = f"{size} of the users, a second time,"
             yield Statement(message.kind, name, words, _first(size), after=True)
@@ -115,16 +120,19 @@ def _without(value: Sequence[int], user: int) -> Any:
 
 def _doubled(to: int, value: Sequence[int]) -> Any:
     """Return as many users, one of the others twice."""
+    # The number of users stays, so that a count alone does not notice it.
     others = [user for user in value if user != to]
     return _like(value, [to, *others[:-1], *others[:1]])
 
 
 def _first(size: int) -> Replacement:
     """Return a statement of `size` users, its reader among them."""
+    # With its reader, as a machine refuses a set that it is not in.
     return lambda to, value: _like(value, sorted([to, *(user for user in value if user != to)][:size]))
 
 
 def _like(value: Sequence[int], users: Sequence[int]) -> Any:
+    # Of the type of the true value: another type would be refused for its shape.
     return Users(users) if isinstance(value, Users) else type(value)(users)  # type: ignore[call-arg]
 
 
@@ -139,6 +147,7 @@ def stated_weights(setup: Setup) -> Iterator[str]:
     """Yield the fields of users' messages, vectors aside, that change where only users' weights change."""
     light = symbolic_round(setup)
     heavy = symbolic_round(_Heavier(setup.kind, setup.params, setup.users, setup.root))
+    # Equal entropy and unequal weights: all that differs between the two rounds follows from a weight.
     for sent, other in zip(light.sent, heavy.sent, strict=False):
         for name, value in values(sent.message) if sent.sender != SERVER else ():
             if not isinstance(value, Handle) and value != getattr(other.message, name, value):

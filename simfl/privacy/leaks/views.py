@@ -39,6 +39,7 @@ class NamedEntropy(Entropy):
         """Secrets that a machine drew, in order."""
 
     def __call__(self, name: str) -> bytes:
+        # Still 32 bytes, so that a machine notices nothing; the name goes with them into the terms.
         drawn = Named(super().__call__(name))
         drawn.term = Secret(int(self.scope[0]), name, tuple(self.scope[1:]))
         self.drawn.append(drawn.term)
@@ -101,6 +102,7 @@ class Transcript:
         """
         knowledge = base.joined_by(coalition) if base is not None else Knowledge(self.q, coalition)
         adversary = {SERVER, *coalition}
+        # The server's view is in `base` already.
         new = adversary if base is None else set(coalition)
         for party in new:
             for secret in self.drawn.get(party, ()):
@@ -147,6 +149,7 @@ def shortened(kind: Protocol, p: Params) -> Params:
 
     Longer updates repeat a code's columns, so they leak the same combinations again.
     """
+    # A masked weight is a coordinate as well, so an update has one less (`Setup.coordinates`).
     return replace(p, d=max(1, p.U - p.T - kind.weighted) if isinstance(kind, Coded) else 1)
 
 
@@ -169,6 +172,7 @@ class Setup:
     @property
     def min_members(self) -> int:
         """Fewest users in an aggregate."""
+        # A round that passes all stages has as many users as the strictest of them needs.
         return max(self.kind.needed(stage, self.params) for stage in self.kind.round_timers)
 
     def machines(
@@ -183,6 +187,7 @@ class Setup:
     def update(self, user: int, update: Hashable) -> Update:
         """Return an update of unknown coordinates; its weight is the user's number plus 1."""
         row = tuple(Coordinate(user, update, k) for k in range(self.params.d))
+        # Unequal weights: a sum that forgets them differs from the right one.
         return Update(Handle(1, self.params.d, F32, [row]), user + 1)
 
     def sum_over(self, factors: Mapping[tuple[int, Hashable], Any]) -> list[Line]:
@@ -229,6 +234,7 @@ def symbolic_round(
     seen.sent = [Sent(*message, label) for message in out.sent]
     seen.verdict = out.verdict
     seen.drawn = {party: entropy.drawn for party, entropy in entropies.items()}
+    # Read after the round, aborted or not: users may have answered for these.
     survivors: Iterable[int] | None = getattr(server, "survivors", None)
     if out.result is not None:
         seen.results = sum_of(setup, out.result, {u: (u, update) for u in users}, updates)
@@ -238,6 +244,7 @@ def symbolic_round(
         # A server that announces none may still have got one sum, over whichever users.
         seen.min_members = setup.min_members
     else:
+        # Factors of 1: over the field a user's weight is in its masked update already.
         seen.sums = setup.sum_over({(user, update): 1 for user in survivors}) if survivors else []
     seen.misuse += ops.misuse
     seen.kernels |= ops.kernels
@@ -253,6 +260,7 @@ def altered(alter: Alter) -> Call:
             if isinstance(effect, Send):
                 sent = alter(effect.to, effect.message)
                 messages = [sent] if isinstance(sent, Message) else sent
+                # An alteration may send several messages in place of one, or none.
                 effects += [Send(effect.to, message) for message in messages]
             else:
                 effects.append(effect)
@@ -276,12 +284,14 @@ def sum_of(
     for member in result.members:
         # Over the field an update is multiplied by its weight before it is masked.
         weight = 1 if setup.kind.offline or not setup.kind.weighted else updates[member.user].weight
+        # Over the reals, q = 0, a factor stays an exact fraction.
         factors[names[member.update or member.user]] = residue(member.factor, 0) * weight
     return setup.sum_over(factors)
 
 
 def is_exact(result: Result, lines: Sequence[Line], q: int) -> bool:
     """Return True if a result's total is equal to these sums for all updates, not for certain ones alone."""
+    # Compared as linear forms, which holds for all updates; sums of certain updates might agree by chance.
     total = [item.over(q).of if isinstance(item, Form) else {item: 1} for item in result.total.content[0]]
     return total == list(lines)
 
@@ -297,6 +307,7 @@ def union(transcripts: Sequence[Transcript]) -> Transcript:
         total.min_members = seen.min_members if total.min_members is None else total.min_members
         total.exact &= seen.exact
         total.kernels |= seen.kernels
+        # Rounds that share operations have noted the same misuse.
         total.misuse += [finding for finding in seen.misuse if finding not in total.misuse]
         for party, drawn in seen.drawn.items():
             total.drawn.setdefault(party, []).extend(drawn)

@@ -47,6 +47,7 @@ def save(folder: Path, figures: Mapping[str, Figure], kinds: Sequence[str] = tup
     names = []
     for name, figure in figures.items():
         for kind in kinds:
+            # The style again: fonts and ids are decided when a figure is saved.
             with style(), atomic(folder / f"{name}.{kind}", binary=True) as file:
                 figure.savefig(file, format=kind, dpi=DOTS_PER_INCH, metadata=KINDS[kind])
             names.append(f"{name}.{kind}")

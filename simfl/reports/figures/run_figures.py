@@ -53,6 +53,7 @@ def breakdown(run: Run) -> Figure | None:
     figure, (axes,) = panels(1, COLUMN, 0.9 + TEXT_LINE * len(drawn), grid="x")
     names = [bar.name for bar in drawn]
     first = [k == 0 or names[k - 1] != name for k, name in enumerate(names)]
+    # Bars of one protocol stand close together; a gap precedes each new one.
     heights = [k + PROTOCOL_GAP * sum(first[1 : k + 1]) for k in range(len(drawn))]
     left = [0.0] * len(drawn)
     for phase in PHASES:
@@ -67,6 +68,7 @@ def breakdown(run: Run) -> Figure | None:
     axes.set_yticks(heights, [label.strip() for label in labels])
     axes.tick_params("y", length=0)
     axes.invert_yaxis()
+    # Room for the numbers behind the bars.
     axes.set_xlim(0, 1.2 * max(bar.total_s for bar in drawn))
     axes.set_xlabel(f"critical path (seconds of {run.time} time per aggregate)", loc="right")
     legend(figure)
@@ -80,6 +82,7 @@ def accuracy(run: Run) -> Figure | None:
     A target is a thin line across; a ring marks where a protocol first reached it.
     """
     evaluated = tables.evaluated(run.summary.protocols).items()
+    # Numbered before those without an evaluation are left out: a protocol has one colour in all figures.
     series = [(index, *entry) for index, entry in enumerate(evaluated) if entry[1]]
     if not series:
         return None
@@ -90,6 +93,7 @@ def accuracy(run: Run) -> Figure | None:
         look = {**protocol_line(index), "marker": marker, "markersize": 2.5}
         shares = [share for _, share in values]
         by_time.plot([r.end_s for r, _ in values], shares, **look)
+        # An evaluation follows its round: after round 0 one round is done.
         by_round.plot([r.index + 1 for r, _ in values], shares, **look)
     _target(run, by_time, by_round)
     by_time.set(xlabel=f"{run.time} time (s)", ylabel="test accuracy (share)")
@@ -160,6 +164,7 @@ def participation(run: Run) -> Figure | None:
 
 
 def _privacy(axes: Axes, rounds: range, bounds: list[list[int] | None], look: dict[str, Any]) -> None:
+    # NaN leaves a gap in the line.
     low, high = ([math.nan if T is None else T[end] for T in bounds] for end in (0, 1))
     axes.plot(rounds, low, drawstyle="steps-post", **look)
     if low != high:

@@ -59,6 +59,7 @@ SETTINGS: dict[RcKeyType, Any] = {
 def style() -> Iterator[None]:
     """Apply our settings to matplotlib's defaults, not to the user's settings; also a decorator."""
     with matplotlib.rc_context():
+        # A user's matplotlibrc must not change our figures, nor ours that user's.
         matplotlib.rcdefaults()
         matplotlib.rcParams.update(SETTINGS)
         yield
@@ -102,6 +103,7 @@ def panels(
     rows, columns = -(-count // across), min(across, count)
     names = [name for _, name in lines] if len(lines) > 1 else []
     widest = SAMPLE + max(map(len, names), default=0)
+    # Long names need wide columns, so fewer of them stand beside each other.
     legend_rows = -(-len(names) // max(1, min(MAX_NAMES, LETTERS // widest)))
     figure = Picture((width, height + TEXT_LINE * legend_rows), layout="constrained")
     cells = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)
@@ -111,6 +113,7 @@ def panels(
         # No panel below it shows the numbers of a shared axis.
         axes.tick_params(labelbottom=True)
     for axes in cells[count:]:
+        # Cells of the last row without a panel.
         axes.remove()
     if names:
         samples = [Line2D([], [], label=name, **(look or protocol_line)(index)) for index, name in lines]

@@ -55,6 +55,7 @@ def diagrams(run: Run) -> list[Diagram]:
     """
     done = {name: {r.index: r for r in rounds if r.reason is None} for name, rounds in run.rounds.items()}
     done = {name: rounds for name, rounds in done.items() if rounds}
+    # Of protocols that completed a round at all.
     common = set.intersection(*map(set, done.values())) if done else set()
     chosen = []
     for name, rounds in done.items():
@@ -64,6 +65,8 @@ def diagrams(run: Run) -> list[Diagram]:
             index: sum(of[index].end - of[index].start for of in (done.values() if common else [rounds]))
             for index in sorted(common or rounds)
         }
+        # A buffer's aggregations overlap, so none has a duration by itself: in the middle of the run the pace
+        # is the usual one.
         order = list(lengths) if run.buffered else sorted(lengths, key=lengths.__getitem__)
         chosen.append(_diagram(run.traces[name], name, rounds[order[len(order) // 2]]))
     return chosen
@@ -72,7 +75,9 @@ def diagrams(run: Run) -> list[Diagram]:
 def _diagram(trace: Trace, name: str, chosen: Round) -> Diagram:
     rows = trace if trace.buffered else [trace[k] for k in trace_series.by_round(trace)[chosen.index]]
     cycles = _cycles(rows, {(user, about) for user, about, _ in chosen.members})
+    # By duration, ties by number.
     order = sorted(cycles, key=lambda user: (cycles[user][1] - cycles[user][0], user))
+    # Of two users one is the fastest and the other the slowest; a single one is only the fastest.
     cast = {"server": SERVER, "fastest user": order[0]}
     if len(order) > 2:
         cast["median user"] = order[len(order) // 2]
@@ -91,6 +96,7 @@ def _cycles(rows: Iterable[Row], members: set[tuple[int, str]]) -> dict[int, tup
     last: dict[int, int] = {}
     for row in rows:
         if isinstance(row, Sent) and row.arrived is not None:
+            # A message has one span, on its user's link.
             (span,) = trace_series.spans(row)
             if (span.party, row.about) in members:
                 first.setdefault(span.party, span.start)
@@ -111,6 +117,7 @@ def _merged(bars: Iterable[Span], pause: int) -> list[Span]:
     """Join bars of one party, lane and phase with a pause of at most `pause` [ns] between them."""
     joined: list[Span] = []
     for bar in sorted(bars, key=lambda b: (b.party, b.lane, b.phase, b.start)):
+        # Equal but for their times: `replace` compares party, lane and phase at once.
         last = joined[-1] if joined else bar
         if replace(last, start=bar.start, end=bar.end) == bar and bar.start - last.end <= pause and joined:
             joined[-1] = replace(last, end=max(last.end, bar.end))
@@ -145,6 +152,7 @@ def _draw(axes: Axes, diagram: Diagram, unit: str) -> None:
                     b for b in diagram.bars if (b.party, b.phase, b.lane not in LANES) == (party, phase, link)
                 ]
                 spans = [((b.start - diagram.start) / NS, (b.end - b.start) / NS) for b in bars]
+                # The protocol's lane is above, training below; the server has one bar of full height.
                 top = row if phase == "training" and party != SERVER else row - 0.42
                 height, fill = 0.84 if party == SERVER else 0.42, pale(colour) if link else colour
                 axes.broken_barh(spans, (top, height), facecolor=fill, linewidth=0)

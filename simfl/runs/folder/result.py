@@ -1,4 +1,13 @@
-"""The result of a run, and the files of its folder."""
+"""The result of a run, and the files of its folder.
+
+A result holds the scenario, the traces, and the findings from the rounds' content. All other figures are
+folds over these, computed when they are requested. Only a result that `simfl.load` read has its summary as
+stored.
+
+Keep in step: `folder.outdated` names the files of earlier results that a new run removes, `folder.columns`
+states the meaning of each column, and `reports.folder` reads the files back and compares them with each
+other.
+"""
 
 import json
 import platform
@@ -229,8 +238,7 @@ class Result:
     def _protocol(self, name: str, rounds: list[metrics.Round]) -> ProtocolSummary:
         s, own, way = self.scenario.of(name), self.traces[name], self.training.get(name)
         selection = s.selection.model_dump(mode="json")
-        # An asynchronous run has no participation matrix: a user may have several updates in one aggregate,
-        # and sums are weighted.
+        # An asynchronous run has no participation matrix, as its sums are weighted by staleness.
         users = taking_part(rounds, s) if rounds and not own.buffered else None
         path = metrics.run_path(own, rounds)
         facts: dict[str, Any] = {"selection": selection, "training": way}

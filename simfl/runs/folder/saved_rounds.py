@@ -138,7 +138,7 @@ class Unfinished:
             drop: Names of parts of earlier records that are no longer needed.
             anew: Remove the protocol's earlier records.
         """
-        # Copies: what is known of the file changes only when its transaction is committed, in the last line.
+        # Copies: the fields change only when the transaction is committed, in the last line.
         name, chains, entries, written = entry.protocol, dict(self._chains), dict(self.entries), {}
         with as_system_errors(self.path), self.base:
             # Tables are created within the transaction too. An empty file is then the only state of a run

@@ -28,7 +28,7 @@ class Budget:
 
     def take(self, work: float) -> bool:
         """Charge the work and return True, if enough is left for it."""
-        # Work that is too much is not begun, so that what is left can still be spent on smaller steps.
+        # Work that is too much is not begun, so that the rest can still be spent on smaller steps.
         enough = work <= self.left
         self.left -= work if enough else 0
         return enough

@@ -85,8 +85,8 @@ def _over_time(P: csr_array, p: int, budget: Budget) -> list[Interval | None]:
         # Before any search the strong T is a lower bound, and a user that can be singled out is always seen.
         if strong is not None:
             lower[-1], inside[-1] = max(strong, min(2, int(lightest.sum()))), lightest
-    # Proofs have a budget of their own, as large as that of the searches: a search must not leave its
-    # findings unproved.
+    # Proofs have a separate budget, as large as that of the searches: a search must not leave its findings
+    # unproved.
     proofs = Budget(budget.left)
     _narrow(basis, lower, inside, p, budget)
     upper = list[int]()
@@ -216,7 +216,7 @@ class Search:
         vectors[free] = np.eye(free.size, dtype=np.int64)
         # The seed is the prime: fixed, so that a run's T is the same each time.
         search = Circuits(vectors, self.weights, self.p, np.random.Generator(np.random.Philox(self.p)))
-        # What is known already ends the search earlier.
+        # Known bounds end the search earlier.
         search.weight, search.lower = min(search.weight, self.upper), max(search.lower, self.lower)
         search.search(budget)
         self._keep_lighter(np.array(search.best, np.int64))

@@ -232,7 +232,7 @@ def path_segments(trace: Trace, end: End) -> list[PathSegment]:
 
     def book(phase: str, party: int, kind: str, since: int, row: int) -> None:
         nonlocal booked_from_ns
-        # What was booked already is not booked again, and nothing before the round.
+        # Booked time is not booked again, and none before the round is.
         since = max(since, end.start)
         if since < booked_from_ns:
             path.append(PathSegment(phase, party, kind, since, booked_from_ns, row))

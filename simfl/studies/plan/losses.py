@@ -43,8 +43,8 @@ class LossProbabilities:
         # The upper end, so that the guarantee errs on the safe side. The formula has no value if all were
         # lost.
         p = 1.0 if lost >= users else float(betaincinv(lost + 1, users - lost, 0.975))
-        # Plain rounds show losses before the upload only. Until the recovery a user stays as long again, so
-        # the same probability is assumed for that time.
+        # Plain rounds show losses before the upload only. For the time from the upload to the recovery the
+        # same probability is assumed.
         return cls(((1.0, p, 1 - (1 - p) ** 2),), counted_users=users)
 
     @classmethod

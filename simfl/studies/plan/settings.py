@@ -234,7 +234,7 @@ class Choices:
 
     def _of_cohort(self, name: str, entry: Protocol, cohort: Cohort) -> Iterator[Setting | Refused]:
         fleet, colluders = self.fleet, self.fleet.colluders
-        # A protocol without masks hides nothing, whoever colludes.
+        # A protocol without masks hides nothing from the server alone.
         hidden = entry.offline and colluders is not None
         coalition = Coalition(colluders or 0, fleet.population.users)
         # One bit more than sigma: half of the bound, whose other half is the protocol's own.
