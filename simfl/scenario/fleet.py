@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
+from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seconds, Seed
 from simfl.config.python_files import located_errors
 from simfl.config.quantities import unit
 from simfl.config.texts import FileName
@@ -60,9 +60,13 @@ HINTS = {
 def _checked_in(value: Any) -> Any:
     is_count, is_share = type(value) is int and value >= 1, type(value) is float and 0 < value <= 1
     if value is not None and not (is_count or is_share):
-        raise ValueError(
-            f"must be a number of phones from 1, or a share of them up to 100 %: not {show(value)}"
-        )
+        raise ValueError(f"must be a number of phones, or a share of them up to 100 %: not {show(value)}")
+    return value
+
+
+def _share(value: float) -> float:
+    if value >= 1:
+        raise ValueError(f"must be a share below 1, not {value:g}: write {value:g} %, if that is meant")
     return value
 
 
@@ -98,7 +102,7 @@ class Fleet(Block):
     """The way in which the server learns of a loss, as in a scenario."""
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, as in a scenario."""
-    lost: Annotated[float, Field(strict=True, ge=0, lt=1), unit("1")] | None = None
+    lost: Annotated[float, Field(strict=True, ge=0), AfterValidator(_share), unit("1")] | None = None
     """Share of the chosen that are lost in a round, such as `10 %`, by a coin at each of four steps."""
     checked_in: Annotated[Any, AfterValidator(_checked_in), unit("1")] = None
     """Phones that are available at a time: a number or a share; by `population.availability` unless given."""
@@ -122,15 +126,15 @@ class Fleet(Block):
     """Aggregation by a buffer, in rounds, or by whichever is faster."""
     staleness_bound: Natural = 10
     """The largest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
-    return_s: Positive | None = None
+    return_s: Seconds | None = None
     """Seconds that a lost user is offline, for a buffer with losses."""
     collude: Annotated[Any, AfterValidator(_colluders), unit("1")]
     """Users who may collude with the server: a number, a share below 1; `none` if nothing is to be hidden."""
     sigma: Bits = 40.0
     """A round is insecure with at most 2^-sigma; 40 in SecAgg+'s paper (Bell 2020)."""
-    failure: Annotated[float, Field(strict=True, gt=1e-12, lt=1)] = 1e-3
+    failure: Annotated[float, Field(strict=True, gt=1e-12, lt=1), unit("1")] = 1e-3
     """A round fails with at most this probability."""
-    within_s: Positive | None = None
+    within_s: Seconds | None = None
     """Seconds that an aggregate may take on average."""
     user_mb: Positive | None = None
     """MB (10^6 bytes) that a user may send and receive for an aggregate, on average."""
@@ -250,9 +254,11 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
     if fleet.updates is not None and fleet.updates > fleet.present:
         bound = f"population.users={users}" if fleet.present == users else f"the {fleet.present} checked in"
         yield "updates", f"updates={fleet.updates} must not be above {bound}"
+        return
     if fleet.updates is None and fleet.present > WHOLE:
         round_of = f"an aggregate of all {fleet.present:,} phones is planned up to {WHOLE:,}"
         yield "updates", f"missing: the updates that an aggregate needs, such as 1000; {round_of}"
+        return
     if fleet.lost is not None and "dropout" in fleet.model_fields_set:
         yield "lost", "must not go with dropout, which has the losses too: leave one out"
     if fleet.model is not None and "model" in fleet.learning.model_fields_set:
@@ -272,7 +278,9 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
         yield ("profile" if isinstance(wrong, ProfileError) else "model"), str(wrong)
         return
     scenario = Scenario.model_validate({**world, "protocols": ["fedavg"]})
-    yield from checks.check(scenario)
+    for path, message in checks.check(scenario):
+        smaller = "; a model by name or size needs no data: see docs/plan.md" * (path == "learning.dataset")
+        yield path, message + smaller
     models = [settings.dropout for settings in settings_of(scenario).values()]
     lossy = [model for model in models if not isinstance(model, NoLosses)]
     if fleet.asynchronous != "false" and lossy and fleet.return_s is None:

@@ -6,6 +6,7 @@ counted time is the given one. So a plan needs no samples of the model's shape.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Annotated, Any, Literal, Self, get_args
 
@@ -52,8 +53,7 @@ class FleetModel(Block):
     @model_validator(mode="after")
     def is_one_of_two(self) -> Self:
         if (self.name is None) == (self.mb is None):
-            both = "both" if self.name else "neither"
-            raise ValueError(f"needs a name ({', '.join(get_args(ModelName))}) or mb, not {both}")
+            raise ValueError(f"needs one of mb and a name ({', '.join(get_args(ModelName))})")
         if self.mb is not None and self.train_s is None:
             trial = "from a trial on one phone, such as 30"
             raise ValueError(f"train_s is missing: seconds of a local training, {trial}")
@@ -88,9 +88,8 @@ class FleetModel(Block):
         macs = (self.train_s / slower - minibatches_s) / (passed * rates["train_mac"])
         if macs < 1:
             shortest = slower * (minibatches_s + passed * rates["train_mac"])
-            raise ValueError(
-                f"train_s={self.train_s:g} must be above {shortest:.3g}: its minibatches take that"
-            )
+            remedy = "its minibatches take that; check it, or lower samples"
+            raise ValueError(f"train_s={self.train_s:g} must be above {shortest:.3g}: {remedy}")
         return {"kind": "size", "d": d, "macs": macs}
 
 
@@ -108,6 +107,8 @@ def _facts(name: str, shape: tuple[int, ...], classes: int) -> Facts:
 
 
 def _by_name(value: Any) -> Any:
+    if isinstance(value, str) and (size := re.fullmatch(r"([0-9.]+)\s*MB", value)):
+        return {"mb": float(size[1])}
     return {"name": value} if isinstance(value, str) else value
 
 

@@ -79,8 +79,13 @@ class Devices(Block):
     @classmethod
     def is_perhaps_a_phone(cls, slowdown: Any) -> Any:
         # The shorthand of kinds has written a bare word out.
-        kind = slowdown.get("kind") if isinstance(slowdown, dict) else slowdown
-        return dict(named.PHONES[kind]) if isinstance(kind, str) and kind in named.PHONES else slowdown
+        kind = slowdown["kind"] if isinstance(slowdown, dict) and [*slowdown] == ["kind"] else slowdown
+        if not isinstance(kind, str):
+            return slowdown
+        if kind not in named.PHONES:
+            others = "a number, or a distribution with its values"
+            raise ValueError(f"no phone {kind!r:.40}; known: {', '.join(named.PHONES)}; or {others}")
+        return dict(named.PHONES[kind])
 
 
 class UserLink(Block):
@@ -109,9 +114,9 @@ class UserLink(Block):
     @classmethod
     def fill_from_preset(cls, data: Any) -> Any:
         # A tuple, as a wrong value such as a list has no hash. Figures that are given beside a preset have
-        # priority.
-        if isinstance(data, dict) and data.get("preset") in get_args(LinkName):
-            return {**named.link(data["preset"]), **data}
+        # priority. A wrong name is reported alone, without a latency that a right one might have.
+        if isinstance(data, dict) and (name := data.get("preset")) is not None:
+            return {**(named.link(name) if name in get_args(LinkName) else {"latency_s": 0.0}), **data}
         return data
 
     @model_validator(mode="after")

@@ -13,7 +13,7 @@ from simfl.studies.plan.night import Night
 from simfl.studies.plan.search import Answer, Candidate
 from simfl.studies.plan.sensitivity import FURTHEST, Crossover, is_tried
 
-HEADINGS = ("s/round", "longer", "GB", "core h", "MB", "J", "fails", "insecure")
+HEADINGS = ("chosen", "s/round", "longer", "GB", "core h", "MB", "J", "fails", "insecure")
 BAR = 40
 """Characters of the longest bar."""
 
@@ -173,9 +173,10 @@ def _in_words(values: Mapping[str, Any]) -> str:
 def _cells(answer: Answer, c: Candidate) -> Sequence[str]:
     """Return a candidate's cells, one for each of `HEADINGS`."""
     guarantee, plain, night = c.setting.guarantee, answer.plain, Night.of(answer.fleet, c)
-    insecure = "no hiding" if guarantee.insecure is None else _power(guarantee.insecure)
+    insecure = "plain" if guarantee.insecure is None else _power(guarantee.insecure)
     longer = "" if plain in (None, c) else f"{100 * (c.seconds.mean / plain.seconds.mean - 1):+.0f} %"
     return (
+        f"{chosen(c.scenario)['chosen']:,}",
         c.seconds.text(2),
         longer,
         _digits(night.server_gb),
