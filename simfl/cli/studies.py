@@ -35,7 +35,8 @@ SWEEP_OUT_HELP = "Folder of cells and tables; sweeps/NAME unless given."
 PROFILE_HELP = "File of the profile, which is printed unless given."
 FOR_HELP = "Fit the training time of its model too."
 FLEET_HELP = "A fleet, YAML, or a name such as fleets/phones: see docs/plan.md."
-EXPLORED, PLANNED = Path("explored.yaml"), Path("planned.yaml")
+ASK_HELP = "Ask seven questions, write the fleet's file (FLEET, or fleet.yaml), and plan."
+EXPLORED, PLANNED, ASKED = Path("explored.yaml"), Path("planned.yaml"), Path("fleet.yaml")
 MAX_FINDINGS = 5
 """Findings of a check that are printed."""
 
@@ -243,21 +244,30 @@ def calibrate(
 
 @app.command("plan")
 def plan_command(
-    fleet: Annotated[Path, Argument(help=FLEET_HELP, metavar="FLEET", autocompletion=names_and_files)],
+    fleet: Annotated[
+        Path | None, Argument(help=FLEET_HELP, metavar="[FLEET]", autocompletion=names_and_files)
+    ] = None,
     out: Annotated[Path, Option(metavar="FILE", help="The scenario that runs the answer.")] = PLANNED,
     set_: Set = None,
+    ask_: Annotated[bool, Option("--ask", help=ASK_HELP)] = False,
     json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Find the protocol and the settings that keep a fleet's guarantees in the least time, in shadow.
 
     Example: simfl plan fleets/phones
     """
+    from simfl.cli.ask import ask
     from simfl.reports.terminal import console, show
     from simfl.runs.folder.disk import write_text
     from simfl.studies.plan import fleet_plan
     from simfl.studies.plan.report import plan_report
 
     check_place(out)
+    if ask_:
+        fleet = fleet or ASKED
+        ask(fleet)
+    if fleet is None:
+        raise typer.BadParameter("missing: a fleet's file, or --ask for seven questions", param_hint="FLEET")
     with stages() as stage:
 
         def watch(text: str) -> None:

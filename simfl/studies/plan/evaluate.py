@@ -25,7 +25,7 @@ from simfl.scenario.load import load
 from simfl.scenario.world import ByDisconnect, Deadlines
 from simfl.studies.plan.losses import LossProbabilities
 from simfl.studies.plan.settings import Guarantee, Setting
-from simfl.trace.rows import SERVER, End, Sent, TimerSet, Trace, seldom_collecting
+from simfl.trace.rows import SERVER, End, Sent, Step, TimerSet, Trace, seldom_collecting
 from simfl.virtual_time import NS
 from simfl.world.links import LinkState
 
@@ -47,6 +47,10 @@ class Outcome:
     """Megabytes of a user in a round, up and down."""
     user_j: float | None
     """Joules of a user in a round; None without an energy model."""
+    server_mb: float
+    """Megabytes through the server's link for an aggregate, up and down, of failed rounds too."""
+    core_s: float
+    """Core seconds of the server for an aggregate: its steps, times its cores."""
     rounds: int
     """Number of rounds."""
     completed: int
@@ -121,7 +125,7 @@ class World:
         # The outcome is read within: it makes lists of a trace's rows again.
         with seldom_collecting():
             asyncio.run(drive(session, publish, lambda: None))
-            return outcome_of(session.trace, isinstance(s.detect, ByDisconnect))
+            return outcome_of(session.trace, isinstance(s.detect, ByDisconnect), s.server.cores)
 
 
 @dataclass(frozen=True)
@@ -165,19 +169,28 @@ def _changed(people: UserPopulation, change: Change) -> UserPopulation:
     return replace(people, slowdown=change.slowdown * people.slowdown, links=links, server_link=server)
 
 
-def outcome_of(trace: Trace, notified: bool) -> Outcome:
-    """Return the outcome of a run from its trace; `notified` as of `waits`."""
+def outcome_of(trace: Trace, notified: bool, cores: int) -> Outcome:
+    """Return the outcome of a run from its trace.
+
+    Args:
+        trace: Of the run.
+        notified: As of `waits`.
+        cores: Of the server.
+    """
     rounds = metrics.rounds(trace)
     completed = [r for r in rounds if r.reason is None]
     selected = sum(r.selected for r in rounds)
     moved = sum(r.bytes_up + r.bytes_down for r in rounds)
     spent = sum(fj for r in rounds for (_, party, _), fj in r.energy.items() if party != SERVER)
+    busy_ns = sum(row.end - row.start for row in trace if isinstance(row, Step) and row.party == SERVER)
     return Outcome(
         # Failed rounds' time is part of an aggregate's price, as in reports (`results/summary.py`).
         sum(r.end - r.start for r in rounds) / NS / len(completed) if completed else math.inf,
         moved / 1e6 / selected if selected else 0.0,
         # Without an energy model the trace has no rows of energy.
         spent / FJ / selected if spent and selected else None,
+        moved / 1e6 / len(completed) if completed else 0.0,
+        busy_ns * cores / NS / len(completed) if completed else 0.0,
         len(rounds),
         len(completed),
         sum(len(r.members) for r in completed),

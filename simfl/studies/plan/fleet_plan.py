@@ -43,8 +43,17 @@ class FleetPlan:
         return (
             f"# The answer of `simfl plan` for {fleet.name}: {best.name}, {best.seconds.text()} s an\n"
             f"# aggregate. A round fails with at most {fails:.2g}{hidden}.\n"
+            f"{self._stand_ins()}"
             "# The work is counted, not done: payload real does it.\n" + filled_yaml(best.scenario)
         )
+
+    def _stand_ins(self) -> str:
+        """Return a comment on the users of the scenario, where they are fewer than those of the fleet."""
+        fleet = self.answer.fleet
+        if fleet.at_work == fleet.population.users:
+            return ""
+        of = f"{fleet.present:,} that are checked in, of {fleet.population.users:,}"
+        return f"# Its {fleet.at_work:,} users stand for the {of}.\n"
 
     def dump(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON."""
@@ -52,11 +61,12 @@ class FleetPlan:
         return {
             "fleet": answer.fleet.name,
             "users": answer.fleet.population.users,
+            "checked_in": answer.fleet.present,
             "losses_counted_of": answer.losses.counted_users,
             "best": answer.best.name,
             "ties": [c.name for c in answer.candidates[1:] if c.seconds.ties(answer.best.seconds)],
-            "candidates": [described(candidate) for candidate in answer.candidates],
-            "plain": None if answer.plain is None else described(answer.plain),
+            "candidates": [described(answer.fleet, candidate) for candidate in answer.candidates],
+            "plain": None if answer.plain is None else described(answer.fleet, answer.plain),
             "changes": [asdict(crossover) for crossover in self.changes],
             "refused": {refused.name: refused.reason for refused in answer.refused},
         }

@@ -9,14 +9,15 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from simfl.errors import BadInput, counted
+from simfl.errors import BadInput, counted, refusal
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
+from simfl.studies.plan.check_in import checked_in
 from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, PlainSums, World
 from simfl.studies.plan.losses import LossProbabilities
-from simfl.studies.plan.settings import Choices, Refused, Setting
+from simfl.studies.plan.settings import Choices, Refused, Relaxed, Setting, rounded_up
 from simfl.world.link_models import Steady
 
 SEEDS = 5
@@ -48,6 +49,10 @@ class Candidate:
     """Megabytes of a user in a round, up and down."""
     user_j: Estimate | None
     """Joules of a user in a round; None without an energy model."""
+    server_mb: Estimate
+    """Megabytes through the server's link for an aggregate."""
+    core_s: Estimate
+    """Core seconds of the server for an aggregate."""
     waits: dict[str, float]
     """By deadline, the longest wait in seconds."""
 
@@ -89,11 +94,7 @@ def deadline_s(wait_s: float) -> float:
     >>> deadline_s(4.514), deadline_s(0.0)
     (6.8, 0.01)
     """
-    seconds = max(0.01, MARGIN * wait_s)
-    # The unit of the second digit.
-    step: float = 10 ** (math.floor(math.log10(seconds)) - 1)
-    # 1e-9: a wait of exactly two digits must not be rounded up to the next step.
-    return float(f"{math.ceil(seconds / step - 1e-9) * step:.2g}")
+    return rounded_up(max(0.01, MARGIN * wait_s))
 
 
 def deadlines(waits: Mapping[str, float]) -> Deadlines:
@@ -117,6 +118,7 @@ def plan(fleet: Fleet, watch: Callable[[str], None] = lambda stage: None) -> Ans
         BadInput: No protocol keeps its guarantees.
     """
     watch("making the users")
+    fleet = checked_in(fleet)
     world = World.of(fleet, fleet.seed)
     choices = Choices.of(fleet, world.experiment, PlainSums(world, fleet))
     refused, piloted, fastest_s = list[Refused](), list[tuple[Setting, Outcome]](), math.inf
@@ -147,8 +149,8 @@ def plan(fleet: Fleet, watch: Callable[[str], None] = lambda stage: None) -> Ans
         outcomes |= compare(fleet, again, waits, watch, len(outcomes[again[0].name]))
     candidates = list[Candidate]()
     for setting in chosen:
-        if reason := _broken_bound(fleet, outcomes[setting.name]):
-            refused.append(Refused(setting.name, reason))
+        if broken := _broken_bound(fleet, setting.name, outcomes[setting.name]):
+            refused.append(broken)
         else:
             candidates.append(_candidate(setting, outcomes[setting.name], waits[setting.name]))
     return _answer(choices, candidates, refused, world)
@@ -262,21 +264,25 @@ def _candidate(setting: Setting, outcomes: Sequence[Outcome], waits: dict[str, f
         estimate([o.seconds for o in outcomes]),
         estimate([o.user_mb for o in outcomes]),
         estimate(joules) if joules else None,
+        estimate([o.server_mb for o in outcomes]),
+        estimate([o.core_s for o in outcomes]),
         waits,
     )
 
 
-def _broken_bound(fleet: Fleet, outcomes: Iterable[Outcome]) -> str:
-    """Return the bound that a setting's runs exceed, in words; empty if they keep all."""
+def _broken_bound(fleet: Fleet, name: str, outcomes: Iterable[Outcome]) -> Refused | None:
+    """Return the refusal of a setting whose runs exceed a bound; None if they keep all."""
     runs = list(outcomes)
     if failed := [o for o in runs if not o.completed]:
-        return f"no round was completed: {failed[0].reason}"
+        return Refused(name, f"no round was completed: {failed[0].reason}")
     seconds, user_mb = (estimate([getattr(o, key) for o in runs]).mean for key in ("seconds", "user_mb"))
     if fleet.within_s is not None and seconds > fleet.within_s:
-        return f"takes {seconds:.3g} s, above within_s={fleet.within_s:g}"
+        relaxed = Relaxed("within_s", rounded_up(seconds), seconds / fleet.within_s)
+        return Refused(name, f"takes {seconds:.3g} s, above within_s={fleet.within_s:g}", relaxed)
     if fleet.user_mb is not None and user_mb > fleet.user_mb:
-        return f"takes {user_mb:.3g} MB of a user, above user_mb={fleet.user_mb:g}"
-    return ""
+        relaxed = Relaxed("user_mb", rounded_up(user_mb), user_mb / fleet.user_mb)
+        return Refused(name, f"takes {user_mb:.3g} MB of a user, above user_mb={fleet.user_mb:g}", relaxed)
+    return None
 
 
 def _answer(
@@ -289,6 +295,18 @@ def _answer(
     # The fastest comes first, as both lists are ranked.
     plain = [c for c in ranked if c not in hiding]
     if not hiding:
-        reasons = "; ".join(f"{protocol.name}: {protocol.reason}" for protocol in refused)
-        raise BadInput(f"{fleet.name}: no protocol keeps the guarantees: {reasons or 'none hides anything'}")
+        raise _no_protocol(fleet, refused)
     return Answer(fleet, tuple(hiding), plain[0] if plain else None, tuple(refused), world, choices.losses)
+
+
+def _no_protocol(fleet: Fleet, refused: Sequence[Refused]) -> BadInput:
+    """Return the error where no protocol keeps the guarantees: the smallest change with which one does."""
+    rivals = [one for one in refused if fleet.colluders is None or fleet.entries[one.name].offline]
+    nearest = min(rivals, key=lambda one: one.relaxed.factor if one.relaxed else math.inf, default=None)
+    if nearest is None or nearest.relaxed is None:
+        reasons = "; ".join(f"{protocol.name}: {protocol.reason}" for protocol in refused)
+        return BadInput(f"{fleet.name}: no protocol keeps the guarantees: {reasons or 'none hides anything'}")
+    key, value = nearest.relaxed.key, nearest.relaxed.value
+    change = f"write {key}: {value:g} in place of {getattr(fleet, key):g}, the smallest change that helps"
+    reason = f"no protocol keeps all guarantees: {nearest.name} {nearest.reason}"
+    return refusal(fleet.name, None, f"{reason}; {change}", key)
