@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -22,6 +23,7 @@ from simfl.runs.results.energy import FJ
 from simfl.runs.users import UserPopulation
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Deadlines
 from simfl.studies.plan.losses import LossProbabilities
 from simfl.studies.plan.settings import Guarantee, Setting
@@ -84,14 +86,23 @@ AS_GIVEN = Change()
 class World:
     """The users of a fleet under one seed; any setting can run with them."""
 
-    experiment: Experiment
-    """A scenario of plain sums with these users, built."""
+    scenario: Scenario
+    """A scenario of plain sums with these users."""
 
     @classmethod
     def of(cls, fleet: Fleet, seed: int) -> "World":
         """Return the users of a fleet under a seed."""
         # Plain sums need no setting of the plan's, and the world of all entries is that of the scenario.
-        return cls(build(load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": seed})))
+        return cls(load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": seed}))
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The scenario, built."""
+        return build(self.scenario)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the users: a worker makes them anew, the same ones by their named streams.
+        return received, (self.scenario,)
 
     def run(
         self, setting: Setting, rounds: int, deadlines: Deadlines | None = None, change: Change = AS_GIVEN
@@ -104,7 +115,7 @@ class World:
             deadlines: The server's deadlines; the setting's own unless given.
             change: Factors on the givens.
         """
-        s, seed = setting.scenario, self.experiment.scenario.seed
+        s, seed = setting.scenario, self.scenario.seed
         # Copied without being checked again: `settings.py` has loaded this scenario, and these three keys fit
         # any.
         s = s.model_copy(update={"seed": seed, "rounds": rounds, "deadlines": deadlines or s.deadlines})
@@ -126,6 +137,17 @@ class World:
         with seldom_collecting():
             asyncio.run(drive(session, publish, lambda: None))
             return outcome_of(session.trace, isinstance(s.detect, ByDisconnect), s.server.cores)
+
+
+_received = list[World]()
+"""The last world that came to this worker."""
+
+
+def received(scenario: Scenario) -> World:
+    """Return a world in a worker, which makes the users of consecutive jobs once."""
+    if not _received or _received[0].scenario != scenario:
+        _received[:] = [World(scenario)]
+    return _received[0]
 
 
 @dataclass(frozen=True)

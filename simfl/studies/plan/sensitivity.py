@@ -15,6 +15,7 @@ from simfl.scenario.fleet import Fleet
 from simfl.studies.plan.evaluate import Change, PlainSums, World
 from simfl.studies.plan.search import LARGE, Answer, Candidate, rounds_of, size_of
 from simfl.studies.plan.settings import Choices, Setting
+from simfl.studies.workers import RunJobs, in_line, in_order
 
 FURTHEST = 8.0
 """The largest factor, and the largest divisor, of a given."""
@@ -68,21 +69,24 @@ def _rivals(answer: Answer) -> Sequence[Candidate]:
     return answer.candidates[: FEWER_RIVALS if many else RIVALS]
 
 
-def crossovers(answer: Answer, watch: Callable[[str], None] = lambda stage: None) -> Iterator[Crossover]:
+def crossovers(
+    answer: Answer, watch: Callable[[str], None] = lambda stage: None, run_jobs: RunJobs = in_line
+) -> Iterator[Crossover]:
     """Yield the changes that make another protocol the fastest, each given in both directions.
 
     Args:
         answer: The candidates.
         watch: Called with each stage as it begins.
+        run_jobs: Runs the jobs, one for each given and direction.
     """
     if not is_tried(answer):
         return
     trial = Trial(answer.fleet, answer.world, _rivals(answer))
-    for given in (*GIVENS, LOSSES, COLLUDERS):
-        watch(f"changing {given}")
-        for sign in (1, -1):
-            if (crossover := trial.crossover(given, sign)) is not None:
-                yield crossover
+    watch("changing one given at a time")
+    # In this process, once for all jobs, which take a copy.
+    _ = trial.as_given
+    jobs = ((trial, given, sign) for given in (*GIVENS, LOSSES, COLLUDERS) for sign in (1, -1))
+    yield from filter(None, in_order(run_jobs(Trial.crossover, jobs)))
 
 
 @dataclass(frozen=True)
