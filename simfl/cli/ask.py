@@ -43,9 +43,13 @@ def ask(file: Path) -> None:
             answers[key] = typer.prompt(f"{number} of {len(QUESTIONS)}. {question}", default=usual)
             try:
                 load_fleet(plain(parse(written(answers), "answers")))
-                break
             except ScenarioError as wrong:
-                print_lines(f"{wrong.problems[0].path}: {wrong.problems[0].message}", error=True)
+                problem = wrong.problems[0]
+                # A usual answer that does not fit this one is not yet the user's: its question comes later.
+                if problem.path not in list(QUESTIONS)[number:]:
+                    print_lines(f"{problem.path}: {problem.message}", error=True)
+                    continue
+            break
     write_text(file, written(answers))
     print_lines(f"Written to {file}: change it there, and plan again by simfl plan {file}")
 

@@ -69,8 +69,8 @@ WRONG: list[tuple[str, str, str]] = [
     (
         "slowdown: assumed_phone",
         "",
-        "5: population.devices.slowdown: missing: a phone's times over a server core's, by simfl calibrate on "
-        "both, such as assumed_phone",
+        "5: population.devices.slowdown: missing: a phone's times over a server core's, by simfl calibrate "
+        "on both, such as assumed_phone",
     ),
     ("lost: 10 %", "lost: 10", "25: lost: must be a share below 1, not 10: write 10 %, if that is meant"),
     (
