@@ -8,12 +8,13 @@ from typing import Any
 from simfl.reports.model import Report, Sentence
 from simfl.runs.results.breakdown import ReportTable, TableCell, TableRow
 from simfl.scenario.fleet import Fleet
+from simfl.scenario.world import Quorum
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.night import Night
 from simfl.studies.plan.search import Answer, Candidate
 from simfl.studies.plan.sensitivity import FURTHEST, Crossover, is_tried
 
-HEADINGS = ("chosen", "s/round", "longer", "GB", "core h", "MB", "J", "fails", "insecure")
+HEADINGS = ("s/round", "longer", "GB", "core h", "MB", "J", "fails", "insecure")
 BAR = 40
 """Characters of the longest bar."""
 
@@ -46,7 +47,9 @@ def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | 
     night = f"GB and core h: the server's in a night of {fleet.night_h:g} h"
     yield Sentence("note", f"{night}; MB and J: those of a phone that is checked in all night")
     if answer.plain is not None:
-        yield Sentence("note", f"{answer.plain.name} hides nothing: the floor that protection is held to")
+        users = f"{chosen(answer.plain.scenario)['chosen']:,} users"
+        floor = "hides nothing: the floor that protection is held to"
+        yield Sentence("note", f"{answer.plain.name}, of {users}, {floor}")
     if len(answer.candidates) > 1:
         yield Sentence("text", f"Second best: {_second(fleet, best, answer.candidates[1])}")
     yield from _what_decides(answer, changes)
@@ -157,8 +160,11 @@ def _details(c: Candidate) -> list[str]:
         )
     if field:
         lines.append(f"q = {field['q']}, {field['levels']} levels: a mean is off by {field['rounding']:.1g}")
-    waits = (f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items())
+    waits = [f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items()]
     lines.append(f"deadlines: {', '.join(waits)}")
+    if isinstance(shares := s.deadlines.shares, Quorum):
+        closing = f"{100 * shares.fraction:.0f} % of those who advertise"
+        lines.append(f"the shares of {closing} are enough: slower users leave the round")
     insecure = guarantee.insecure
     security = "" if insecure is None else f", and is insecure with at most {_power(insecure)}"
     lines.append(f"a round fails with at most {guarantee.fails:.1e}{security}")
@@ -176,7 +182,6 @@ def _cells(answer: Answer, c: Candidate) -> Sequence[str]:
     insecure = "plain" if guarantee.insecure is None else _power(guarantee.insecure)
     longer = "" if plain in (None, c) else f"{100 * (c.seconds.mean / plain.seconds.mean - 1):+.0f} %"
     return (
-        f"{chosen(c.scenario)['chosen']:,}",
         c.seconds.text(2),
         longer,
         _digits(night.server_gb),

@@ -13,7 +13,7 @@ from simfl.errors import BadInput, counted, refusal
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
-from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
+from simfl.scenario.world import AnyDeadline, ByTimeout, Deadlines, FixedDeadline, Quorum
 from simfl.studies.plan.check_in import checked_in
 from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, PlainSums, World
 from simfl.studies.plan.losses import LossProbabilities
@@ -64,7 +64,7 @@ class Candidate:
     def scenario(self) -> Scenario:
         """The scenario that runs it, with deadlines above the longest waits."""
         s = self.setting.scenario
-        return s.model_copy(update={"deadlines": deadlines(self.waits), "rounds": ROUNDS})
+        return s.model_copy(update={"deadlines": deadlines(self.setting, self.waits), "rounds": ROUNDS})
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,15 @@ def deadline_s(wait_s: float) -> float:
     return rounded_up(max(0.01, MARGIN * wait_s))
 
 
-def deadlines(waits: Mapping[str, float]) -> Deadlines:
-    """Return deadlines for waits, both in seconds by name."""
-    return Deadlines(**{name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()})
+def deadlines(setting: Setting, waits: Mapping[str, float]) -> Deadlines:
+    """Return a setting's deadlines for waits, in seconds by name; a quorum of shares stays one."""
+    given: dict[str, AnyDeadline] = {
+        name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()
+    }
+    shares = setting.scenario.deadlines.shares
+    if isinstance(shares, Quorum) and "shares" in given:
+        given["shares"] = shares.model_copy(update={"after_s": given["shares"].after_s})
+    return Deadlines.model_validate(given)
 
 
 def deadlines_decide(setting: Setting) -> bool:
@@ -179,7 +185,7 @@ def compare(
         watch(f"comparing {counted(len(chosen), 'protocol')}: seed {seed - fleet.seed} of {seeds}")
         world = World.of(fleet, seed)
         for setting in chosen:
-            given = deadlines(waits[setting.name]) if setting.name in waits else None
+            given = deadlines(setting, waits[setting.name]) if setting.name in waits else None
             outcomes[setting.name].append(world.run(setting, rounds_of(setting), given))
     return outcomes
 
@@ -211,7 +217,7 @@ def choose(
         # The first run waits for each user that can still answer, and so measures the waits for deadlines.
         outcome = world.run(setting, rounds_of(setting))
         if deadlines_decide(setting):
-            outcome = world.run(setting, rounds_of(setting), deadlines(outcome.waits))
+            outcome = world.run(setting, rounds_of(setting), deadlines(setting, outcome.waits))
         return outcome
 
     def rank(outcome: Outcome) -> tuple[bool, float]:
