@@ -71,8 +71,7 @@ def sentence(answer: Answer) -> str:
     fleet, best, plain = answer.fleet, answer.best, answer.plain
     users = f"{chosen(best.scenario)['chosen']:,}"
     users += " in flight" if best.scenario.asynchronous else f" chosen of {fleet.present:,} checked in"
-    rounds = Night.of(fleet, best).rounds
-    parts = [f"{best.seconds.text()} s a round", f"{_digits(rounds)} rounds a night"]
+    parts = [f"{best.seconds.text()} s a round", f"{_digits(Night.of(fleet, best).rounds)} rounds a night"]
     if plain is not None:
         longer, more = _ratio(best.seconds.mean, plain.seconds.mean, "longer", "shorter"), _bytes(best, plain)
         parts.append(f"{longer} and {more} than no protection at all")
@@ -135,15 +134,14 @@ def _bars(label: str, values: Sequence[tuple[str, float]]) -> Iterator[Sentence]
 
 def _refused(answer: Answer) -> Iterator[str]:
     """Yield one sentence for each guarantee that refused some protocols, and for each other reason."""
-    by_key, others = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    groups = defaultdict[str, list[str]](list)
     for one in answer.refused:
         if one.relaxed is None:
-            others[one.reason].append(one.name)
+            groups[one.reason].append(one.name)
         else:
-            by_key[one.relaxed.key].append(f"{one.name} would need {one.relaxed.value:g}")
-    for key, needs in by_key.items():
-        yield f"refused for {key}={getattr(answer.fleet, key):g}: {', '.join(needs)}"
-    yield from (f"refused: {', '.join(names)}: {reason}" for reason, names in others.items())
+            given = getattr(answer.fleet, one.relaxed.key)
+            groups[f"{one.relaxed.key} is {given:g}"].append(f"{one.name} needs {one.relaxed.value:g}")
+    yield from (f"refused: {', '.join(names)}: {reason}" for reason, names in groups.items())
 
 
 def _details(c: Candidate) -> list[str]:
