@@ -58,9 +58,9 @@ def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | 
     yield from _bars("seconds a round", [(c.name, c.seconds.mean) for c in shown])
     yield from _bars("MB through the server a round", [(c.name, c.server_mb.mean) for c in shown])
     yield from (Sentence("warning", text) for text in _refused(answer))
-    if users := answer.losses.counted_users:
+    if counted := answer.losses.counted_users:
         bound = "the upper end of their 95 % interval, as if users were lost one by one"
-        yield Sentence("warning", f"Losses were counted in plain rounds of {users} users in all: {bound}")
+        yield Sentence("warning", f"Losses were counted in plain rounds of {counted} users in all: {bound}")
     has_single_seed = any(c.seconds.half is None for c in answer.candidates)
     single = "; without it, one seed of a protocol far behind" if has_single_seed else ""
     yield Sentence("note", f"±: 95 % interval of a mean over {best.seconds.n} seeds{single}")
