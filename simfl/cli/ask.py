@@ -15,17 +15,10 @@ from simfl.config.quantities import meant
 from simfl.config.yaml_tree import parse, plain
 from simfl.errors import ScenarioError
 
+TEMPLATE = (resources.files("simfl.cli") / "fleet.yaml.template").read_text(encoding="utf-8")
+"""The fleet's file, below its questions: lines of `#? KEY | question | usual answer`."""
 QUESTIONS = {
-    "users": ("How many phones have the app?", "2,000,000"),
-    "links": (
-        "On which links, with their shares? lte_2021, 5g_2021, wifi4_2021, wifi5_2021, wifi6_2021",
-        "wifi5_2021 60 %, lte_2021 40 %",
-    ),
-    "checked_in": ("How many are available at a time of the night (charging, idle, online)?", "10 %"),
-    "model": ("Which model? A name of `simfl list models`, or its MB and a training's seconds", "5 MB 30 s"),
-    "lost": ("How many of those chosen are lost in a round?", "10 %"),
-    "updates": ("How many updates does an aggregate need?", "1,000"),
-    "collude": ("How many phones may collude with the server? 0: it alone; none: hide nothing", "5 %"),
+    key: (question, usual) for key, question, usual in re.findall(r"#\? (\w+) \| (.*) \| (.*)", TEMPLATE)
 }
 """Key of the template -> the question, and the answer that is usual or stands for an unknown one."""
 
@@ -43,9 +36,13 @@ def ask(file: Path) -> None:
             answers[key] = typer.prompt(f"{number} of {len(QUESTIONS)}. {question}", default=usual)
             try:
                 load_fleet(plain(parse(written(answers), "answers")))
-                break
             except ScenarioError as wrong:
-                print_lines(f"{wrong.problems[0].path}: {wrong.problems[0].message}", error=True)
+                problem = wrong.problems[0]
+                # A usual answer that does not fit this one is not yet the user's: its question comes later.
+                if problem.path not in list(QUESTIONS)[number:]:
+                    print_lines(f"{problem.path}: {problem.message}", error=True)
+                    continue
+            break
     write_text(file, written(answers))
     print_lines(f"Written to {file}: change it there, and plan again by simfl plan {file}")
 
@@ -64,5 +61,4 @@ def written(answers: Mapping[str, str]) -> str:
     )
     if size := re.fullmatch(r"([\d.]+)\s*MB\W*([\d.]+)\s*s?", answers["model"].strip()):
         values["model"] = f"{{mb: {size[1]}, train_s: {size[2]}}}"
-    template = resources.files("simfl.cli") / "fleet.yaml.template"
-    return Template(template.read_text(encoding="utf-8")).substitute(values)
+    return Template(re.sub(r"#\?.*\n", "", TEMPLATE)).substitute(values)

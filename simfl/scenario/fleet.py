@@ -6,9 +6,11 @@ quantisation, the buffer) are not in it.
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seconds, Seed
@@ -39,22 +41,6 @@ WHOLE = 10_000
 """The most users of an aggregate of all: a plan runs rounds of them dozens of times."""
 STAND_INS, SPARE = 2_000, 4
 """Users who are simulated for a larger population: so many, and this multiple of the wanted updates."""
-HINTS = {
-    "population": "the phones, such as {users: 2000000}; their number is that of your installed apps",
-    "users": "a number of phones, from your count of installed apps, such as 2000000",
-    "network": "the links of phones and server: {users: ..., server: ..., overhead_s: ...}, see docs/plan.md",
-    "network.users": "a phone's link: a measured one such as {preset: lte_2021}, or rates of your telemetry",
-    "server": "the server's link, from its provider, such as {uplink_mbps: 10000, downlink_mbps: 10000}",
-    "uplink_mbps": "Mbit/s from your telemetry or a speed test, such as 10 of a phone, 10000 of a server",
-    "downlink_mbps": "Mbit/s from your telemetry or a speed test, such as 40 of a phone, 10000 of a server",
-    "overhead_s": "seconds of the server's software for each message, from its profile, such as 0.0002",
-    "latency_s": "seconds one way: half of a ping's, such as 0.005 on Wi-Fi and 0.03 on LTE",
-    "share": "the share of this class among all phones, from your telemetry, such as 60 %",
-    "slowdown": "a phone's times over a server core's, by simfl calibrate on both, such as assumed_phone",
-    "collude": "users who may pool what they see with the server, from your threat model: "
-    "such as 0 (the server alone), 5 %, or none if nothing is to be hidden",
-}
-"""Last key or keys of a missing value -> what it is, where it is found, and a usual value."""
 
 
 def _checked_in(value: Any) -> Any:
@@ -234,8 +220,11 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
 
 
 def _with_hint(problem: Problem) -> Problem:
-    """Return the problem of a missing value with its hint."""
-    ends = [hint for key, hint in HINTS.items() if f".{problem.path}".endswith(f".{key}")]
+    """Return the problem of a missing value with its hint: what it is, where it is found, a usual value."""
+    hints = yaml.safe_load(
+        (resources.files("simfl.scenario") / "fleet_hints.yaml").read_text(encoding="utf-8")
+    )
+    ends = [hint for key, hint in hints.items() if f".{problem.path}".endswith(f".{key}")]
     if not (ends and problem.message.startswith("missing")):
         return problem
     return replace(problem, message=f"missing: {ends[-1]}")

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from simfl.config.blocks import Block, Positive, Seconds
+from simfl.config.blocks import Block, Positive, Seconds, Text, Uniform
+from simfl.errors import did_you_mean
 from simfl.learning.data.unpublished import Synthetic
 from simfl.learning.models import MODELS
 from simfl.learning.models.facts import Facts, facts
@@ -20,10 +21,6 @@ from simfl.scenario.schema import Learning
 from simfl.world import named, profiles
 from simfl.world.numbers import FileColumn, PerUser
 
-ModelName = Literal[
-    "logistic", "softmax", "cnn", "mcmahan_cnn", "femnist_cnn", "lenet5", "xie_cnn", "vgg11", "mobilenet_v3",
-    "efficientnet_b0", "resnet18_gn", "char_lstm",
-]  # fmt: skip
 USUAL: dict[str, tuple[tuple[int, ...], int]] = {
     **dict.fromkeys(("logistic", "mcmahan_cnn"), ((1, 28, 28), 10)),
     "softmax": ((1, 112, 92), 40), "cnn": ((1, 8, 8), 10), "femnist_cnn": ((1, 28, 28), 62),
@@ -41,7 +38,7 @@ PASSES = 3
 class FleetModel(Block):
     """The model that phones train: its name or its size, and how long a training takes."""
 
-    name: ModelName | None = None
+    name: Text | None = None
     """A model of `simfl list models`, for the samples of its paper unless `learning.dataset` has others."""
     mb: Positive | None = None
     """MB (10^6 bytes) of its weights as 32-bit floats; in place of a name."""
@@ -52,8 +49,9 @@ class FleetModel(Block):
 
     @model_validator(mode="after")
     def is_one_of_two(self) -> Self:
-        if (self.name is None) == (self.mb is None):
-            raise ValueError(f"needs one of mb and a name ({', '.join(get_args(ModelName))})")
+        if (self.name is None) == (self.mb is None) or (self.name or "cnn") not in USUAL:
+            guess = did_you_mean(self.name or "", USUAL)
+            raise ValueError(f"needs mb, or a name of {', '.join(USUAL)}{guess}")
         if self.mb is not None and self.train_s is None:
             trial = "from a trial on one phone, such as 30"
             raise ValueError(f"train_s is missing: seconds of a local training, {trial}")
@@ -76,18 +74,14 @@ class FleetModel(Block):
         if self.train_s is None:
             return {"kind": "size", "d": d, "macs": float(known.macs if known else 1)}
         rates = profiles.load(profile).seconds
-        if self.on is not None:
-            phone = named.PHONES[self.on]
-            slower = (phone["low"] + phone["high"]) / 2
-        elif isinstance(slowdown, FileColumn):
+        spec = slowdown if self.on is None else Uniform.model_validate(named.PHONES[self.on])
+        if isinstance(spec, FileColumn):
             raise ValueError("on is missing: devices of a file have no average here; name a phone")
-        else:
-            slower = slowdown.average()
         minibatches_s = learning.epochs * -(-samples // learning.batch_size) * rates["train_step"]
         passed = PASSES * learning.epochs * samples
-        macs = (self.train_s / slower - minibatches_s) / (passed * rates["train_mac"])
+        macs = (self.train_s / spec.average() - minibatches_s) / (passed * rates["train_mac"])
         if macs < 1:
-            shortest = slower * (minibatches_s + passed * rates["train_mac"])
+            shortest = spec.average() * (minibatches_s + passed * rates["train_mac"])
             remedy = "its minibatches take that; check it, or lower samples"
             raise ValueError(f"train_s={self.train_s:g} must be above {shortest:.3g}: {remedy}")
         return {"kind": "size", "d": d, "macs": macs}

@@ -6,9 +6,9 @@ from typing import get_args
 
 import pytest
 
-from simfl.config.blocks import Quantiles
+from simfl.config.blocks import Quantiles, Uniform
 from simfl.scenario.load import load
-from simfl.scenario.world import Devices, LinkName, Uniform, UserLink
+from simfl.scenario.world import Devices, LinkName, UserLink
 from simfl.world import named
 
 MEANS = {"lte_2021": 52.6, "5g_2021": 305.7, "wifi4_2021": 55.3, "wifi5_2021": 227.3, "wifi6_2021": 371.9}

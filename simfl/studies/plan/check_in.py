@@ -5,8 +5,6 @@ The server chooses among them. A phone that is not available is not chosen, and 
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from simfl.errors import refusal
@@ -40,8 +38,8 @@ def checked_in(fleet: Fleet) -> Fleet:
     users, night_s = range(s.population.users), 3600 * fleet.night_h
     present = np.zeros((TIMES, len(users)), bool)
     for index, at_s in enumerate(np.linspace(0, night_s, TIMES)):
-        now = partial(online.at, now=nanoseconds(float(at_s)))
-        present[index] = [now(user)[0] for user in users]
+        now = nanoseconds(float(at_s))
+        present[index] = [online.at(user, now)[0] for user in users]
         if online.by_round is not None:
             present[index] &= online.by_round(index)
     number = round(float(present.mean()) * fleet.population.users)

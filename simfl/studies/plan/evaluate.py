@@ -246,7 +246,10 @@ def _stage_waits(trace: Trace, notified: bool) -> Iterator[tuple[str, int]]:
         row.arrived for row in trace if isinstance(row, Sent) and row.to == SERVER and row.arrived is not None
     )
     marks = [
-        (row.at, row.name if isinstance(row, TimerSet) else "") for row in trace if isinstance(row, MARKS)
+        (row.at, row.name if isinstance(row, TimerSet) else "")
+        for row in trace
+        # A quorum's grace is the end of its stage, and no stage.
+        if isinstance(row, MARKS) and not (isinstance(row, TimerSet) and row.name.endswith(" grace"))
     ]
     # At equal times an end, whose name is "", comes before a deadline: a round ends before the next begins.
     marks.sort()

@@ -41,20 +41,13 @@ class FleetPlan:
         fleet, best = self.answer.fleet, self.answer.best
         fails, insecure = best.setting.guarantee.fails, best.setting.guarantee.insecure
         hidden = "" if insecure is None else f", is insecure with at most {insecure:.2g}"
+        of = f"{fleet.present:,} that are checked in, of {fleet.population.users:,}"
+        users = f"# Its {best.scenario.population.users:,} users stand for the {of}.\n"
         return (
             f"# The answer of `simfl plan` for {fleet.name}: {best.name}, {best.seconds.text()} s an\n"
             f"# aggregate. A round fails with at most {fails:.2g}{hidden}.\n"
-            f"{self._stand_ins()}"
-            "# The work is counted, not done: payload real does it.\n" + filled_yaml(best.scenario)
+            f"{users}# The work is counted, not done: payload real does it.\n" + filled_yaml(best.scenario)
         )
-
-    def _stand_ins(self) -> str:
-        """Return a comment on the users of the scenario, where they are fewer than those of the fleet."""
-        fleet = self.answer.fleet
-        if fleet.at_work == fleet.population.users:
-            return ""
-        of = f"{fleet.present:,} that are checked in, of {fleet.population.users:,}"
-        return f"# Its {fleet.at_work:,} users stand for the {of}.\n"
 
     def dump(self) -> dict[str, Any]:
         """Return the plan as plain values, for JSON."""
@@ -104,7 +97,7 @@ def plan(
     >>> import simfl
     >>> small = {"population.users": 12, "updates": 6, "collude": 2, "learning.model": "logistic"}
     >>> simfl.plan("fleets/phones", small, jobs=1)
-    FleetPlan(phones, secagg, 0.48±0.18 s an aggregate)
+    FleetPlan(phones, secagg, 1.3±1.3 s an aggregate)
     """
     # Each run of a setting is an `asyncio.run`, which cannot be within another loop.
     refuse_in_a_loop("plan")

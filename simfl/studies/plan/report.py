@@ -8,12 +8,13 @@ from typing import Any
 from simfl.reports.model import Report, Sentence
 from simfl.runs.results.breakdown import ReportTable, TableCell, TableRow
 from simfl.scenario.fleet import Fleet
+from simfl.scenario.world import Quorum
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.night import Night
 from simfl.studies.plan.search import Answer, Candidate
 from simfl.studies.plan.sensitivity import FURTHEST, Crossover, is_tried
 
-HEADINGS = ("chosen", "s/round", "longer", "GB", "core h", "MB", "J", "fails", "insecure")
+HEADINGS = ("s/round", "longer", "GB", "core h", "MB", "J", "fails", "insecure")
 BAR = 40
 """Characters of the longest bar."""
 
@@ -46,7 +47,9 @@ def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | 
     night = f"GB and core h: the server's in a night of {fleet.night_h:g} h"
     yield Sentence("note", f"{night}; MB and J: those of a phone that is checked in all night")
     if answer.plain is not None:
-        yield Sentence("note", f"{answer.plain.name} hides nothing: the floor that protection is held to")
+        users = f"{chosen(answer.plain.scenario)['chosen']:,} users"
+        floor = "hides nothing: the floor that protection is held to"
+        yield Sentence("note", f"{answer.plain.name}, of {users}, {floor}")
     if len(answer.candidates) > 1:
         yield Sentence("text", f"Second best: {_second(fleet, best, answer.candidates[1])}")
     yield from _what_decides(answer, changes)
@@ -55,9 +58,9 @@ def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | 
     yield from _bars("seconds a round", [(c.name, c.seconds.mean) for c in shown])
     yield from _bars("MB through the server a round", [(c.name, c.server_mb.mean) for c in shown])
     yield from (Sentence("warning", text) for text in _refused(answer))
-    if users := answer.losses.counted_users:
+    if counted := answer.losses.counted_users:
         bound = "the upper end of their 95 % interval, as if users were lost one by one"
-        yield Sentence("warning", f"Losses were counted in plain rounds of {users} users in all: {bound}")
+        yield Sentence("warning", f"Losses were counted in plain rounds of {counted} users in all: {bound}")
     has_single_seed = any(c.seconds.half is None for c in answer.candidates)
     single = "; without it, one seed of a protocol far behind" if has_single_seed else ""
     yield Sentence("note", f"±: 95 % interval of a mean over {best.seconds.n} seeds{single}")
@@ -68,8 +71,7 @@ def sentence(answer: Answer) -> str:
     fleet, best, plain = answer.fleet, answer.best, answer.plain
     users = f"{chosen(best.scenario)['chosen']:,}"
     users += " in flight" if best.scenario.asynchronous else f" chosen of {fleet.present:,} checked in"
-    rounds = Night.of(fleet, best).rounds
-    parts = [f"{best.seconds.text()} s a round", f"{_digits(rounds)} rounds a night"]
+    parts = [f"{best.seconds.text()} s a round", f"{_digits(Night.of(fleet, best).rounds)} rounds a night"]
     if plain is not None:
         longer, more = _ratio(best.seconds.mean, plain.seconds.mean, "longer", "shorter"), _bytes(best, plain)
         parts.append(f"{longer} and {more} than no protection at all")
@@ -132,15 +134,14 @@ def _bars(label: str, values: Sequence[tuple[str, float]]) -> Iterator[Sentence]
 
 def _refused(answer: Answer) -> Iterator[str]:
     """Yield one sentence for each guarantee that refused some protocols, and for each other reason."""
-    by_key, others = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    groups = defaultdict[str, list[str]](list)
     for one in answer.refused:
         if one.relaxed is None:
-            others[one.reason].append(one.name)
+            groups[one.reason].append(one.name)
         else:
-            by_key[one.relaxed.key].append(f"{one.name} would need {one.relaxed.value:g}")
-    for key, needs in by_key.items():
-        yield f"refused for {key}={getattr(answer.fleet, key):g}: {', '.join(needs)}"
-    yield from (f"refused: {', '.join(names)}: {reason}" for reason, names in others.items())
+            given = getattr(answer.fleet, one.relaxed.key)
+            groups[f"{one.relaxed.key} is {given:g}"].append(f"{one.name} needs {one.relaxed.value:g}")
+    yield from (f"refused: {', '.join(names)}: {reason}" for reason, names in groups.items())
 
 
 def _details(c: Candidate) -> list[str]:
@@ -157,8 +158,11 @@ def _details(c: Candidate) -> list[str]:
         )
     if field:
         lines.append(f"q = {field['q']}, {field['levels']} levels: a mean is off by {field['rounding']:.1g}")
-    waits = (f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items())
+    waits = [f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items()]
     lines.append(f"deadlines: {', '.join(waits)}")
+    if isinstance(shares := s.deadlines.shares, Quorum):
+        closing = f"{100 * shares.fraction:.0f} % of those who advertise"
+        lines.append(f"the shares of {closing} are enough: slower users leave the round")
     insecure = guarantee.insecure
     security = "" if insecure is None else f", and is insecure with at most {_power(insecure)}"
     lines.append(f"a round fails with at most {guarantee.fails:.1e}{security}")
@@ -176,7 +180,6 @@ def _cells(answer: Answer, c: Candidate) -> Sequence[str]:
     insecure = "plain" if guarantee.insecure is None else _power(guarantee.insecure)
     longer = "" if plain in (None, c) else f"{100 * (c.seconds.mean / plain.seconds.mean - 1):+.0f} %"
     return (
-        f"{chosen(c.scenario)['chosen']:,}",
         c.seconds.text(2),
         longer,
         _digits(night.server_gb),

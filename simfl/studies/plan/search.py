@@ -13,7 +13,7 @@ from simfl.errors import BadInput, counted, refusal
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
-from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
+from simfl.scenario.world import AnyDeadline, ByTimeout, Deadlines, FixedDeadline, Quorum
 from simfl.studies.plan.check_in import checked_in
 from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, PlainSums, World
 from simfl.studies.plan.losses import LossProbabilities
@@ -65,7 +65,7 @@ class Candidate:
     def scenario(self) -> Scenario:
         """The scenario that runs it, with deadlines above the longest waits."""
         s = self.setting.scenario
-        return s.model_copy(update={"deadlines": deadlines(self.waits), "rounds": ROUNDS})
+        return s.model_copy(update={"deadlines": deadlines(self.setting, self.waits), "rounds": ROUNDS})
 
 
 @dataclass(frozen=True)
@@ -98,9 +98,15 @@ def deadline_s(wait_s: float) -> float:
     return rounded_up(max(0.01, MARGIN * wait_s))
 
 
-def deadlines(waits: Mapping[str, float]) -> Deadlines:
-    """Return deadlines for waits, both in seconds by name."""
-    return Deadlines(**{name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()})
+def deadlines(setting: Setting, waits: Mapping[str, float]) -> Deadlines:
+    """Return a setting's deadlines for waits, in seconds by name; a quorum of shares stays one."""
+    given: dict[str, AnyDeadline] = {
+        name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()
+    }
+    shares = setting.scenario.deadlines.shares
+    if isinstance(shares, Quorum) and "shares" in given:
+        given["shares"] = shares.model_copy(update={"after_s": given["shares"].after_s})
+    return Deadlines.model_validate(given)
 
 
 def deadlines_decide(setting: Setting) -> bool:
@@ -180,7 +186,7 @@ def compare(
         seeds: Number of seeds, those after the fleet's own.
     """
     watch(f"comparing {counted(len(chosen), 'protocol')} under {counted(seeds, 'seed')}")
-    given = {name: deadlines(longest) for name, longest in waits.items()}
+    given = {s.name: deadlines(s, waits[s.name]) for s in chosen if s.name in waits}
     # Not the fleet's own seed, which chose the settings: its minimum of several draws would be too low.
     worlds = (World.of(fleet, seed) for seed in range(fleet.seed + 1, fleet.seed + 1 + seeds))
     # All settings of a seed one after another, since a worker keeps one world.
@@ -242,7 +248,7 @@ def piloted(world: World, setting: Setting) -> Outcome:
     # The first run waits for each user that can still answer, and so measures the waits for deadlines.
     outcome = world.run(setting, rounds_of(setting))
     if deadlines_decide(setting):
-        outcome = world.run(setting, rounds_of(setting), deadlines(outcome.waits))
+        outcome = world.run(setting, rounds_of(setting), deadlines(setting, outcome.waits))
     return outcome
 
 

@@ -20,9 +20,10 @@ from simfl.errors import ScenarioError
 from simfl.protocols.protocol import Protocol
 from simfl.runs.build import Experiment
 from simfl.scenario import checks
-from simfl.scenario.fleet import Fleet
+from simfl.scenario.fleet import PATIENCE_S, Fleet
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Quorum
 from simfl.studies.plan.losses import Coalition, LossProbabilities, least, pdtrc
 
 if TYPE_CHECKING:
@@ -105,6 +106,8 @@ class Cohort:
     """Probability of more losses than D, or of too few uploads."""
     buffer: Mapping[str, Any] | None = None
     """Block of an asynchronous scenario."""
+    shares: Quorum | None = None
+    """Users whose shares close their stage; None if all are waited for."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +151,18 @@ class Choices:
         wanted = self.fleet.updates or size
         # The first `wanted` uploads end the phase. Users that are slower are surplus and count as lost: D
         # covers them and those that are lost after their upload.
-        late = self.losses.after_at_most(wanted, size, self.fleet.failure / 4)
-        fails = self.too_few(size) + self.losses.after_more_than(late, wanted, size)
-        return Cohort(size, _drawn(wanted, size), size - wanted + late, fails)
+        losses, failure = self.losses, self.fleet.failure
+        late = losses.after_at_most(wanted, size, failure / 4)
+        fails, shares = self.too_few(size), None
+        # The shares of `ample` users close their stage, since these bring enough uploads. Slower users count
+        # as lost before their upload, which D covers. The fraction is of those who advertise.
+        ample = least(size, lambda n: n >= wanted and self.too_few(n) <= failure / 4)
+        advertise = size - losses.at_most(size, failure / 8, before=True)
+        if ample < advertise:
+            fails = self.too_few(ample) + losses.more_than(size - advertise, size, before=True)
+            shares = Quorum(fraction=ample / advertise, grace_s=0.0, after_s=PATIENCE_S)
+        fails += losses.after_more_than(late, wanted, size)
+        return Cohort(size, _drawn(wanted, size), size - wanted + late, fails, shares=shares)
 
     def too_few(self, size: int) -> float:
         """Return the probability that a round of `size` users has fewer uploads than are wanted."""
@@ -245,6 +257,8 @@ class Choices:
             return
         blocks = fleet.world() | {"selection": cohort.selection}
         blocks |= {"buffer": cohort.buffer} if cohort.buffer else {}
+        if cohort.shares is not None:
+            blocks["deadlines"] |= {"shares": cohort.shares.model_dump()}
         if entry.offline:
             # One level until `_levelled` finds the most: a scenario whose sums leave the field would be
             # refused here.

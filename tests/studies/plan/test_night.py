@@ -20,8 +20,11 @@ def test_a_night_follows_from_a_round() -> None:
     """40 s a round in 8 h; 1,000 chosen of 10,000, each with 9 MB and 50 J; 12 core seconds."""
     fleet = small(population__users=20_000, checked_in=10_000, updates=900, samples=1)
     s = load({**fleet.world(), "protocols": ["fedavg"]})
-    figures = [Estimate(value, None, 1) for value in (40.0, 9.0, 50.0, 9_000.0, 12.0)]
-    night = Night.of(fleet, Candidate(Setting("fedavg", s, Guarantee(0.0, None)), *figures, {}))
+    round_s, user_mb, user_j, server_mb, core_s = (
+        Estimate(value, None, 1) for value in (40.0, 9.0, 50.0, 9_000.0, 12.0)
+    )
+    setting = Setting("fedavg", s, Guarantee(0.0, None))
+    night = Night.of(fleet, Candidate(setting, round_s, user_mb, user_j, server_mb, core_s, {}))
     assert night.rounds == pytest.approx(8 * 3600 / 40)
     assert night.server_gb == pytest.approx(720 * 9_000 / 1000)
     assert night.core_h == pytest.approx(720 * 12 / 3600)
