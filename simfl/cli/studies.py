@@ -25,15 +25,13 @@ from simfl.cli.common import (
     stages,
     warn,
 )
-from simfl.cli.inputs import Set, Yes, name_executed_files, names_and_files, overrides, settings
+from simfl.cli.inputs import Cluster, Set, Yes, name_executed_files, names_and_files, overrides, settings
 
 if TYPE_CHECKING:
     from simfl.studies.sweep.run import Sweep
 
 JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
 PLAN_JOBS_HELP = "Processes that simulate settings; as many as this machine has cores."
-CLUSTER_HELP = "Run on a cluster instead: dask://HOST:PORT, ray://HOST:PORT, or local:N."
-Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)]
 STUDY_HELP = "A study (base, set, cells, grid, seeds): YAML, or a name such as studies/which_links."
 SWEEP_OUT_HELP = "Folder of cells and tables; sweeps/NAME unless given."
 PROFILE_HELP = "File of the profile, which is printed unless given."

@@ -201,11 +201,7 @@ def _waits(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def choose(
-    world: World,
-    fleet: Fleet,
-    sizes: Sequence[Sequence[Setting]],
-    fastest_s: float,
-    run_jobs: RunJobs = in_line,
+    world: World, fleet: Fleet, sizes: Sequence[Sequence[Setting]], fastest_s: float, run_jobs: RunJobs
 ) -> tuple[Setting, Outcome] | Refused:
     """Return the fastest setting under one seed, with its run.
 
