@@ -65,7 +65,7 @@ def test_a_plan_is_the_same_with_two_workers(tmp_path: Path) -> None:
     pytest.importorskip(ENGINES["dask"], reason="simfl[dask] is not installed")
     fleet, texts = {**SMALL, "updates": 6}, set[str]()
     for where in ({"jobs": 1}, {"jobs": 2}, {"cluster": "local:2"}):
-        planned = simfl.plan(fleet, **where)  # type: ignore[arg-type]
+        planned = simfl.plan(fleet, **where)
         texts.add(json.dumps(planned.dump()) + planned.scenario_text())
     assert len(texts) == 1
 
