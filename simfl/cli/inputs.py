@@ -52,6 +52,10 @@ Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its 
 Out = Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")]
 Format = Annotated[Literal["table", "json"], Option("--format", help="Format of the output.")]
 Seed = Annotated[int | None, Option(help="The scenario's seed.")]
+_CLUSTER_HELP = (
+    "Work on a cluster: dask://HOST:PORT, ray://HOST:PORT, or local:N, a Dask cluster of N processes here."
+)
+Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=_CLUSTER_HELP)]
 Yes = Annotated[bool, Option("--yes", help="Begin without asking, however long it takes.")]
 
 

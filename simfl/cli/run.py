@@ -26,6 +26,7 @@ from simfl.cli.common import (
 )
 from simfl.cli.inputs import (
     SCENARIO,
+    Cluster,
     Format,
     Out,
     Protocols,
@@ -56,13 +57,9 @@ REPEAT_HELP = (
 )
 MANY_USERS = 100_000
 """Users from which a command first prints a forecast of time and memory."""
-CLUSTER_HELP = (
-    "Train on a cluster: dask://HOST:PORT, ray://HOST:PORT, or local:N, a Dask cluster of N processes here."
-)
 TRACK_HELP = "Also write rounds for tensorboard, wandb (offline) or mlflow."
 Tracked = Literal["tensorboard", "wandb", "mlflow"]
 Track = Annotated[Tracked | None, Option("--track", metavar="NAME", help=TRACK_HELP)]
-Cluster = Annotated[str | None, Option("--cluster", metavar="ADDRESS", help=CLUSTER_HELP)]
 Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in line.")]
 
 

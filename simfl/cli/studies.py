@@ -23,19 +23,22 @@ from simfl.cli.common import (
     print_lines,
     print_paragraph,
     stages,
+    warn,
 )
-from simfl.cli.inputs import Set, Yes, name_executed_files, names_and_files, overrides, settings
+from simfl.cli.inputs import Cluster, Set, Yes, name_executed_files, names_and_files, overrides, settings
 
 if TYPE_CHECKING:
     from simfl.studies.sweep.run import Sweep
 
 JOBS_HELP = "Cells at a time on this machine: as many as it has cores, measured ones 1."
+PLAN_JOBS_HELP = "Processes that simulate settings; as many as this machine has cores."
 STUDY_HELP = "A study (base, set, cells, grid, seeds): YAML, or a name such as studies/which_links."
 SWEEP_OUT_HELP = "Folder of cells and tables; sweeps/NAME unless given."
 PROFILE_HELP = "File of the profile, which is printed unless given."
 FOR_HELP = "Fit the training time of its model too."
 FLEET_HELP = "A fleet, YAML, or a name such as fleets/phones: see docs/plan.md."
-EXPLORED, PLANNED = Path("explored.yaml"), Path("planned.yaml")
+ASK_HELP = "Ask seven questions, write the fleet's file (FLEET, or fleet.yaml), and plan."
+EXPLORED, PLANNED, ASKED = Path("explored.yaml"), Path("planned.yaml"), Path("fleet.yaml")
 MAX_FINDINGS = 5
 """Findings of a check that are printed."""
 
@@ -45,8 +48,9 @@ def sweep(
     study: Annotated[Path, Argument(help=STUDY_HELP, metavar="STUDY", autocompletion=names_and_files)],
     out: Annotated[Path | None, Option(metavar="DIR", help=SWEEP_OUT_HELP)] = None,
     jobs: Annotated[int | None, Option(min=1, help=JOBS_HELP)] = None,
-    backend: Annotated[Literal["loky", "dask", "ray"], Option(help="What runs them.")] = "loky",
-    address: Annotated[str | None, Option(metavar="ADDRESS", help="A running Dask or Ray cluster.")] = None,
+    cluster: Cluster = None,
+    backend: Annotated[Literal["loky", "dask", "ray"] | None, Option(hidden=True)] = None,
+    address: Annotated[str | None, Option(hidden=True)] = None,
     keep_traces: Annotated[bool, Option("--keep-traces", help="Each cell keeps its trace.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write sweep.parquet too.")] = False,
 ) -> None:
@@ -58,7 +62,9 @@ def sweep(
     Example: simfl sweep studies/users_and_losses
     """
     from simfl.studies.sweep.study import complete, open_sweep
+    from simfl.studies.workers import renamed
 
+    cluster = cluster or renamed(backend, address, warn)
     state = open_sweep(study, out, keep_traces)
     name_executed_files()
 
@@ -72,7 +78,7 @@ def sweep(
     with exit_on_failure(kept):
         try:
             with bars() as watch:
-                complete(state, jobs, backend, address, parquet, watch, partial(print_lines, error=True))
+                complete(state, jobs, cluster, parquet, watch, partial(print_lines, error=True))
         # Also after an interrupt: what failed until then is worth a line.
         finally:
             _print_failures(state)
@@ -243,28 +249,39 @@ def calibrate(
 
 @app.command("plan")
 def plan_command(
-    fleet: Annotated[Path, Argument(help=FLEET_HELP, metavar="FLEET", autocompletion=names_and_files)],
+    fleet: Annotated[
+        Path | None, Argument(help=FLEET_HELP, metavar="[FLEET]", autocompletion=names_and_files)
+    ] = None,
     out: Annotated[Path, Option(metavar="FILE", help="The scenario that runs the answer.")] = PLANNED,
     set_: Set = None,
+    jobs: Annotated[int | None, Option(min=1, help=PLAN_JOBS_HELP)] = None,
+    cluster: Cluster = None,
+    ask_: Annotated[bool, Option("--ask", help=ASK_HELP)] = False,
     json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
 ) -> None:
     """Find the protocol and the settings that keep a fleet's guarantees in the least time, in shadow.
 
     Example: simfl plan fleets/phones
     """
+    from simfl.cli.ask import ask
     from simfl.reports.terminal import console, show
     from simfl.runs.folder.disk import write_text
     from simfl.studies.plan import fleet_plan
     from simfl.studies.plan.report import plan_report
 
     check_place(out)
+    if ask_:
+        fleet = fleet or ASKED
+        ask(fleet)
+    if fleet is None:
+        raise typer.BadParameter("missing: a fleet's file, or --ask for seven questions", param_hint="FLEET")
     with stages() as stage:
 
         def watch(text: str) -> None:
             name_executed_files()
             stage(text)
 
-        planned = fleet_plan.plan(fleet, overrides(set_), watch)
+        planned = fleet_plan.plan(fleet, overrides(set_), watch, jobs, cluster)
     # Before anything is printed, so that the file exists when its name is shown.
     write_text(out, planned.scenario_text())
     if json_:

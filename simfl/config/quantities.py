@@ -83,8 +83,8 @@ def meant(text: str) -> str | None:
     bare = text.strip()
     if re.fullmatch(r"[-+]?[0-9]{1,3}([,_' ][0-9]{3})+", bare):
         return re.sub("[,_' ]", "", bare)
-    if match := re.fullmatch(rf"({_NUMBER})\s*([kKM]?)", bare):
-        value = Decimal(match[1]) * {"": 1, "k": 1000, "K": 1000, "M": 10**6}[match[2]]
+    if match := re.fullmatch(rf"({_NUMBER})\s*([kKM]?|million)", bare):
+        value = Decimal(match[1]) * {"": 1, "k": 1000, "K": 1000}.get(match[2], 10**6)
         if abs(value) < 10**15:
             return f"{value.normalize():f}"
     return None

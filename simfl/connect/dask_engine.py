@@ -94,6 +94,11 @@ def attempt(function: Any, *args: Any) -> Any:
     return worker.attempt(get_worker().address, function, *args)
 
 
+def need_libraries(option: str) -> None:
+    """Raise BadInput if Dask is not installed."""
+    need(option, "distributed", "dask")
+
+
 @contextmanager
 def opened(option: str, jobs: int, address: str | None) -> Iterator[Engine]:
     """Yield the workers of a scheduler, or of processes on this machine.
@@ -106,7 +111,6 @@ def opened(option: str, jobs: int, address: str | None) -> Iterator[Engine]:
     Raises:
         BadInput: There is no worker.
     """
-    need(option, "distributed", "dask")
     address = address and f"tcp://{address}"
     with quiet(), connected(option, jobs, address) as client:
         with reachable(option, address):

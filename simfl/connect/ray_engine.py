@@ -157,6 +157,16 @@ def attempt(function: Any, *args: Any) -> Any:
         raise RunFailed(blame(error) or one_line(error)) from None
 
 
+def need_libraries(option: str) -> None:
+    """Raise BadInput if Ray is not installed; it is imported with the settings of a client."""
+    # Before the import. A user's own setting stays.
+    for name, value in SETTINGS.items():
+        os.environ.setdefault(name, value)
+    need(option, "ray", "ray")
+    # Ray itself is installed without the libraries of its client.
+    need(option, "grpc", "ray")
+
+
 @contextmanager
 def opened(option: str, address: str, gpu: bool) -> Iterator[Engine]:
     """Yield the workers of a Ray cluster.
@@ -169,12 +179,6 @@ def opened(option: str, address: str, gpu: bool) -> Iterator[Engine]:
     Raises:
         BadInput: The head does not answer, or there is no worker.
     """
-    # Before the import. A user's own setting stays.
-    for name, value in SETTINGS.items():
-        os.environ.setdefault(name, value)
-    need(option, "ray", "ray")
-    # Ray itself is installed without the libraries of its client.
-    need(option, "grpc", "ray")
     import ray
 
     with quiet():

@@ -44,13 +44,7 @@ class Cluster:
         Raises:
             BadInput: A worker cannot; the message names it.
         """
-        # All workers are asked before the run begins: a wrong one would otherwise end it hours later.
-        answers = self.engine.ask(worker.prepare, self.spec)
-        for address, answer in answers.items():
-            if isinstance(answer, BaseException):
-                answer = f"cannot run simfl: {type(answer).__name__}: {reason(answer)}"
-            if isinstance(answer, str):
-                raise BadInput(f"{OPTION}: worker {address} {answer}")
+        answers = asked(self.engine, worker.prepare, self.spec)
         ways = {}
         # All workers have the same entries, as they have the same scenario.
         for name in next(iter(answers.values())):
@@ -149,34 +143,64 @@ def checked(result: Any, shape: tuple[int, ...], dtype: Any, split: Callable[[An
     return ClusterFailed(f"a worker returned {got}, not {np.dtype(dtype)} {shape}")
 
 
-def check(address: str, scenario: Scenario) -> tuple[str, str]:
+def asked(engine: Engine, function: Any, *args: Any) -> dict[str, Any]:
+    """Return the workers' answers by address.
+
+    Raises:
+        BadInput: A worker refuses, or fails; the message names it.
+    """
+    # All workers are asked before the work begins: a wrong one would otherwise end it hours later.
+    answers = engine.ask(function, *args)
+    for address, answer in answers.items():
+        if isinstance(answer, BaseException):
+            answer = f"cannot run simfl: {type(answer).__name__}: {reason(answer)}"
+        if isinstance(answer, str):
+            raise BadInput(f"{OPTION}: worker {address} {answer}")
+    return answers
+
+
+def check(address: str, scenario: Scenario | None = None) -> tuple[str, str]:
     """Return an address's kind, and HOST:PORT or the number of processes to start here.
 
     Raises:
-        BadInput: The address has another form, or the scenario cannot be trained on a cluster.
+        BadInput: The address has another form, the scenario cannot be trained on a cluster, or a library is
+            not installed.
     """
     # These refusals need no cluster, so they come first.
-    if isinstance(scenario.clock, Measured):
+    if scenario is not None and isinstance(scenario.clock, Measured):
         reason = "training elsewhere takes no CPU time of this machine: use --clock modelled, or recorded:DIR"
         raise BadInput(f"{OPTION} must go without the measured clock: {reason}")
-    if scenario.payload == "shadow":
+    if scenario is not None and scenario.payload == "shadow":
         raise BadInput(f"{OPTION}: payload shadow trains no model: use payload real")
-    if local := re.fullmatch(r"local:([1-9]\d{0,3})", address):
-        return "local", local[1]
-    if running := re.fullmatch(r"(dask|ray)://([^/\s]+:\d+)", address):
-        return running[1], running[2]
-    forms = "dask://HOST:PORT, ray://HOST:PORT, or local:N for N processes here"
-    raise BadInput(f"{OPTION}: {address!r:.80} must be {forms}")
+    match = re.fullmatch(r"(local):([1-9]\d{0,3})|(dask|ray)://([^/\s]+:\d+)", address)
+    if match is None:
+        forms = "dask://HOST:PORT, ray://HOST:PORT, or local:N for N processes here"
+        raise BadInput(f"{OPTION}: {address!r:.80} must be {forms}")
+    kind, target = filter(None, match.groups())
+    (ray_engine if kind == "ray" else dask_engine).need_libraries(OPTION)
+    return kind, target
 
 
-def opened(address: str, scenario: Scenario) -> AbstractContextManager[Engine]:
+def _engine(address: str, scenario: Scenario | None = None) -> AbstractContextManager[Engine]:
     """Return the engine at an address."""
     kind, target = check(address, scenario)
     # Ray has no notion of processes here: a task takes a GPU only if the scenario trains on one.
     if kind == "ray":
-        return ray_engine.opened(OPTION, target, gpu=scenario.learning.device == "cuda")
+        return ray_engine.opened(OPTION, target, scenario is not None and scenario.learning.device == "cuda")
     jobs, scheduler = (int(target), None) if kind == "local" else (0, target)
     return dask_engine.opened(OPTION, jobs, scheduler)
+
+
+@contextmanager
+def opened(address: str) -> Iterator[Engine]:
+    """Yield the engine at an address, each worker of which has this version of simfl.
+
+    Raises:
+        BadInput: There is no worker, or one has another version.
+    """
+    with _engine(address) as engine:
+        asked(engine, worker.refusal, code_version())
+        yield engine
 
 
 @contextmanager
@@ -186,7 +210,7 @@ def connected(address: str, scenario: Scenario) -> Iterator[Cluster]:
     Raises:
         BadInput: There is no worker, or one cannot train it.
     """
-    with opened(address, scenario) as engine:
+    with _engine(address, scenario) as engine:
         code = code_version()
         # The digest covers the files that the scenario names: a worker with other data would train something
         # else.

@@ -37,6 +37,11 @@ class Refusal(Exception):
     """The reason why a worker must not take part."""
 
 
+def refusal(code: str) -> str | None:
+    """Return the reason why this worker must not work for simfl of a version; None if it has the same."""
+    return None if code_version() == code else f"has simfl {code_version()}, not {code}"
+
+
 _trainers: dict[str, dict[str, Trainer]] = {}
 """Trainers by key of the run and entry, the earliest run first."""
 _limits = ExitStack()
@@ -51,8 +56,8 @@ def trainers(spec: RunSpec) -> dict[str, Trainer]:
     """
     # The version is compared at each call, since a worker may join, or be restarted with other code, during
     # the run.
-    if code_version() != spec.code:
-        raise Refusal(f"has simfl {code_version()}, not {spec.code}")
+    if reason := refusal(spec.code):
+        raise Refusal(reason)
     if spec.key not in _trainers:
         try:
             # Loaded as any scenario is, since plain values from elsewhere are checked anew.

@@ -7,7 +7,7 @@ any object, with the functions of `Connector`.
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from importlib.metadata import entry_points
-from typing import Protocol
+from typing import Any, Protocol
 
 from simfl.dataplane.remote import Placement
 from simfl.errors import BadInput
@@ -33,11 +33,14 @@ class Cluster(Protocol):
 class Connector(Protocol):
     """Connects to the clusters of a scheme."""
 
-    def check(self, address: str, scenario: Scenario) -> object:
+    def check(self, address: str, scenario: Scenario | None = None) -> object:
         """Raise BadInput for an address that is wrong, or a scenario that cannot be trained there."""
 
     def connected(self, address: str, scenario: Scenario) -> AbstractContextManager[Cluster]:
         """Return a connection whose workers can all train the scenario; BadInput if a worker cannot."""
+
+    def opened(self, address: str) -> AbstractContextManager[Any]:
+        """Return a `connect.engine.Engine`, whose workers call the functions of studies."""
 
 
 def connector(address: str) -> Connector:

@@ -5,30 +5,55 @@ quantisation, the buffer) are not in it.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
-from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seed
+from simfl.config.blocks import Bits, Block, Count, Name, Natural, Positive, Seconds, Seed
 from simfl.config.python_files import located_errors
+from simfl.config.quantities import unit
 from simfl.config.texts import FileName
 from simfl.config.yaml_tree import plain
-from simfl.errors import BadInput, ScenarioError, show
+from simfl.errors import BadInput, Problem, ScenarioError, show
 from simfl.learning.data.unpublished import Synthetic
 from simfl.protocols.protocol import SIGNED_STAGES, Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario import checks
+from simfl.scenario.fleet_model import AnyFleetModel
 from simfl.scenario.load import anchor, apply_overrides, read_tree
 from simfl.scenario.messages import place, translate
 from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import ByDisconnect, Detect, Network, Population, Server
-from simfl.world.dropout import AnyDropout, NoLosses
+from simfl.world.dropout import STEPS, AnyDropout, NoLosses
+from simfl.world.profiles import ProfileError
 
 PATIENCE_S = 1e6
 """Seconds of a deadline that no user misses."""
+SAMPLES = 100
+"""Samples of a user of a model by name or size, unless the fleet states them: they weigh its update."""
+WHOLE = 10_000
+"""The most users of an aggregate of all: a plan runs rounds of them dozens of times."""
+STAND_INS, SPARE = 2_000, 4
+"""Users who are simulated for a larger population: so many, and this multiple of the wanted updates."""
+
+
+def _checked_in(value: Any) -> Any:
+    is_count, is_share = type(value) is int and value >= 1, type(value) is float and 0 < value <= 1
+    if value is not None and not (is_count or is_share):
+        raise ValueError(f"must be a number of phones, or a share of them up to 100 %: not {show(value)}")
+    return value
+
+
+def _share(value: float) -> float:
+    if value >= 1:
+        raise ValueError(f"must be a share below 1, not {value:g}: write {value:g} %, if that is meant")
+    return value
 
 
 def _colluders(value: Any) -> Any:
@@ -63,6 +88,14 @@ class Fleet(Block):
     """The way in which the server learns of a loss, as in a scenario."""
     dropout: AnyDropout = NoLosses()
     """The losses of users within a round, as in a scenario."""
+    lost: Annotated[float, Field(strict=True, ge=0), AfterValidator(_share), unit("1")] | None = None
+    """Share of the chosen that are lost in a round, such as `10 %`, by a coin at each of four steps."""
+    checked_in: Annotated[Any, AfterValidator(_checked_in), unit("1")] = None
+    """Phones that are available at a time: a number or a share; by `population.availability` unless given."""
+    night_h: Positive = 8.0
+    """Hours of a night, in which one round follows another."""
+    model: AnyFleetModel | None = None
+    """The model by name, or by `mb`, `train_s` and the phone `on` which it takes so long."""
     profile: FileName = "reference"
     """Seconds per operation: a shipped profile's name, or a YAML file's path."""
     memory_limit_gb: Positive = 2.0
@@ -70,7 +103,7 @@ class Fleet(Block):
     learning: Learning = Learning()
     """Data, model and local training, as in a scenario; `model: {d: ..., macs: ...}` is enough."""
     samples: Count | None = None
-    """Synthetic training samples of each user; the samples of `learning.dataset` unless given."""
+    """Training samples of each user, generated; unless given, `learning.dataset`'s, or 100 with `model`."""
     clip: Positive = 1.0
     """Coordinates of updates are held within +-clip; the rest of the field decides their levels."""
     updates: Count | None = None
@@ -79,15 +112,15 @@ class Fleet(Block):
     """Aggregation by a buffer, in rounds, or by whichever is faster."""
     staleness_bound: Natural = 10
     """The largest staleness of an update in a buffer; LightSecAgg's App. F.5 has 10."""
-    return_s: Positive | None = None
+    return_s: Seconds | None = None
     """Seconds that a lost user is offline, for a buffer with losses."""
-    collude: Annotated[Any, AfterValidator(_colluders)]
+    collude: Annotated[Any, AfterValidator(_colluders), unit("1")]
     """Users who may collude with the server: a number, a share below 1; `none` if nothing is to be hidden."""
     sigma: Bits = 40.0
     """A round is insecure with at most 2^-sigma; 40 in SecAgg+'s paper (Bell 2020)."""
-    failure: Annotated[float, Field(strict=True, gt=1e-12, lt=1)] = 1e-3
+    failure: Annotated[float, Field(strict=True, gt=1e-12, lt=1), unit("1")] = 1e-3
     """A round fails with at most this probability."""
-    within_s: Positive | None = None
+    within_s: Seconds | None = None
     """Seconds that an aggregate may take on average."""
     user_mb: Positive | None = None
     """MB (10^6 bytes) that a user may send and receive for an aggregate, on average."""
@@ -111,14 +144,47 @@ class Fleet(Block):
         given: Mapping[str, Any] = built_in if self.protocols is None else self.protocols
         return {name: entry for name, entry in given.items() if entry.asynchronous in modes}
 
-    def world(self) -> dict[str, Any]:
-        """Return the part of a scenario that all scenarios of this fleet share."""
+    @property
+    def present(self) -> int:
+        """The number of phones that are available at a time; all of them if that is not stated."""
+        users, stated = self.population.users, self.checked_in
+        if stated is None:
+            return users
+        return min(users, stated) if isinstance(stated, int) else max(1, round(stated * users))
+
+    @property
+    def at_work(self) -> int:
+        """The number of users who are simulated: as many as any round may choose, and some more.
+
+        Users are independent draws, so that a round of N of them is one of N of the whole population.
+        """
+        if self.updates is None or self.asynchronous != "false":
+            return self.present
+        return min(self.present, max(STAND_INS, SPARE * self.updates))
+
+    def world(self, with_availability: bool = False) -> dict[str, Any]:
+        """Return the part of a scenario that all scenarios of this fleet share.
+
+        Args:
+            with_availability: Users come and go; else all are checked in, as only these are chosen.
+        """
         same = ("population", "network", "server", "detect", "dropout", "learning")
         world: dict[str, Any] = {key: getattr(self, key).model_dump(mode="json") for key in same}
-        if self.samples is not None:
-            given = self.learning.dataset
-            dataset = given if isinstance(given, Synthetic) else Synthetic()
-            sizes = {"train": self.samples * self.population.users, "test": dataset.classes}
+        world["population"]["users"] = self.at_work
+        if not with_availability:
+            for users in (world["population"], *(world["population"]["classes"] or {}).values()):
+                users["availability"] = {"kind": "always"}
+        if self.lost is not None:
+            world["dropout"] = {"kind": "per_step", "q": 1 - (1 - self.lost) ** (1 / len(STEPS))}
+        samples, dataset = self.samples, self.learning.dataset
+        if self.model is not None:
+            samples = samples or SAMPLES
+            slowdown = self.population.devices.slowdown
+            world["learning"]["model"] = self.model.by_size(self.learning, samples, self.profile, slowdown)
+            dataset = Synthetic(shape=(1,), classes=2)
+        if samples is not None:
+            dataset = dataset if isinstance(dataset, Synthetic) else Synthetic()
+            sizes = {"train": samples * self.at_work, "test": dataset.classes}
             world["learning"]["dataset"] = dataset.model_dump(mode="json") | sizes
         world |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
         # A plan compares many runs, so they count work without doing it, on a clock that repeats.
@@ -147,10 +213,21 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
             fleet = Fleet.model_validate(plain(tree))
             problems += [place(tree, tuple(path.split(".")), text) for path, text in _problems(fleet)]
     except ValidationError as errors:
-        problems += translate(errors, tree, Fleet)
+        problems += map(_with_hint, translate(errors, tree, Fleet))
     if problems:
         raise ScenarioError(sorted(problems, key=lambda p: p.line or 0))
     return fleet
+
+
+def _with_hint(problem: Problem) -> Problem:
+    """Return the problem of a missing value with its hint: what it is, where it is found, a usual value."""
+    hints = yaml.safe_load(
+        (resources.files("simfl.scenario") / "fleet_hints.yaml").read_text(encoding="utf-8")
+    )
+    ends = [hint for key, hint in hints.items() if f".{problem.path}".endswith(f".{key}")]
+    if not (ends and problem.message.startswith("missing")):
+        return problem
+    return replace(problem, message=f"missing: {ends[-1]}")
 
 
 def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
@@ -163,8 +240,18 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
     users = fleet.population.users
     if fleet.colluders is not None and fleet.colluders >= users:
         yield "collude", f"collude={fleet.collude} must be below population.users={users}"
-    if fleet.updates is not None and fleet.updates > users:
-        yield "updates", f"updates={fleet.updates} must not be above population.users={users}"
+    if fleet.updates is not None and fleet.updates > fleet.present:
+        bound = f"population.users={users}" if fleet.present == users else f"the {fleet.present} checked in"
+        yield "updates", f"updates={fleet.updates} must not be above {bound}"
+        return
+    if fleet.updates is None and fleet.present > WHOLE:
+        round_of = f"an aggregate of all {fleet.present:,} phones is planned up to {WHOLE:,}"
+        yield "updates", f"missing: the updates that an aggregate needs, such as 1000; {round_of}"
+        return
+    if fleet.lost is not None and "dropout" in fleet.model_fields_set:
+        yield "lost", "must not go with dropout, which has the losses too: leave one out"
+    if fleet.model is not None and "model" in fleet.learning.model_fields_set:
+        yield "model", "must not go with learning.model: leave one out"
     named = "dataset" in fleet.learning.model_fields_set
     if fleet.samples is not None and named and not isinstance(fleet.learning.dataset, Synthetic):
         chosen = fleet.learning.dataset.kind
@@ -174,8 +261,15 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
         which = {"true": "asynchronous", "false": "synchronous"}[fleet.asynchronous]
         yield "protocols", f"none of them is {which}: see `asynchronous`"
     # FedAvg has no masks, so the world is checked without the privacy and the buffer that a plan chooses.
-    scenario = Scenario.model_validate({**fleet.world(), "protocols": ["fedavg"]})
-    yield from checks.check(scenario)
+    try:
+        world = fleet.world()
+    except ValueError as wrong:
+        yield ("profile" if isinstance(wrong, ProfileError) else "model"), str(wrong)
+        return
+    scenario = Scenario.model_validate({**world, "protocols": ["fedavg"]})
+    for path, message in checks.check(scenario):
+        smaller = "; a model by name or size needs no data: see docs/plan.md" * (path == "learning.dataset")
+        yield path, message + smaller
     models = [settings.dropout for settings in settings_of(scenario).values()]
     lossy = [model for model in models if not isinstance(model, NoLosses)]
     if fleet.asynchronous != "false" and lossy and fleet.return_s is None:

@@ -1,7 +1,7 @@
 """The world of a scenario: clocks, users and their devices, links, deadlines, and how losses are noticed."""
 
 import math
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Field, field_validator, model_validator
 
@@ -22,6 +22,7 @@ from simfl.config.blocks import (
 )
 from simfl.config.quantities import unit
 from simfl.config.texts import FileName
+from simfl.world import named
 from simfl.world.availability import Always, AnyAvailability
 from simfl.world.dropout import AnyDropout
 from simfl.world.energy import Energy, ServerEnergy
@@ -30,8 +31,10 @@ from simfl.world.numbers import Latencies, PerUser, Rates
 from simfl.world.outages import Outage
 from simfl.world.tcp import Tcp
 
-PRESETS_MBPS = {"4g": 98.0, "lan320": 320.0, "5g": 802.0}
-"""User links of LightSecAgg section 7.2 and Table 3, both directions, Mbit/s."""
+LinkName = Literal[
+    "lte_2021", "5g_2021", "wifi4_2021", "wifi5_2021", "wifi6_2021", "papers_4g", "papers_5g", "4g", "lan320",
+    "5g",
+]  # fmt: skip
 
 
 class Measured(Block):
@@ -65,21 +68,35 @@ class Devices(Block):
     """The users' devices."""
 
     slowdown: PerUser
-    """Times that a device is slower than the clock's machine, drawn once for each user."""
+    """Times that a device is slower than the clock's machine, drawn once for each user; `snapdragon_8` and
+    `assumed_phone` stand for 1.4 to 2.7 and 8 to 16, which are weak (`world.named`)."""
     cores: Count = 2
     """Cores of a device; with one, the protocol and the training take turns."""
     training_noise: Spread = 0.0
     """Spread of each training's time: log-normal, median 1, this standard deviation of the logarithm."""
 
+    @field_validator("slowdown", mode="before")
+    @classmethod
+    def is_perhaps_a_phone(cls, slowdown: Any) -> Any:
+        # The shorthand of kinds has written a bare word out.
+        kind = slowdown["kind"] if isinstance(slowdown, dict) and [*slowdown] == ["kind"] else slowdown
+        if not isinstance(kind, str):
+            return slowdown
+        if kind not in named.PHONES:
+            others = "a number, or a distribution with its values"
+            raise ValueError(f"no phone {kind!r:.40}; known: {', '.join(named.PHONES)}; or {others}")
+        return dict(named.PHONES[kind])
+
 
 class UserLink(Block):
-    """A user's link. A preset gives both rates; the latency is always stated.
+    """A user's link. A preset gives both rates, and a measured one the latency; else the latency is stated.
 
     A message that is overtaken by an earlier one's jitter waits for it, as in a TCP stream.
     """
 
-    preset: Literal["4g", "lan320", "5g"] | None = None
-    """Both rates: 98, 320 and 802 Mbit/s."""
+    preset: LinkName | None = None
+    """A link by name (`world.named`): one with a year is measured; `papers_4g`, `lan320` and `papers_5g` are
+    98, 320 and 802 Mbit/s both ways."""
     uplink_mbps: Rates | None = None
     """Mbit/s to the server; needed without a preset."""
     downlink_mbps: Rates | None = None
@@ -96,11 +113,10 @@ class UserLink(Block):
     @model_validator(mode="before")
     @classmethod
     def fill_from_preset(cls, data: Any) -> Any:
-        # A tuple, as a wrong value such as a list has no hash. Rates that are given beside a preset have
-        # priority.
-        if isinstance(data, dict) and data.get("preset") in tuple(PRESETS_MBPS):
-            rate = PRESETS_MBPS[data["preset"]]
-            return {"uplink_mbps": rate, "downlink_mbps": rate, **data}
+        # A tuple, as a wrong value such as a list has no hash. Figures that are given beside a preset have
+        # priority. A wrong name is reported alone, without a latency that a right one might have.
+        if isinstance(data, dict) and (name := data.get("preset")) is not None:
+            return {**(named.link(name) if name in get_args(LinkName) else {"latency_s": 0.0}), **data}
         return data
 
     @model_validator(mode="after")
@@ -108,7 +124,7 @@ class UserLink(Block):
         # After the preset has filled them in, so both are required without a second schema.
         for name in ("uplink_mbps", "downlink_mbps"):
             if getattr(self, name) is None:
-                raise ValueError(f"{name} is missing: give it, or a preset ({', '.join(PRESETS_MBPS)})")
+                raise ValueError(f"{name} is missing: give it, or a preset ({', '.join(get_args(LinkName))})")
         return self
 
 

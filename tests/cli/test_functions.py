@@ -129,9 +129,11 @@ def test_sweep_returns_failed_cells(tmp_path: Path, printed: Any, monkeypatch: p
 def test_plan_returns_the_commands_output(tmp_path: Path, printed: Any) -> None:
     """A fleet of 12 users."""
     (tmp_path / "small.yaml").write_text(json.dumps(SMALL))
-    code, out = printed("plan", tmp_path / "small.yaml", "--out", tmp_path / "planned.yaml", "--json")
+    code, out = printed(
+        "plan", tmp_path / "small.yaml", "--jobs", 1, "--out", tmp_path / "planned.yaml", "--json"
+    )
     stages = list[str]()
-    planned = simfl.plan(SMALL, watch=stages.append)
+    planned = simfl.plan(SMALL, watch=stages.append, jobs=1)
     assert (code, json.loads(out)) == (0, json.loads(json.dumps(planned.dump())))
     assert (tmp_path / "planned.yaml").read_text() == planned.scenario_text()
     assert stages[0] == "making the users"

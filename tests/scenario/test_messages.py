@@ -10,6 +10,9 @@ from simfl.errors import ScenarioError
 from simfl.scenario.load import load
 from tests.scenario.worlds import SYNC, problems, read, swap
 
+LINKS = "lte_2021, 5g_2021, wifi4_2021, wifi5_2021, wifi6_2021, papers_4g, papers_5g, 4g, lan320, 5g"
+"""Names of links in messages."""
+
 
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
@@ -33,11 +36,11 @@ from tests.scenario.worlds import SYNC, problems, read, swap
         ("clock: modelled", "clock:\n  kind: 5", "3: clock: unknown kind '5'; known: measured, modelled, "
          "recorded"),
         ("privacy:\n  T: 50\n  D: 30", "privacy: 50", "11: privacy: must be a mapping, not 50"),
-        ("preset: 4g", "preset: 4G", "6: network.users.preset: must be one of 4g, lan320, 5g, not '4G'; did "
+        ("preset: 4g", "preset: 4G", f"6: network.users.preset: must be one of {LINKS}, not '4G'; did "
          "you mean '4g'?"),
-        ("preset: 4g", "preset: [4g]", "6: network.users.preset: must be one of 4g, lan320, 5g, not a list"),
+        ("preset: 4g", "preset: [4g]", f"6: network.users.preset: must be one of {LINKS}, not a list"),
         ("preset: 4g, ", "uplink_mbps: 1, ", "6: network.users: downlink_mbps is missing: give it, or "
-         "a preset (4g, lan320, 5g)"),
+         f"a preset ({LINKS})"),
         ("{disconnect: 0.5}", "{disconect: 0.5}", "9: detect: unknown kind 'disconect'; known: timeout, "
          "disconnect; did you mean 'disconnect'?"),
         ("{disconnect: 0.5}", "\n  disconnect: -0.5", "10: detect.disconnect: must be at least 0, not -0.5"),

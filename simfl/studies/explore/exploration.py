@@ -12,7 +12,7 @@ from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore import effort, rounds
 from simfl.studies.explore.coverage import Tried, coverage_lines
 from simfl.studies.explore.rounds import AnyCohort, Report, Violation, judge, make_cohort, sample, total
-from simfl.studies.sweep.backends import check_jobs
+from simfl.studies.workers import check_jobs
 
 
 @dataclass(repr=False)

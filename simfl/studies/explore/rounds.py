@@ -14,8 +14,6 @@ from itertools import islice, product
 from math import comb
 from typing import Any
 
-from joblib import delayed
-
 from simfl.errors import BadInput, RunFailed, did_you_mean
 from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
@@ -23,7 +21,7 @@ from simfl.scenario.load import load
 from simfl.studies.explore.buffered import BufferCohort
 from simfl.studies.explore.cohort import Detect, Pattern, RoundCohort, describe, every_pattern
 from simfl.studies.explore.coverage import Row
-from simfl.studies.sweep.backends import workers
+from simfl.studies.workers import in_order, workers
 
 AnyCohort = RoundCohort | BufferCohort
 CHUNK_PATTERNS = 128
@@ -145,11 +143,11 @@ def explore(
         affected_users: The most users that meet a fate; all unless given.
     """
     report = Report()
-    tasks = (delayed(attempt)(cohort, *chunk) for chunk in _chunks(cohort, affected_users))
+    tasks = ((cohort, *chunk) for chunk in _chunks(cohort, affected_users))
     # In the order of the patterns, so that the first violation is a smallest one.
-    with workers("loky", jobs, ordered=True) as parallel:
-        # `pre_dispatch` bounds the tasks that are under way, so patterns are made as they are needed.
-        for part in parallel(tasks):
+    with workers(jobs) as run_jobs:
+        # Few tasks are under way at a time, so patterns are made as they are needed.
+        for part in in_order(run_jobs(attempt, tasks)):
             report.add(part)
             watch(report)
             if report.violation is not None:

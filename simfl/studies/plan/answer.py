@@ -4,7 +4,9 @@ from dataclasses import asdict
 from typing import Any
 
 from simfl.runs.results.statistics import Estimate
+from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
+from simfl.studies.plan.night import Night
 from simfl.studies.plan.search import Candidate
 from simfl.studies.plan.settings import Setting
 
@@ -42,8 +44,8 @@ def chosen(s: Scenario) -> dict[str, Any]:
     return {"chosen": s.cohort, "enough": s.cohort if enough is None else enough}
 
 
-def described(c: Candidate) -> dict[str, Any]:
-    """Return a candidate as plain values, for JSON."""
+def described(fleet: Fleet, c: Candidate) -> dict[str, Any]:
+    """Return a candidate of a fleet as plain values, for JSON."""
     s = c.scenario
     return {
         "name": c.name,
@@ -55,6 +57,7 @@ def described(c: Candidate) -> dict[str, Any]:
         "seconds": _estimate(c.seconds),
         "user_mb": _estimate(c.user_mb),
         "user_j": None if c.user_j is None else _estimate(c.user_j),
+        "night": asdict(Night.of(fleet, c)),
     }
 
 

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -22,10 +23,11 @@ from simfl.runs.results.energy import FJ
 from simfl.runs.users import UserPopulation
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Deadlines
 from simfl.studies.plan.losses import LossProbabilities
 from simfl.studies.plan.settings import Guarantee, Setting
-from simfl.trace.rows import SERVER, End, Sent, TimerSet, Trace, seldom_collecting
+from simfl.trace.rows import SERVER, End, Sent, Step, TimerSet, Trace, seldom_collecting
 from simfl.virtual_time import NS
 from simfl.world.links import LinkState
 
@@ -47,6 +49,10 @@ class Outcome:
     """Megabytes of a user in a round, up and down."""
     user_j: float | None
     """Joules of a user in a round; None without an energy model."""
+    server_mb: float
+    """Megabytes through the server's link for an aggregate, up and down, of failed rounds too."""
+    core_s: float
+    """Core seconds of the server for an aggregate: its steps, times its cores."""
     rounds: int
     """Number of rounds."""
     completed: int
@@ -80,14 +86,23 @@ AS_GIVEN = Change()
 class World:
     """The users of a fleet under one seed; any setting can run with them."""
 
-    experiment: Experiment
-    """A scenario of plain sums with these users, built."""
+    scenario: Scenario
+    """A scenario of plain sums with these users."""
 
     @classmethod
     def of(cls, fleet: Fleet, seed: int) -> "World":
         """Return the users of a fleet under a seed."""
         # Plain sums need no setting of the plan's, and the world of all entries is that of the scenario.
-        return cls(build(load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": seed})))
+        return cls(load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": seed}))
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The scenario, built."""
+        return build(self.scenario)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without the users: a worker makes them anew, the same ones by their named streams.
+        return received, (self.scenario,)
 
     def run(
         self, setting: Setting, rounds: int, deadlines: Deadlines | None = None, change: Change = AS_GIVEN
@@ -100,7 +115,7 @@ class World:
             deadlines: The server's deadlines; the setting's own unless given.
             change: Factors on the givens.
         """
-        s, seed = setting.scenario, self.experiment.scenario.seed
+        s, seed = setting.scenario, self.scenario.seed
         # Copied without being checked again: `settings.py` has loaded this scenario, and these three keys fit
         # any.
         s = s.model_copy(update={"seed": seed, "rounds": rounds, "deadlines": deadlines or s.deadlines})
@@ -121,7 +136,18 @@ class World:
         # The outcome is read within: it makes lists of a trace's rows again.
         with seldom_collecting():
             asyncio.run(drive(session, publish, lambda: None))
-            return outcome_of(session.trace, isinstance(s.detect, ByDisconnect))
+            return outcome_of(session.trace, isinstance(s.detect, ByDisconnect), s.server.cores)
+
+
+_received = list[World]()
+"""The last world that came to this worker."""
+
+
+def received(scenario: Scenario) -> World:
+    """Return a world in a worker, which makes the users of consecutive jobs once."""
+    if not _received or _received[0].scenario != scenario:
+        _received[:] = [World(scenario)]
+    return _received[0]
 
 
 @dataclass(frozen=True)
@@ -165,19 +191,28 @@ def _changed(people: UserPopulation, change: Change) -> UserPopulation:
     return replace(people, slowdown=change.slowdown * people.slowdown, links=links, server_link=server)
 
 
-def outcome_of(trace: Trace, notified: bool) -> Outcome:
-    """Return the outcome of a run from its trace; `notified` as of `waits`."""
+def outcome_of(trace: Trace, notified: bool, cores: int) -> Outcome:
+    """Return the outcome of a run from its trace.
+
+    Args:
+        trace: Of the run.
+        notified: As of `waits`.
+        cores: Of the server.
+    """
     rounds = metrics.rounds(trace)
     completed = [r for r in rounds if r.reason is None]
     selected = sum(r.selected for r in rounds)
     moved = sum(r.bytes_up + r.bytes_down for r in rounds)
     spent = sum(fj for r in rounds for (_, party, _), fj in r.energy.items() if party != SERVER)
+    busy_ns = sum(row.end - row.start for row in trace if isinstance(row, Step) and row.party == SERVER)
     return Outcome(
         # Failed rounds' time is part of an aggregate's price, as in reports (`results/summary.py`).
         sum(r.end - r.start for r in rounds) / NS / len(completed) if completed else math.inf,
         moved / 1e6 / selected if selected else 0.0,
         # Without an energy model the trace has no rows of energy.
         spent / FJ / selected if spent and selected else None,
+        moved / 1e6 / len(completed) if completed else 0.0,
+        busy_ns * cores / NS / len(completed) if completed else 0.0,
         len(rounds),
         len(completed),
         sum(len(r.members) for r in completed),
@@ -211,7 +246,10 @@ def _stage_waits(trace: Trace, notified: bool) -> Iterator[tuple[str, int]]:
         row.arrived for row in trace if isinstance(row, Sent) and row.to == SERVER and row.arrived is not None
     )
     marks = [
-        (row.at, row.name if isinstance(row, TimerSet) else "") for row in trace if isinstance(row, MARKS)
+        (row.at, row.name if isinstance(row, TimerSet) else "")
+        for row in trace
+        # A quorum's grace is the end of its stage, and no stage.
+        if isinstance(row, MARKS) and not (isinstance(row, TimerSet) and row.name.endswith(" grace"))
     ]
     # At equal times an end, whose name is "", comes before a deadline: a round ends before the next begins.
     marks.sort()

@@ -1,20 +1,26 @@
-"""The report of a plan: the answer, its guarantee, the other candidates, and the refused protocols."""
+"""The report of a plan: a sentence, a table, the second best, what decides, settings, bars, refusals."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from simfl.reports.model import Report, Sentence
 from simfl.runs.results.breakdown import ReportTable, TableCell, TableRow
+from simfl.scenario.fleet import Fleet
+from simfl.scenario.world import Quorum
 from simfl.studies.plan.answer import chosen, letters, sums
+from simfl.studies.plan.night import Night
 from simfl.studies.plan.search import Answer, Candidate
 from simfl.studies.plan.sensitivity import FURTHEST, Crossover, is_tried
 
-HEADINGS = ("s/aggregate", "MB/user", "J/user", "fails", "insecure")
+HEADINGS = ("s/round", "longer", "GB", "core h", "MB", "J", "fails", "insecure")
+BAR = 40
+"""Characters of the longest bar."""
 
 
 def plan_report(answer: Answer, changes: Sequence[Crossover]) -> Report:
-    """Return the report of a plan.
+    """Return the report of a plan: the sentence, the table, the second best, what decides, the bars.
 
     Args:
         answer: The candidates.
@@ -25,48 +31,117 @@ def plan_report(answer: Answer, changes: Sequence[Crossover]) -> Report:
 
 def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | ReportTable]:
     fleet, best = answer.fleet, answer.best
-    hiding = "nothing to hide" if fleet.colluders is None else f"{fleet.colluders} may collude"
-    wanted = "all" if fleet.updates is None else str(fleet.updates)
-    asked = f"{fleet.population.users} users, {hiding}, {wanted} updates wanted"
+    hiding = "nothing to hide" if fleet.colluders is None else f"{fleet.colluders:,} may collude"
+    wanted = "all" if fleet.updates is None else f"{fleet.updates:,}"
+    asked = f"{fleet.population.users:,} users, {hiding}, {wanted} updates wanted"
     yield Sentence("title", f"{fleet.name}: {asked}")
-    ties = [c.name for c in answer.candidates[1:] if c.seconds.ties(best.seconds)]
-    tie = f", in a tie with {' and '.join(ties)}" if ties else ""
-    yield Sentence("conclusion", f"Take {best.name}: {best.seconds.text()} s an aggregate{tie}")
-    yield from (Sentence("text", f"  {text}") for text in _details(best))
+    yield Sentence("conclusion", f"Take {sentence(answer)}")
     yield Sentence("gap", "")
     shown = [*answer.candidates, *([answer.plain] if answer.plain else [])]
-    cells = zip(*map(_cells, shown), strict=True)
+    cells = zip(*(_cells(answer, c) for c in shown), strict=True)
     rows = [
         TableRow(heading, list(map(TableCell, column)))
         for heading, column in zip(HEADINGS, cells, strict=True)
     ]
     yield ReportTable([c.name for c in shown], [rows], across=True)
+    night = f"GB and core h: the server's in a night of {fleet.night_h:g} h"
+    yield Sentence("note", f"{night}; MB and J: those of a phone that is checked in all night")
     if answer.plain is not None:
-        yield Sentence("note", f"{answer.plain.name} hides nothing: the floor that protection is held to")
-    if not is_tried(answer):
-        reason = "it has no rival, or too many users"
-        yield Sentence("note", f"What would change the answer was not tried: {reason}")
-    elif not changes:
-        changed = f"one assumption up to {FURTHEST:g} times lower or higher"
-        yield Sentence("text", f"No other is faster by 5 % with {changed}")
-    yield from (
-        Sentence("text", f"{crossover.best} would be the fastest with {_times(crossover)}")
-        for crossover in changes
-    )
-    refused = (f"refused: {refused.name}: {refused.reason}" for refused in answer.refused)
-    yield from (Sentence("warning", text) for text in refused)
-    if users := answer.losses.counted_users:
+        users = f"{chosen(answer.plain.scenario)['chosen']:,} users"
+        floor = "hides nothing: the floor that protection is held to"
+        yield Sentence("note", f"{answer.plain.name}, of {users}, {floor}")
+    if len(answer.candidates) > 1:
+        yield Sentence("text", f"Second best: {_second(fleet, best, answer.candidates[1])}")
+    yield from _what_decides(answer, changes)
+    yield Sentence("text", f"How to run {best.name}:")
+    yield from (Sentence("text", f"  {text}") for text in _details(best))
+    yield from _bars("seconds a round", [(c.name, c.seconds.mean) for c in shown])
+    yield from _bars("MB through the server a round", [(c.name, c.server_mb.mean) for c in shown])
+    yield from (Sentence("warning", text) for text in _refused(answer))
+    if counted := answer.losses.counted_users:
         bound = "the upper end of their 95 % interval, as if users were lost one by one"
-        yield Sentence("warning", f"Losses were counted in plain rounds of {users} users in all: {bound}")
-    # Far protocols of large fleets were run under one seed only (`search.FAR`).
+        yield Sentence("warning", f"Losses were counted in plain rounds of {counted} users in all: {bound}")
     has_single_seed = any(c.seconds.half is None for c in answer.candidates)
     single = "; without it, one seed of a protocol far behind" if has_single_seed else ""
     yield Sentence("note", f"±: 95 % interval of a mean over {best.seconds.n} seeds{single}")
 
 
-def _times(crossover: Crossover) -> str:
-    """Return a change in words."""
-    return f"{crossover.factor:.2g} x the {crossover.given}"
+def sentence(answer: Answer) -> str:
+    """Return the answer in one sentence: protocol, users, a round, a night, the price of protection."""
+    fleet, best, plain = answer.fleet, answer.best, answer.plain
+    users = f"{chosen(best.scenario)['chosen']:,}"
+    users += " in flight" if best.scenario.asynchronous else f" chosen of {fleet.present:,} checked in"
+    parts = [f"{best.seconds.text()} s a round", f"{_digits(Night.of(fleet, best).rounds)} rounds a night"]
+    if plain is not None:
+        longer, more = _ratio(best.seconds.mean, plain.seconds.mean, "longer", "shorter"), _bytes(best, plain)
+        parts.append(f"{longer} and {more} than no protection at all")
+    ties = [c.name for c in answer.candidates[1:] if c.seconds.ties(best.seconds)]
+    tie = f"; in a tie with {' and '.join(ties)}" if ties else ""
+    return f"{best.name} with {users}: {', '.join(parts)}{tie}"
+
+
+def _second(fleet: Fleet, best: Candidate, second: Candidate) -> str:
+    longer = _ratio(second.seconds.mean, best.seconds.mean, "longer", "shorter")
+    rounds = f"{_digits(Night.of(fleet, second).rounds)} rounds a night"
+    return f"{second.name}, {longer} and {_bytes(second, best)} a round than {best.name}: {rounds}"
+
+
+def _bytes(c: Candidate, other: Candidate) -> str:
+    return _ratio(c.server_mb.mean, other.server_mb.mean, "more bytes", "fewer bytes")
+
+
+def _ratio(value: float, other: float, more: str, less: str) -> str:
+    """Return the difference of two numbers in per cent.
+
+    >>> _ratio(1.031, 1, "longer", "shorter"), _ratio(0.5, 1, "longer", "shorter")
+    ('3.1 % longer', '50 % shorter')
+    """
+    return f"{_digits(abs(100 * (value / other - 1)))} % {more if value >= other else less}"
+
+
+def _digits(value: float) -> str:
+    """Return a number with two digits or three, and never an exponent.
+
+    >>> _digits(690.4), _digits(41234.0), _digits(4.126), _digits(0.0567)
+    ('690', '41,234', '4.1', '0.057')
+    """
+    return f"{value:,.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def _what_decides(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence]:
+    """Yield what would change the answer."""
+    if not is_tried(answer):
+        reason = "it has no rival, or too many users"
+        yield Sentence("note", f"What would change the answer was not tried: {reason}")
+    elif not changes:
+        changed = f"one assumption up to {FURTHEST:g} times lower or higher"
+        yield Sentence("text", f"What decides: no other is faster by 5 % with {changed}")
+    for crossover in changes:
+        change = f"{crossover.factor:.2g} x the {crossover.given}"
+        yield Sentence("text", f"What decides: with {change}, {crossover.best} would be the fastest")
+
+
+def _bars(label: str, values: Sequence[tuple[str, float]]) -> Iterator[Sentence]:
+    """Yield a bar of each protocol; the longest is the largest value."""
+    longest, width = max(value for _, value in values), max(len(name) for name, _ in values)
+    yield Sentence("gap", "")
+    yield Sentence("title", label)
+    for name, value in values:
+        yield Sentence(
+            "text", f"{name:<{width}} {'#' * max(1, round(BAR * value / longest))} {_digits(value)}"
+        )
+
+
+def _refused(answer: Answer) -> Iterator[str]:
+    """Yield one sentence for each guarantee that refused some protocols, and for each other reason."""
+    groups = defaultdict[str, list[str]](list)
+    for one in answer.refused:
+        if one.relaxed is None:
+            groups[one.reason].append(one.name)
+        else:
+            given = getattr(answer.fleet, one.relaxed.key)
+            groups[f"{one.relaxed.key} is {given:g}"].append(f"{one.name} needs {one.relaxed.value:g}")
+    yield from (f"refused: {', '.join(names)}: {reason}" for reason, names in groups.items())
 
 
 def _details(c: Candidate) -> list[str]:
@@ -83,8 +158,11 @@ def _details(c: Candidate) -> list[str]:
         )
     if field:
         lines.append(f"q = {field['q']}, {field['levels']} levels: a mean is off by {field['rounding']:.1g}")
-    waits = (f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items())
+    waits = [f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items()]
     lines.append(f"deadlines: {', '.join(waits)}")
+    if isinstance(shares := s.deadlines.shares, Quorum):
+        closing = f"{100 * shares.fraction:.0f} % of those who advertise"
+        lines.append(f"the shares of {closing} are enough: slower users leave the round")
     insecure = guarantee.insecure
     security = "" if insecure is None else f", and is insecure with at most {_power(insecure)}"
     lines.append(f"a round fails with at most {guarantee.fails:.1e}{security}")
@@ -96,14 +174,18 @@ def _in_words(values: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} = {value}" for key, value in shown.items())
 
 
-def _cells(c: Candidate) -> Sequence[str]:
+def _cells(answer: Answer, c: Candidate) -> Sequence[str]:
     """Return a candidate's cells, one for each of `HEADINGS`."""
-    guarantee = c.setting.guarantee
-    insecure = "hides nothing" if guarantee.insecure is None else _power(guarantee.insecure)
+    guarantee, plain, night = c.setting.guarantee, answer.plain, Night.of(answer.fleet, c)
+    insecure = "plain" if guarantee.insecure is None else _power(guarantee.insecure)
+    longer = "" if plain in (None, c) else f"{100 * (c.seconds.mean / plain.seconds.mean - 1):+.0f} %"
     return (
         c.seconds.text(2),
-        c.user_mb.text(1),
-        "" if c.user_j is None else c.user_j.text(1),
+        longer,
+        _digits(night.server_gb),
+        _digits(night.core_h),
+        _digits(night.phone_mb),
+        "" if night.phone_j is None else _digits(night.phone_j),
         f"{guarantee.fails:.0e}",
         insecure,
     )

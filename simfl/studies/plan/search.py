@@ -9,14 +9,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from simfl.errors import BadInput, counted
+from simfl.errors import BadInput, counted, refusal
 from simfl.runs.results.statistics import Estimate, estimate
 from simfl.scenario.fleet import Fleet
 from simfl.scenario.schema import Scenario
-from simfl.scenario.world import ByTimeout, Deadlines, FixedDeadline
+from simfl.scenario.world import AnyDeadline, ByTimeout, Deadlines, FixedDeadline, Quorum
+from simfl.studies.plan.check_in import checked_in
 from simfl.studies.plan.evaluate import AGGREGATIONS, Outcome, PlainSums, World
 from simfl.studies.plan.losses import LossProbabilities
-from simfl.studies.plan.settings import Choices, Refused, Setting
+from simfl.studies.plan.settings import Choices, Refused, Relaxed, Setting, rounded_up
+from simfl.studies.workers import RunJobs, in_line, in_order
 from simfl.world.link_models import Steady
 
 SEEDS = 5
@@ -48,6 +50,10 @@ class Candidate:
     """Megabytes of a user in a round, up and down."""
     user_j: Estimate | None
     """Joules of a user in a round; None without an energy model."""
+    server_mb: Estimate
+    """Megabytes through the server's link for an aggregate."""
+    core_s: Estimate
+    """Core seconds of the server for an aggregate."""
     waits: dict[str, float]
     """By deadline, the longest wait in seconds."""
 
@@ -59,7 +65,7 @@ class Candidate:
     def scenario(self) -> Scenario:
         """The scenario that runs it, with deadlines above the longest waits."""
         s = self.setting.scenario
-        return s.model_copy(update={"deadlines": deadlines(self.waits), "rounds": ROUNDS})
+        return s.model_copy(update={"deadlines": deadlines(self.setting, self.waits), "rounds": ROUNDS})
 
 
 @dataclass(frozen=True)
@@ -89,16 +95,18 @@ def deadline_s(wait_s: float) -> float:
     >>> deadline_s(4.514), deadline_s(0.0)
     (6.8, 0.01)
     """
-    seconds = max(0.01, MARGIN * wait_s)
-    # `step` is the unit of the second digit.
-    step: float = 10 ** (math.floor(math.log10(seconds)) - 1)
-    # 1e-9: a wait of exactly two digits must not be rounded up to the next step.
-    return float(f"{math.ceil(seconds / step - 1e-9) * step:.2g}")
+    return rounded_up(max(0.01, MARGIN * wait_s))
 
 
-def deadlines(waits: Mapping[str, float]) -> Deadlines:
-    """Return deadlines for waits, both in seconds by name."""
-    return Deadlines(**{name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()})
+def deadlines(setting: Setting, waits: Mapping[str, float]) -> Deadlines:
+    """Return a setting's deadlines for waits, in seconds by name; a quorum of shares stays one."""
+    given: dict[str, AnyDeadline] = {
+        name: FixedDeadline(after_s=deadline_s(wait)) for name, wait in waits.items()
+    }
+    shares = setting.scenario.deadlines.shares
+    if isinstance(shares, Quorum) and "shares" in given:
+        given["shares"] = shares.model_copy(update={"after_s": given["shares"].after_s})
+    return Deadlines.model_validate(given)
 
 
 def deadlines_decide(setting: Setting) -> bool:
@@ -106,49 +114,53 @@ def deadlines_decide(setting: Setting) -> bool:
     return isinstance(setting.scenario.detect, ByTimeout) or setting.scenario.asynchronous
 
 
-def plan(fleet: Fleet, watch: Callable[[str], None] = lambda stage: None) -> Answer:
+def plan(
+    fleet: Fleet, watch: Callable[[str], None] = lambda stage: None, run_jobs: RunJobs = in_line
+) -> Answer:
     """Return the candidates of a fleet.
 
     Args:
         fleet: The fleet.
         watch: Called with each stage of the search as it begins.
+        run_jobs: Runs the settings' jobs.
 
     Raises:
         BadInput: No protocol keeps its guarantees.
     """
     watch("making the users")
+    fleet = checked_in(fleet)
     world = World.of(fleet, fleet.seed)
     choices = Choices.of(fleet, world.experiment, PlainSums(world, fleet))
-    refused, piloted, fastest_s = list[Refused](), list[tuple[Setting, Outcome]](), math.inf
+    refused, pilots, fastest_s = list[Refused](), list[tuple[Setting, Outcome]](), math.inf
     for name in fleet.entries:
         settings = choices.settings(name)
         watch(f"choosing the settings of {name}")
-        best = choose(world, fleet, settings, fastest_s) if isinstance(settings, list) else settings
+        best = choose(world, fleet, settings, fastest_s, run_jobs) if isinstance(settings, list) else settings
         if isinstance(best, Refused):
             refused.append(best)
             continue
-        piloted.append(best)
+        pilots.append(best)
         # A protocol that hides nothing is no rival of one that hides updates. `fastest_s` is the time to beat
         # for `choose`, which does not run hopeless protocols.
         if best[0].guarantee.insecure is not None or fleet.colluders is None:
             fastest_s = min(fastest_s, best[1].seconds)
-    chosen = [setting for setting, _ in piloted]
+    chosen = [setting for setting, _ in pilots]
     # Decided once for all: protocols are compared under the same seeds.
     is_large = any(size_of(setting) > LARGE for setting in chosen)
-    near = [setting for setting, outcome in piloted if not is_large or outcome.seconds <= FAR * fastest_s]
+    near = [setting for setting, outcome in pilots if not is_large or outcome.seconds <= FAR * fastest_s]
     # The run that chose the setting stays where no other follows. It was chosen as a minimum, and so is too
     # low; at more than `FAR` times the fastest that changes no rank.
-    outcomes = {setting.name: [outcome] for setting, outcome in piloted}
-    outcomes |= compare(fleet, near, {}, watch, LARGE_SEEDS if is_large else SEEDS)
+    outcomes = {setting.name: [outcome] for setting, outcome in pilots}
+    outcomes |= compare(fleet, near, {}, watch, run_jobs, LARGE_SEEDS if is_large else SEEDS)
     # Over all seeds, so that a deadline is above the longest wait of any run.
     waits = {name: _waits(runs) for name, runs in outcomes.items()}
     # Where a deadline ends a wait, its length decides the time: run again with the deadlines of the answer.
     if again := [setting for setting in chosen if deadlines_decide(setting)]:
-        outcomes |= compare(fleet, again, waits, watch, len(outcomes[again[0].name]))
+        outcomes |= compare(fleet, again, waits, watch, run_jobs, len(outcomes[again[0].name]))
     candidates = list[Candidate]()
     for setting in chosen:
-        if reason := _broken_bound(fleet, outcomes[setting.name]):
-            refused.append(Refused(setting.name, reason))
+        if broken := _broken_bound(fleet, setting.name, outcomes[setting.name]):
+            refused.append(broken)
         else:
             candidates.append(_candidate(setting, outcomes[setting.name], waits[setting.name]))
     return _answer(choices, candidates, refused, world)
@@ -159,6 +171,7 @@ def compare(
     chosen: Sequence[Setting],
     waits: Mapping[str, Mapping[str, float]],
     watch: Callable[[str], None],
+    run_jobs: RunJobs,
     seeds: int = SEEDS,
 ) -> dict[str, list[Outcome]]:
     """Run settings under each seed; return the outcomes by setting's name.
@@ -169,17 +182,17 @@ def compare(
         waits: By name, waits in seconds that deadlines must exceed; a setting without them keeps its
             deadlines.
         watch: Called with each stage as it begins.
+        run_jobs: Runs the jobs, one for each setting and seed.
         seeds: Number of seeds, those after the fleet's own.
     """
-    outcomes: dict[str, list[Outcome]] = {setting.name: [] for setting in chosen}
+    watch(f"comparing {counted(len(chosen), 'protocol')} under {counted(seeds, 'seed')}")
+    given = {s.name: deadlines(s, waits[s.name]) for s in chosen if s.name in waits}
     # Not the fleet's own seed, which chose the settings: its minimum of several draws would be too low.
-    for seed in range(fleet.seed + 1, fleet.seed + 1 + seeds) if chosen else ():
-        watch(f"comparing {counted(len(chosen), 'protocol')}: seed {seed - fleet.seed} of {seeds}")
-        world = World.of(fleet, seed)
-        for setting in chosen:
-            given = deadlines(waits[setting.name]) if setting.name in waits else None
-            outcomes[setting.name].append(world.run(setting, rounds_of(setting), given))
-    return outcomes
+    worlds = (World.of(fleet, seed) for seed in range(fleet.seed + 1, fleet.seed + 1 + seeds))
+    # All settings of a seed one after another, since a worker keeps one world.
+    jobs = ((world, s, rounds_of(s), given.get(s.name)) for world in worlds for s in chosen)
+    runs = list(in_order(run_jobs(World.run, jobs)))
+    return {setting.name: runs[k :: len(chosen)] for k, setting in enumerate(chosen)}
 
 
 def _waits(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -188,7 +201,7 @@ def _waits(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def choose(
-    world: World, fleet: Fleet, sizes: Sequence[Sequence[Setting]], fastest_s: float
+    world: World, fleet: Fleet, sizes: Sequence[Sequence[Setting]], fastest_s: float, run_jobs: RunJobs
 ) -> tuple[Setting, Outcome] | Refused:
     """Return the fastest setting under one seed, with its run.
 
@@ -199,18 +212,16 @@ def choose(
         fleet: The fleet.
         sizes: A protocol's settings, a list for each size of a round.
         fastest_s: Seconds per aggregate of the fastest protocol so far.
+        run_jobs: Runs the jobs, one for each setting.
     """
     # The lower bound costs no run (`test_shares_that_take_too_long_are_not_run`).
     shares_s = min(floor_s(world, setting) for size in sizes for setting in size)
     if shares_s > FAR * fastest_s:
         return Refused(sizes[0][0].name, f"not run: shares alone take {shares_s:.3g} s on the server's link")
 
-    def run(setting: Setting) -> Outcome:
-        # The first run waits for each user that can still answer, and so measures the waits for deadlines.
-        outcome = world.run(setting, rounds_of(setting))
-        if deadlines_decide(setting):
-            outcome = world.run(setting, rounds_of(setting), deadlines(outcome.waits))
-        return outcome
+    def run(settings: Sequence[Setting]) -> list[tuple[Setting, Outcome]]:
+        outcomes = in_order(run_jobs(piloted, ((world, setting) for setting in settings)))
+        return list(zip(settings, outcomes, strict=True))
 
     def rank(outcome: Outcome) -> tuple[bool, float]:
         # False sorts before True: a setting within the bound of bytes comes first, however slow.
@@ -218,15 +229,23 @@ def choose(
 
     # Two steps and not all pairs: the first design of each size decides the size, then its other designs are
     # run. `test_the_answer_is_that_of_every_setting` compares the answer with a sweep of all.
-    firsts = [(size, run(size[0])) for size in sizes]
-    size, first = min(firsts, key=lambda pair: rank(pair[1]))
+    firsts = run([size[0] for size in sizes])
+    best = min(range(len(sizes)), key=lambda k: rank(firsts[k][1]))
     # Of a large round only the protocol's first design is run.
-    others = [] if size_of(size[0]) > LARGE else size[1:]
-    tried = [(size[0], first), *((setting, run(setting)) for setting in others)]
-    setting, outcome = min(tried, key=lambda pair: rank(pair[1]))
+    others = [] if size_of(firsts[best][0]) > LARGE else sizes[best][1:]
+    setting, outcome = min([firsts[best], *run(others)], key=lambda pair: rank(pair[1]))
     if not outcome.completed:
         return Refused(setting.name, f"no round was completed: {outcome.reason}")
     return setting, outcome
+
+
+def piloted(world: World, setting: Setting) -> Outcome:
+    """Return the outcome of a setting, under deadlines above its waits where these decide its time."""
+    # The first run waits for each user that can still answer, and so measures the waits for deadlines.
+    outcome = world.run(setting, rounds_of(setting))
+    if deadlines_decide(setting):
+        outcome = world.run(setting, rounds_of(setting), deadlines(setting, outcome.waits))
+    return outcome
 
 
 def floor_s(world: World, setting: Setting) -> float:
@@ -262,21 +281,25 @@ def _candidate(setting: Setting, outcomes: Sequence[Outcome], waits: dict[str, f
         estimate([o.seconds for o in outcomes]),
         estimate([o.user_mb for o in outcomes]),
         estimate(joules) if joules else None,
+        estimate([o.server_mb for o in outcomes]),
+        estimate([o.core_s for o in outcomes]),
         waits,
     )
 
 
-def _broken_bound(fleet: Fleet, outcomes: Iterable[Outcome]) -> str:
-    """Return the bound that a setting's runs exceed, in words; empty if they keep all."""
+def _broken_bound(fleet: Fleet, name: str, outcomes: Iterable[Outcome]) -> Refused | None:
+    """Return the refusal of a setting whose runs exceed a bound; None if they keep all."""
     runs = list(outcomes)
     if failed := [o for o in runs if not o.completed]:
-        return f"no round was completed: {failed[0].reason}"
+        return Refused(name, f"no round was completed: {failed[0].reason}")
     seconds, user_mb = (estimate([getattr(o, key) for o in runs]).mean for key in ("seconds", "user_mb"))
     if fleet.within_s is not None and seconds > fleet.within_s:
-        return f"takes {seconds:.3g} s, above within_s={fleet.within_s:g}"
+        relaxed = Relaxed("within_s", rounded_up(seconds), seconds / fleet.within_s)
+        return Refused(name, f"takes {seconds:.3g} s, above within_s={fleet.within_s:g}", relaxed)
     if fleet.user_mb is not None and user_mb > fleet.user_mb:
-        return f"takes {user_mb:.3g} MB of a user, above user_mb={fleet.user_mb:g}"
-    return ""
+        relaxed = Relaxed("user_mb", rounded_up(user_mb), user_mb / fleet.user_mb)
+        return Refused(name, f"takes {user_mb:.3g} MB of a user, above user_mb={fleet.user_mb:g}", relaxed)
+    return None
 
 
 def _answer(
@@ -289,6 +312,18 @@ def _answer(
     # The fastest comes first, as both lists are ranked.
     plain = [c for c in ranked if c not in hiding]
     if not hiding:
-        reasons = "; ".join(f"{protocol.name}: {protocol.reason}" for protocol in refused)
-        raise BadInput(f"{fleet.name}: no protocol keeps the guarantees: {reasons or 'none hides anything'}")
+        raise _no_protocol(fleet, refused)
     return Answer(fleet, tuple(hiding), plain[0] if plain else None, tuple(refused), world, choices.losses)
+
+
+def _no_protocol(fleet: Fleet, refused: Sequence[Refused]) -> BadInput:
+    """Return the error where no protocol keeps the guarantees: the smallest change with which one does."""
+    rivals = [one for one in refused if fleet.colluders is None or fleet.entries[one.name].offline]
+    nearest = min(rivals, key=lambda one: one.relaxed.factor if one.relaxed else math.inf, default=None)
+    if nearest is None or nearest.relaxed is None:
+        reasons = "; ".join(f"{protocol.name}: {protocol.reason}" for protocol in refused)
+        return BadInput(f"{fleet.name}: no protocol keeps the guarantees: {reasons or 'none hides anything'}")
+    key, value = nearest.relaxed.key, nearest.relaxed.value
+    change = f"write {key}: {value:g} in place of {getattr(fleet, key):g}, the smallest change that helps"
+    reason = f"no protocol keeps all guarantees: {nearest.name} {nearest.reason}"
+    return refusal(fleet.name, None, f"{reason}; {change}", key)

@@ -15,17 +15,20 @@ from simfl.scenario.fleet import Fleet
 from simfl.studies.plan.evaluate import Change, PlainSums, World
 from simfl.studies.plan.search import LARGE, Answer, Candidate, rounds_of, size_of
 from simfl.studies.plan.settings import Choices, Setting
+from simfl.studies.workers import RunJobs, in_line, in_order
 
 FURTHEST = 8.0
 """The largest factor, and the largest divisor, of a given."""
 RIVALS = 3
 """Protocols that are compared."""
+MANY, FEWER_RIVALS = 500, 2
+"""Users of a round whose run takes seconds: so many protocols are compared then, with one setting each."""
 HALVINGS = 3
 """Steps of the search for a factor: it is known to a factor of 2^(3/8)."""
 BY = 1.05
 """Factor by which another protocol must be faster: smaller differences are ties."""
-RATES = ("rate", "fraction", "q", "p")
-"""Keys of models of losses that are probabilities."""
+RATES = ("lost", "rate", "fraction", "q", "p")
+"""Keys of a fleet, and of models of losses, that are probabilities of a loss."""
 
 
 @dataclass(frozen=True)
@@ -60,21 +63,30 @@ def is_tried(answer: Answer) -> bool:
     return len(rivals) > 1 and max(size_of(c.setting) for c in rivals) <= LARGE
 
 
-def crossovers(answer: Answer, watch: Callable[[str], None] = lambda stage: None) -> Iterator[Crossover]:
+def _rivals(answer: Answer) -> Sequence[Candidate]:
+    """Return the protocols that are tried; of rounds that take seconds to run, two."""
+    many = any(size_of(c.setting) > MANY for c in answer.candidates[:RIVALS])
+    return answer.candidates[: FEWER_RIVALS if many else RIVALS]
+
+
+def crossovers(
+    answer: Answer, watch: Callable[[str], None] = lambda stage: None, run_jobs: RunJobs = in_line
+) -> Iterator[Crossover]:
     """Yield the changes that make another protocol the fastest, each given in both directions.
 
     Args:
         answer: The candidates.
         watch: Called with each stage as it begins.
+        run_jobs: Runs the jobs, one for each given and direction.
     """
     if not is_tried(answer):
         return
-    trial = Trial(answer.fleet, answer.world, answer.candidates[:RIVALS])
-    for given in (*GIVENS, LOSSES, COLLUDERS):
-        watch(f"changing {given}")
-        for sign in (1, -1):
-            if (crossover := trial.crossover(given, sign)) is not None:
-                yield crossover
+    trial = Trial(answer.fleet, answer.world, _rivals(answer))
+    watch("changing one given at a time")
+    # In this process, once for all jobs, which take a copy.
+    _ = trial.as_given
+    jobs = ((trial, given, sign) for given in (*GIVENS, LOSSES, COLLUDERS) for sign in (1, -1))
+    yield from filter(None, in_order(run_jobs(Trial.crossover, jobs)))
 
 
 @dataclass(frozen=True)
@@ -138,7 +150,10 @@ class Trial:
         return self.settings(self.fleet)
 
     def settings(self, fleet: Fleet) -> dict[str, list[Setting]]:
-        """Return each rival's settings with the smallest round, and with the size nearest to the answer's."""
+        """Return each rival's settings with the size nearest to the answer's, and with the smallest round.
+
+        The latter is left out where rounds take seconds to run.
+        """
         choices = Choices.of(fleet, self.world.experiment, PlainSums(self.world, fleet))
         tried = dict[str, list[Setting]]()
         for rival in self.rivals:
@@ -147,7 +162,8 @@ class Trial:
             size = size_of(rival.setting)
             # Two sizes of a round, since a trial of all sizes would multiply the runs.
             nearest = sorted(firsts, key=lambda setting: abs(size_of(setting) - size))[:1]
-            tried[rival.name] = nearest + [setting for setting in firsts[:1] if setting not in nearest]
+            smallest = [] if size > MANY else [setting for setting in firsts[:1] if setting not in nearest]
+            tried[rival.name] = nearest + smallest
         return tried
 
     def _seconds(self, setting: Setting, change: Change) -> float:
@@ -164,7 +180,7 @@ def changed_fleet(fleet: Fleet, given: str, factor: float) -> Fleet | None:
         keys["collude"] = colluders
     else:
         classes = keys["population"]["classes"] or {}
-        blocks = [keys["dropout"], *(c["dropout"] for c in classes.values() if c["dropout"])]
+        blocks = [keys, keys["dropout"], *(c["dropout"] for c in classes.values() if c["dropout"])]
         # `sum`, not `any`: each block must be multiplied.
         if not sum(_multiply(block, factor) for block in blocks):
             return None

@@ -20,9 +20,10 @@ from simfl.errors import ScenarioError
 from simfl.protocols.protocol import Protocol
 from simfl.runs.build import Experiment
 from simfl.scenario import checks
-from simfl.scenario.fleet import Fleet
+from simfl.scenario.fleet import PATIENCE_S, Fleet
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Quorum
 from simfl.studies.plan.losses import Coalition, LossProbabilities, least, pdtrc
 
 if TYPE_CHECKING:
@@ -58,11 +59,37 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Relaxed:
+    """The smallest change of one guarantee with which a refused protocol keeps it."""
+
+    key: str
+    """The fleet's key."""
+    value: float
+    """Its new value."""
+    factor: float
+    """How far it is from the given value, as a factor above 1: the smallest change is the best."""
+
+
+@dataclass(frozen=True)
 class Refused:
     """A protocol that keeps the guarantees under no setting."""
 
     name: str
     reason: str
+    relaxed: Relaxed | None = None
+    """The guarantee to relax; None if no single one is enough, or another reason is."""
+
+
+def rounded_up(value: float) -> float:
+    """Return a number above 0, rounded up to two digits.
+
+    >>> rounded_up(4.514), rounded_up(0.01), rounded_up(381.0)
+    (4.6, 0.01, 390.0)
+    """
+    # The unit of the second digit.
+    step: float = 10 ** (math.floor(math.log10(value)) - 1)
+    # 1e-9: a number of exactly two digits must not be rounded up to the next step.
+    return float(f"{math.ceil(value / step - 1e-9) * step:.2g}")
 
 
 @dataclass(frozen=True)
@@ -79,6 +106,8 @@ class Cohort:
     """Probability of more losses than D, or of too few uploads."""
     buffer: Mapping[str, Any] | None = None
     """Block of an asynchronous scenario."""
+    shares: Quorum | None = None
+    """Users whose shares close their stage; None if all are waited for."""
 
 
 @dataclass(frozen=True)
@@ -96,13 +125,13 @@ class Choices:
     def of(cls, fleet: Fleet, experiment: Experiment, plain_sums: PlainSums) -> Choices:
         """Return the settings of a fleet; losses without a computable probability are counted in runs."""
         losses = LossProbabilities.of(experiment.scenario) or plain_sums.loss_probabilities()
-        samples = map(experiment.trainer.samples, range(fleet.population.users))
+        samples = map(experiment.trainer.samples, range(fleet.at_work))
         return cls(fleet, losses, max(samples), plain_sums)
 
     # -- users of a round
     def cohorts(self) -> Iterator[Cohort]:
         """Yield the rounds that bring enough uploads, the smallest first."""
-        fleet, losses, users = self.fleet, self.losses, self.fleet.population.users
+        fleet, losses, users = self.fleet, self.losses, self.fleet.at_work
         if fleet.updates is None:
             # All users are in each round, and it tolerates what it may lose: nothing is over-selected.
             D = losses.at_most(users, fleet.failure / 2)
@@ -122,9 +151,18 @@ class Choices:
         wanted = self.fleet.updates or size
         # The first `wanted` uploads end the phase. Users that are slower are surplus and count as lost: D
         # covers them and those that are lost after their upload.
-        late = self.losses.after_at_most(wanted, size, self.fleet.failure / 4)
-        fails = self.too_few(size) + self.losses.after_more_than(late, wanted, size)
-        return Cohort(size, _drawn(wanted, size), size - wanted + late, fails)
+        losses, failure = self.losses, self.fleet.failure
+        late = losses.after_at_most(wanted, size, failure / 4)
+        fails, shares = self.too_few(size), None
+        # The shares of `ample` users close their stage, since these bring enough uploads. Slower users count
+        # as lost before their upload, which D covers. The fraction is of those who advertise.
+        ample = least(size, lambda n: n >= wanted and self.too_few(n) <= failure / 4)
+        advertise = size - losses.at_most(size, failure / 8, before=True)
+        if ample < advertise:
+            fails = self.too_few(ample) + losses.more_than(size - advertise, size, before=True)
+            shares = Quorum(fraction=ample / advertise, grace_s=0.0, after_s=PATIENCE_S)
+        fails += losses.after_more_than(late, wanted, size)
+        return Cohort(size, _drawn(wanted, size), size - wanted + late, fails, shares=shares)
 
     def too_few(self, size: int) -> float:
         """Return the probability that a round of `size` users has fewer uploads than are wanted."""
@@ -134,13 +172,13 @@ class Choices:
 
     def concurrencies(self) -> list[int]:
         """Return the numbers of users in flight that are tried."""
-        users = self.fleet.population.users
+        users = self.fleet.at_work
         return sorted({min(users, multiple * self.buffer_size) for multiple in IN_FLIGHT} | {users})
 
     @property
     def buffer_size(self) -> int:
         """K: the wanted updates, or as many as there are users who are not lost."""
-        users = self.fleet.population.users
+        users = self.fleet.at_work
         survivors = users - self.losses.at_most(users, self.fleet.failure / 2)
         return self.fleet.updates or max(1, survivors)
 
@@ -160,9 +198,9 @@ class Choices:
         # Little's law: rate of losses times the time offline is the mean number of users offline. A masked
         # buffer is no faster than the plain one, so its rate is no higher.
         offline = self.plain_sums.per_second(buffer) * self.losses.mean * (fleet.return_s or 0.0)
-        D = least(fleet.population.users, lambda lost: pdtrc(lost, offline) <= fleet.failure / 2)
+        D = least(fleet.at_work, lambda lost: pdtrc(lost, offline) <= fleet.failure / 2)
         fails = pdtrc(D, offline) if offline else 0.0
-        return Cohort(fleet.population.users, {"kind": "all"}, D, fails, buffer)
+        return Cohort(fleet.at_work, {"kind": "all"}, D, fails, buffer)
 
     # -- settings
     def settings(self, name: str) -> list[list[Setting]] | Refused:
@@ -171,17 +209,40 @@ class Choices:
         There is a list for each size of a round, or number of users in flight, in the order of the protocol's
         own designs.
         """
-        fleet, entry = self.fleet, self.fleet.entries[name]
-        few_users = f"{fleet.updates} updates need more than the {fleet.population.users} users there are"
-        reasons, sizes = list[str](), list[list[Setting]]()
+        entry = self.fleet.entries[name]
+        refusals, sizes = list[Refused](), list[list[Setting]]()
         buffered = map(self.in_flight, self.concurrencies()) if entry.asynchronous else None
         for cohort in self.cohorts() if buffered is None else buffered:
             tried = list(self._of_cohort(name, entry, cohort))
-            reasons += [refused.reason for refused in tried if isinstance(refused, Refused)]
+            refusals += [refused for refused in tried if isinstance(refused, Refused)]
             if settings := [setting for setting in tried if isinstance(setting, Setting)]:
                 sizes.append(settings)
-        # The first reason is that of the smallest round. Without any, no size was tried.
-        return sizes or Refused(name, next(iter(reasons), few_users))
+        # Of equal changes the first, which is that of the smallest round. Without any, no size was tried.
+        mildest = min(refusals, key=lambda r: r.relaxed.factor if r.relaxed else math.inf, default=None)
+        return sizes or mildest or self._too_few_users(name)
+
+    def _too_few_users(self, name: str) -> Refused:
+        """Return the refusal where no round of these users brings enough updates."""
+        users, wanted = self.fleet.at_work, self.fleet.updates or 1
+        updates = users - self.losses.at_most(users, self.fleet.failure / 2, before=True)
+        relaxed = Relaxed("updates", updates, wanted / updates) if updates else None
+        return Refused(name, f"{wanted} updates need more than {users} chosen users", relaxed)
+
+    def _no_room(self, name: str, cohort: Cohort, T: int) -> Refused:
+        """Return the refusal where the survivors may be no more than T."""
+        remaining, bound = cohort.users - cohort.D, 2 ** -(self.fleet.sigma + 1)
+        reason = (
+            f"{cohort.D} of {cohort.users} users may be lost, which leaves {remaining}: not above T = {T}"
+        )
+        colluders, population = self.fleet.colluders or 0, self.fleet.population.users
+
+        def fits(fewer: int) -> bool:
+            return Coalition(colluders - fewer, population).at_most(cohort.users, bound) < remaining
+
+        fewer = least(colluders, fits)
+        left = colluders - fewer
+        relaxed = Relaxed("collude", left, colluders / left) if left and fits(fewer) else None
+        return Refused(name, reason, relaxed)
 
     def _of_cohort(self, name: str, entry: Protocol, cohort: Cohort) -> Iterator[Setting | Refused]:
         fleet, colluders = self.fleet, self.fleet.colluders
@@ -192,10 +253,12 @@ class Choices:
         T = coalition.at_most(cohort.users, 2 ** -(fleet.sigma + 1)) if entry.offline else 0
         # More than T users must survive: U answers recover the masks, and T < U <= N - D.
         if entry.offline and cohort.users - cohort.D <= T:
-            yield Refused(name, _no_room(cohort, T))
+            yield self._no_room(name, cohort, T)
             return
         blocks = fleet.world() | {"selection": cohort.selection}
         blocks |= {"buffer": cohort.buffer} if cohort.buffer else {}
+        if cohort.shares is not None:
+            blocks["deadlines"] |= {"shares": cohort.shares.model_dump()}
         if entry.offline:
             # One level until `_levelled` finds the most: a scenario whose sums leave the field would be
             # refused here.
@@ -236,7 +299,8 @@ class Choices:
         # Union bound over the causes.
         fails = min(1.0, setting.guarantee.fails + failure.incorrect)
         if fails > fleet.failure:
-            return Refused(name, f"fails with up to {fails:.2g}, above {fleet.failure:g}")
+            relaxed = Relaxed("failure", rounded_up(fails), fails / fleet.failure) if fails < 1 else None
+            return Refused(name, f"fails with up to {fails:.2g}, above {fleet.failure:g}", relaxed)
         if not hidden:
             return Setting(name, s, Guarantee(fails, None))
         insecure = min(1.0, failure.insecure + coalition.more_than(p.T, p.N))
@@ -246,7 +310,9 @@ class Choices:
             return Refused(name, f"promises nothing where {adversary}")
         if insecure > 2**-fleet.sigma:
             bound = f"2^-{fleet.sigma:g}"
-            return Refused(name, f"insecure with up to 2^{math.log2(insecure):.1f}, above {bound}")
+            bits = math.floor(-math.log2(insecure))
+            relaxed = Relaxed("sigma", bits, fleet.sigma / bits) if bits else None
+            return Refused(name, f"insecure with up to 2^{math.log2(insecure):.1f}, above {bound}", relaxed)
         return Setting(name, s, Guarantee(fails, insecure))
 
 
@@ -255,11 +321,6 @@ def _drawn(wanted: int, size: int) -> dict[str, Any]:
     drawn = {"kind": "random", "users": wanted}
     # Rounded down: the scheme selects the ceiling of `users` times `over`.
     return drawn if size == wanted else drawn | {"over": math.floor(1e6 * size / wanted) / 1e6}
-
-
-def _no_room(cohort: Cohort, T: int) -> str:
-    remaining = cohort.users - cohort.D
-    return f"{cohort.D} of {cohort.users} users may be lost, which leaves {remaining}: not above T = {T}"
 
 
 def _with_design(

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, Any, Literal
 
-from joblib import cpu_count, delayed
+from joblib import cpu_count
 
 from simfl.config.digests import Damaged
-from simfl.errors import BadInput, RunFailed
+from simfl.errors import BadInput
 from simfl.runs.folder.identity import code_version, scenario_key
 from simfl.runs.folder.result import Result, breakdown, versions
 from simfl.runs.results import frames
@@ -27,9 +27,9 @@ from simfl.scenario.load import resolved_yaml
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import Measured
 from simfl.studies.sweep import tables
-from simfl.studies.sweep.backends import Backend, workers
 from simfl.studies.sweep.plan import Cell, Plan
 from simfl.studies.sweep.store import Store
+from simfl.studies.workers import workers
 from simfl.trace import rows as trace
 from simfl.trace.text import write_csv
 
@@ -125,18 +125,16 @@ class Sweep:
     def perform(
         self,
         todo: dict[str, Cell],
-        backend: Backend = "loky",
         jobs: int = 1,
-        address: str | None = None,
+        cluster: str | None = None,
         watch: Callable[[int], None] = lambda done: None,
     ) -> None:
         """Run cells, and store each that did not fail; the store must be locked.
 
         Args:
             todo: The cells by key.
-            backend: What runs them.
             jobs: Cells at a time on this machine.
-            address: Address of a running cluster.
+            cluster: Address of a cluster, which runs them instead.
             watch: Called with the number of cells that are done.
 
         Raises:
@@ -144,10 +142,9 @@ class Sweep:
         """
         if not todo:
             return
-        code = code_version()
-        tasks = (delayed(work)(key, cell.scenario, code, self.traces) for key, cell in todo.items())
-        with workers(backend, jobs, address) as parallel:
-            for count, (key, outcome) in enumerate(_results(parallel, tasks), 1):
+        cells = ((key, cell.scenario, self.traces) for key, cell in todo.items())
+        with workers(jobs, cluster) as run_jobs:
+            for count, (_, (key, outcome)) in enumerate(run_jobs(work, cells), 1):
                 if isinstance(outcome, Failed):
                     self.failures[key] = todo[key], outcome
                 else:
@@ -156,27 +153,14 @@ class Sweep:
                 watch(count)
 
 
-def _results(parallel: Callable[..., Any], tasks: Iterable[Any]) -> Iterator[tuple[str, Done | Failed]]:
-    try:
-        yield from parallel(tasks)
-    except Exception as error:  # each backend has its own class; an error of a cell returns as `Failed`
-        first = (str(error).splitlines() or [""])[0]
-        raise RunFailed(f"the workers stopped: {type(error).__name__}: {first}") from error
-
-
-def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Done | Failed]:
+def work(key: str, scenario: Scenario, traces: bool) -> tuple[str, Done | Failed]:
     """Run a cell in a worker; return its key, and its files or its error.
 
     Args:
         key: Key of the cell.
         scenario: Its scenario.
-        code: The parent's version of simfl, which the worker's must match.
         traces: Return its trace too.
     """
-    # A worker of another machine may have another version, whose results must not get this one's key.
-    # Checked in the worker: only there is its code known.
-    if code_version() != code:
-        return key, Failed(f"the worker has simfl {code_version()}, not {code}", "")
     since_s = time.monotonic()
     try:
         result = run(scenario)
@@ -184,7 +168,7 @@ def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Do
     except Exception as error:  # it is reported after the other cells have run
         return key, Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
     took_s = round(time.monotonic() - since_s, 3)
-    about = {"code": code, "versions": versions(), "training": result.training, "took_s": took_s}
+    about = {"code": code_version(), "versions": versions(), "training": result.training, "took_s": took_s}
     return key, (files, about)
 
 

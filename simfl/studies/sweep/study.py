@@ -9,15 +9,16 @@ from typing import Any
 
 from simfl.errors import BadInput, need
 from simfl.reports.tables import write_parquet
+from simfl.runs.clusters import connector
 from simfl.runs.folder.disk import atomic, write_text
 from simfl.runs.simulation import refuse_in_a_loop
-from simfl.studies.sweep import backends, tables
-from simfl.studies.sweep.backends import Backend
+from simfl.studies.sweep import tables
 from simfl.studies.sweep.page import page
 from simfl.studies.sweep.picture import folder_names, picture
 from simfl.studies.sweep.plan import check, make_plan
 from simfl.studies.sweep.run import Sweep
 from simfl.studies.sweep.store import Store
+from simfl.studies.workers import check_jobs, renamed
 
 FAILURES = "failures.txt"
 """File with the tracebacks of cells that failed."""
@@ -30,11 +31,12 @@ def sweep(
     study: str | Path | Mapping[str, Any],
     out: str | Path | None = None,
     jobs: int | None = None,
-    backend: Backend = "loky",
-    address: str | None = None,
+    cluster: str | None = None,
     keep_traces: bool = False,
     parquet: bool = False,
     watch: Watch | None = None,
+    backend: str | None = None,
+    address: str | None = None,
 ) -> Sweep:
     """Run the missing cells of a study, store each of them, and write tables of means over seeds.
 
@@ -47,11 +49,13 @@ def sweep(
             mapping of the same shape.
         out: Folder of cells and tables; `sweeps/NAME` unless given.
         jobs: Cells at a time on this machine; one for each core unless given, one under the measured clock.
-        backend: What runs them: `loky` (processes here), `dask` or `ray`.
-        address: Address of a Dask scheduler or a Ray cluster that is running.
+        cluster: Address of a cluster that runs them instead: `dask://HOST:PORT`, `ray://HOST:PORT` or
+            `local:N`.
         keep_traces: Store the trace of each cell.
         parquet: Write `sweep.parquet` too.
         watch: Called with a stage, the number of its cells that are done, and their total.
+        backend: Old name of a part of `cluster`: `loky`, `dask` or `ray`.
+        address: Old name of the other part.
 
     Returns:
         The sweep: `to_pandas()` returns its tables, `failures` are the cells that failed, `stored` is the
@@ -79,9 +83,8 @@ def sweep(
     """
     refuse_in_a_loop("sweep")
     state = open_sweep(study, out, keep_traces)
-    complete(
-        state, jobs, backend, address, parquet, watch or (lambda stage, done, total: None), warnings.warn
-    )
+    cluster = cluster or renamed(backend, address, warnings.warn)
+    complete(state, jobs, cluster, parquet, watch or (lambda stage, done, total: None), warnings.warn)
     return state
 
 
@@ -100,8 +103,7 @@ def open_sweep(
 def complete(
     state: Sweep,
     jobs: int | None,
-    backend: Backend,
-    address: str | None,
+    cluster: str | None,
     parquet: bool,
     watch: Watch,
     warn: Callable[[str], None],
@@ -110,16 +112,15 @@ def complete(
 
     Args:
         state: The sweep, which takes the failures.
-        jobs: As of `sweep`; so are backend, address, parquet and watch.
+        jobs: As of `sweep`; so are cluster, parquet and watch.
         warn: Called with a line for each stored cell that is damaged, and so runs again.
     """
-    if address is not None and backend == "loky":
-        raise BadInput("address: must go with backend dask or ray, not loky")
     # A missing library is reported before the first cell runs
     # (`test_a_missing_library_is_reported_before_the_first_cell`).
-    need(f"--backend {backend}", backends.MODULES[backend], backend)
-    if jobs is not None and address is None:
-        backends.check_jobs(jobs)
+    if cluster is not None:
+        connector(cluster).check(cluster)
+    elif jobs is not None:
+        check_jobs(jobs)
     if parquet:
         need("parquet", "pyarrow.parquet")
     plan, store = state.plan, state.store
@@ -135,7 +136,7 @@ def complete(
         try:
             watch(plan.name, 0, len(todo))
             state.perform(
-                todo, backend, jobs or state.at_once, address, lambda done: watch(plan.name, done, len(todo))
+                todo, jobs or state.at_once, cluster, lambda done: watch(plan.name, done, len(todo))
             )
             columns = tables.write(state)
             store.link(folder_names(state))

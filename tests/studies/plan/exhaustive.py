@@ -37,6 +37,8 @@ def settings(choices: Choices) -> Iterator[tuple[str, dict[str, Any], Scenario]]
         N, D = cohort.users, cohort.D
         T = coalition.at_most(N, 2 ** -(fleet.sigma + 1))
         said = fleet.world() | {"selection": cohort.selection}
+        if cohort.shares is not None:
+            said["deadlines"] |= {"shares": cohort.shares.model_dump()}
         said |= {"privacy": {"T": T, "D": D}, "quantization": {"levels": 64, "clip": 1.0}}
         tried: list[tuple[str, dict[str, Any], dict[str, Any]]] = []
         for U in range(T + 1, N - D + 1):

@@ -124,6 +124,7 @@ def test_participation_is_printed_where_users_are_selected(
         ({"grid": {"privacy.T": [2, 4]}}, [], "T=4 must be below U=4"),
         ({"grid": {"quantization.levels": [2**30]}}, [], "would wrap around"),
         ({}, ["--address", "tcp://a:1"], "must go with backend dask or ray"),
+        ({}, ["--cluster", "spark://a:1"], "must begin with one of dask:, local:, ray:"),
         ({}, ["--backend", "spark"], "spark"),
         ({"base": "gone.yaml"}, [], "gone.yaml: cannot be read"),
     ],
@@ -150,8 +151,8 @@ def test_bad_input_ends_in_one_message_and_exit_code_2(
 @pytest.mark.parametrize(
     ("library", "asked", "extra"),
     [
-        ("distributed", ["--backend", "dask"], "dask"),
-        ("ray", ["--backend", "ray"], "ray"),
+        ("distributed", ["--cluster", "local:2"], "dask"),
+        ("ray", ["--cluster", "ray://a:1"], "ray"),
         ("pyarrow.parquet", ["--parquet"], "parquet"),
     ],
 )

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +15,11 @@ import pytest
 import simfl
 from simfl.config.digests import SUMS
 from simfl.errors import RunFailed
-from simfl.runs.folder.identity import code_version
 from simfl.studies.sweep import run as module
 from simfl.studies.sweep.plan import make_plan
-from simfl.studies.sweep.run import Failed, Sweep, work
+from simfl.studies.sweep.run import Sweep
 from simfl.studies.sweep.store import Store
+from simfl.studies.workers import in_line
 from simfl.trace import reader as trace_reader
 from tests.studies.sweep.small import BASE, files, study, swept
 
@@ -123,31 +126,18 @@ def test_damaged_cells_are_reported_and_run_again(tmp_path: Path) -> None:
     assert files(tmp_path / "out") == whole
 
 
-def test_a_worker_with_other_code_is_refused(tmp_path: Path) -> None:
-    (cell, *_) = make_plan(study(tmp_path)).cells
-    key, outcome = work("k", cell.scenario, "0.1.0+other", False)
-    assert key == "k"
-    assert isinstance(outcome, Failed)
-    assert outcome.reason == f"the worker has simfl {code_version()}, not 0.1.0+other"
-
-
 def test_workers_that_go_away_leave_the_cells_that_were_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_results", stop_after(module._results, 3))
-    with pytest.raises(RunFailed, match="the workers stopped: OSError: gone"):
+    @contextmanager
+    def leaving(*_: Any) -> Iterator[Any]:
+        def stopped(*given: Any) -> Any:
+            yield from islice(in_line(*given), 3)
+            raise RunFailed("the workers stopped")
+
+        yield stopped
+
+    monkeypatch.setattr(module, "workers", leaving)
+    with pytest.raises(RunFailed, match="the workers stopped"):
         swept(study(tmp_path), tmp_path / "out")
     assert len(list((tmp_path / "out" / "cells").iterdir())) == 3
-
-
-def stop_after(results: Any, count: int) -> Any:
-    def stopped(parallel: Any, tasks: Any) -> Any:
-        def gone(more: Any) -> Any:
-            for number, result in enumerate(parallel(more)):
-                if number == count:
-                    raise OSError("gone")
-                yield result
-
-        return results(gone, tasks)
-
-    return stopped

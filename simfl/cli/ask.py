@@ -1,0 +1,64 @@
+"""Seven questions about a fleet, and the file of their answers, which has a comment on each line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from string import Template
+
+import typer
+
+from simfl.cli.common import print_lines
+from simfl.config.quantities import meant
+from simfl.config.yaml_tree import parse, plain
+from simfl.errors import ScenarioError
+
+TEMPLATE = (resources.files("simfl.cli") / "fleet.yaml.template").read_text(encoding="utf-8")
+"""The fleet's file, below its questions: lines of `#? KEY | question | usual answer`."""
+QUESTIONS = {
+    key: (question, usual) for key, question, usual in re.findall(r"#\? (\w+) \| (.*) \| (.*)", TEMPLATE)
+}
+"""Key of the template -> the question, and the answer that is usual or stands for an unknown one."""
+
+
+def ask(file: Path) -> None:
+    """Ask the questions on the terminal, each until its answer is right, and write the fleet's file."""
+    from simfl.runs.folder.disk import write_text
+    from simfl.scenario.fleet import load_fleet
+
+    if file.exists():
+        raise typer.BadParameter(f"{file} exists already: name another file", param_hint="FLEET")
+    answers = {key: usual for key, (_, usual) in QUESTIONS.items()}
+    for number, (key, (question, usual)) in enumerate(QUESTIONS.items(), 1):
+        while True:
+            answers[key] = typer.prompt(f"{number} of {len(QUESTIONS)}. {question}", default=usual)
+            try:
+                load_fleet(plain(parse(written(answers), "answers")))
+            except ScenarioError as wrong:
+                problem = wrong.problems[0]
+                # A usual answer that does not fit this one is not yet the user's: its question comes later.
+                if problem.path not in list(QUESTIONS)[number:]:
+                    print_lines(f"{problem.path}: {problem.message}", error=True)
+                    continue
+            break
+    write_text(file, written(answers))
+    print_lines(f"Written to {file}: change it there, and plan again by simfl plan {file}")
+
+
+def written(answers: Mapping[str, str]) -> str:
+    """Return the fleet's file of answers.
+
+    >>> written({key: usual for key, (_, usual) in QUESTIONS.items()}).splitlines()[2].strip()
+    'users: 2000000  # phones with the app, by your store\\'s count'
+    """
+    values = {key: meant(answer) or answer for key, answer in answers.items()}
+    links = re.findall(r"(\w+)[\s:]*([\d.]+\s*%)?", answers["links"])
+    values["classes"] = "\n".join(
+        f"    {name}: {{share: {share or '100 %'}, network: {{preset: {name}}}}}  # see docs/realism.md"
+        for name, share in links
+    )
+    if size := re.fullmatch(r"([\d.]+)\s*MB\W*([\d.]+)\s*s?", answers["model"].strip()):
+        values["model"] = f"{{mb: {size[1]}, train_s: {size[2]}}}"
+    return Template(re.sub(r"#\?.*\n", "", TEMPLATE)).substitute(values)
