@@ -51,7 +51,7 @@ def written(answers: Mapping[str, str]) -> str:
     """Return the fleet's file of answers.
 
     >>> written({key: usual for key, (_, usual) in QUESTIONS.items()}).splitlines()[2].strip()
-    'users: 2000000  # phones with the app, by your store\\'s count'
+    "users: 2000000  # phones with the app, by your store's count"
     """
     values = {key: meant(answer) or answer for key, answer in answers.items()}
     links = re.findall(r"(\w+)[\s:]*([\d.]+\s*%)?", answers["links"])

@@ -67,7 +67,7 @@ class Relaxed:
     value: float
     """Its new value."""
     factor: float
-    """How far it is from the given value, as a factor above 1: the smallest change is the best."""
+    """Distance from the given value, as a factor above 1: the smallest change is the best."""
 
 
 @dataclass(frozen=True)
