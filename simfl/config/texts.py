@@ -36,5 +36,6 @@ class NamesNothing:
     """
 
 
+# `scenario.remote` reads the last marker of an annotation, so a field may narrow `FileName` by another one.
 FileName = Annotated[str, Field(max_length=MAX_TEXT), NamesFile()]
 Label = Annotated[str, Field(max_length=MAX_TEXT), NamesNothing()]

@@ -1,6 +1,8 @@
 """Networks trained by torch's autograd: in a loop over the clients, or side by side.
 
-The loop is the reference, with which the tests compare the other methods (`tests/learning/test_ways.py`).
+The loop is the reference, with which the tests compare the other methods (`tests/learning/test_ways.py`). All
+take the same minibatches (`minibatches`), masks (`dropout_draws`) and places of parameters (`workspace`), so
+their updates differ by rounding only.
 """
 
 from collections.abc import Callable
@@ -54,6 +56,7 @@ class Autograd:
         """Return x_i^(E; t) [K, d] of K clients (LightSecAgg eq. 25)."""
         d = cohort.starts.shape[1]
         complete = replace(cohort, starts=self._with_own(cohort.starts))
+        # Parameters that users do not send are trained beside the others, and dropped here.
         trained: Floats = self._cohort(self.work, complete, self.loss)[:, :d].cpu().numpy()
         return trained
 
@@ -72,6 +75,7 @@ class Autograd:
     def logits(self, weights: Floats, x: Array) -> Floats:
         """Return the logits [n, classes] of samples under a model [d]; batch statistics are taken over x."""
         work, samples = self.work, self.work.samples
+        # The parameters of the module are views of this vector, so one copy sets all of them.
         work.flat.copy_(samples.put(self._with_own(weights[None])[0]))
         with torch.no_grad():
             z: Floats = work.module(images(inputs(to_tensor(x, samples.device), samples.dtype))).cpu().numpy()
@@ -94,9 +98,11 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
     work.step_within(lr if sgd.plain else None)
     velocity: list[Tensor] = []
     part, B = cohort.parts[client], sgd.batch_size
+    # Generators down to the minibatch: an epoch is gathered when its first step is due.
     drawn = (samples.numbers(part[order]) for order in orders(seed, len(part), sgd.epochs))
     keys = to_tensor(round_keys([seed])[..., 0], samples.device)
     epochs = map(samples.gather, chain.from_iterable(drawn))
+    # The last minibatch of an epoch is shorter; nothing fills it up here.
     batches = (zip(torch.split(images(x), B), torch.split(y, B), strict=True) for x, y in epochs)
     for step, (x, y) in enumerate(islice(chain.from_iterable(batches), cohort.steps[client])):
         work.keep(work.draws.kept(keys, step, len(y)))
@@ -104,7 +110,9 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
         # Not `backward()`: the gradients are lists for torch's fused operations, and `grad` fields are not
         # needed.
         gradients = list(torch.autograd.grad(loss, parameters))
+        # Decay and FedProx in two sums: (decay + mu) x - mu x0 = decay x + mu (x - x0).
         if sgd.weight_decay + sgd.mu:
+            # All parameters in one call of torch's fused operations, which have no public names.
             torch._foreach_add_(gradients, values, alpha=sgd.weight_decay + sgd.mu)
         if sgd.mu:
             torch._foreach_add_(gradients, [slot.view(start) for slot in work.slots], alpha=-sgd.mu)
@@ -114,8 +122,10 @@ def _alone(work: Workspace, cohort: Cohort, client: int, loss_of: Loss) -> Tenso
                 torch._foreach_add_(gradients, velocity, alpha=sgd.momentum)
             velocity = gradients
         torch._foreach_add_(values, gradients, alpha=-lr)
+        # After the step, so that a training has at least one.
         if cohort.over(step + 1):
             break
+    # The workspace is the thread's: its next forward pass may be an evaluation, without dropout and steps.
     work.keep(None)
     work.step_within(None)
     # A copy: the thread's next client overwrites the vector.
@@ -138,6 +148,7 @@ def vectorised(work: Workspace, cohort: Cohort, loss_of: Loss) -> Tensor:
         work.keep(masks)
         parameters = {slot.name: slot.view(weights) for slot in work.slots}
         logits = functional_call(work.module, parameters, (x,))
+        # Shares add up to 1 over a minibatch and are 0 for filling, so this is the mean of its own samples.
         return (loss_of(logits, y) * share).sum()
 
     return side_by_side(work, cohort, vmap(grad(loss)))
@@ -158,6 +169,7 @@ def side_by_side(work: Workspace, cohort: Cohort, gradients: Gradients) -> Tenso
     put, device = samples.put, samples.device
     x0, lr = put(cohort.starts), put(np.array(cohort.lrs)[:, None])
     flat, keys = x0.clone(), to_tensor(round_keys(cohort.seeds), device)
+    # From zero, the first velocity is the gradient itself, as in `_alone`.
     velocity = torch.zeros_like(x0) if sgd.momentum else None
     # Batch statistics must not include the samples that fill up a small minibatch.
     mixed = not any(isinstance(layer, BatchNorm) for layer in work.module.modules())
@@ -177,7 +189,10 @@ def side_by_side(work: Workspace, cohort: Cohort, gradients: Gradients) -> Tenso
                     g += (sgd.weight_decay + sgd.mu) * flat[clients] - sgd.mu * x0[clients]
                 if velocity is not None:
                     velocity[clients] = g = sgd.momentum * velocity[clients] + g
+                # Clients of one minibatch size are an array of indices, whose item is a copy: assigned, not
+                # changed in place.
                 flat[clients] -= lr[clients] * g
+            # A cutoff ends a single client alone, so no other client loses steps.
             if cohort.over(plan.first + step + 1):
                 work.keep(None)
                 return flat

@@ -36,6 +36,8 @@ class Clip(KindBlock):
         Raises:
             ValueError: A coordinate is not finite.
         """
+        # Before the bound: a norm of infinity would scale an update to NaN, and a value's bound would hide
+        # it.
         finite = np.isfinite(delta)
         if not finite.all():
             bad = int(np.flatnonzero(~finite)[0])
@@ -44,6 +46,8 @@ class Clip(KindBlock):
 
     def changes(self, delta: F32) -> bool:
         """Return True if the bound changes an update."""
+        # By identity, which `clipped` promises. So an update within the bound is not compared number by
+        # number.
         return self.apply(delta) is not delta
 
 
@@ -65,8 +69,8 @@ class ClipNorm(Clip):
     """Maximum length (L2)."""
 
     def clipped(self, delta: F32) -> F32:
-        """Return delta min(1, norm / ||delta||_2), computed in float64, in which no square of a float32
-        overflows."""
+        """Return delta min(1, norm / ||delta||_2)."""
+        # In float64 no square of a float32 overflows (test_clipping.py: test_large_values_do_not_overflow).
         exact = delta.astype(np.float64)
         length = float(np.linalg.norm(exact))
         return delta if length <= self.norm else (exact * (self.norm / length)).astype(np.float32)

@@ -35,6 +35,7 @@ class HostSamples:
     def gather(self, rows: I64) -> tuple[Floats, I64]:
         """Return samples by their numbers of any shape: x [n, *shape of a sample] and y of the numbers'
         shape."""
+        # Lazy images take one axis of numbers.
         return floats(self._x[rows.reshape(-1)], self.dtype), self._y[rows]
 
     def put(self, array: Floats) -> Floats:
@@ -44,6 +45,7 @@ class HostSamples:
 
 def floats(x: Array, dtype: Dtype) -> Floats:
     """Return pixels as numbers: bytes 0 .. 255 become 0 .. 1."""
+    # In step with `workspace.inputs`: both divide in the type of the arithmetic.
     return x.astype(dtype) / dtype(255) if x.dtype == np.uint8 else x.astype(dtype, copy=False)
 
 
@@ -66,6 +68,7 @@ class ClosedForm:
 
     def initial(self, seed: bytes) -> F32:
         """Return x^(0) [d], as `Workspace.initial` draws it."""
+        # The draws of `Workspace.initial` in their order, where biases draw nothing.
         weights = kaiming(generator(seed[:16]), (self.split.classes, self.inputs))
         return np.concatenate([weights.reshape(-1), np.zeros(self.split.classes, np.float32)])
 
@@ -77,6 +80,8 @@ class ClosedForm:
         """Return x_i^(E; t) [K, d] of K clients (LightSecAgg eq. 25)."""
         samples, sgd, starts = self.samples, cohort.sgd, cohort.starts
         xp, K, C, inputs = samples.arrays, len(starts), self.split.classes, self.inputs
+        # A model's vector has all weights and then the biases, as torch lists the parameters of a linear
+        # layer.
         W = np.concatenate([starts[:, :-C].reshape(K, C, inputs), starts[:, -C:, None]], axis=2)
         # A client has one step size. So the step size multiplies the small factors of a step in advance,
         # instead of a gradient of the size of W in each step.
@@ -90,7 +95,9 @@ class ClosedForm:
         width = min(sgd.batch_size, max(map(len, cohort.parts)))
         logits = samples.put(np.empty((C, K, width)))
         for step, (active, inward, shares, targets) in enumerate(self._steps(cohort, lrs, onehot)):
+            # Views: the step below changes W itself. Clients with a step are the first ones (`Schedule`).
             weights, z = W[:active], logits[:, :active]
+            # Written through a view, into the order in which the reductions are fast.
             xp.matmul(weights, inward.swapaxes(1, 2), out=z.swapaxes(0, 1))
             # Without the largest logit no exponential overflows; the quotient below stays the same.
             z -= largest(z, axis=0)
@@ -104,6 +111,7 @@ class ClosedForm:
                 g += sgd.momentum * velocity[:active]
                 velocity[:active] = g
             weights -= g
+            # Compared here too: most cohorts have no cutoff, and are spared a call in each step.
             if cohort.cutoff is not None and cohort.over(step + 1):
                 break
         W = np.asarray(W if xp is np else W.cpu())
@@ -127,10 +135,12 @@ class ClosedForm:
             _, K, width = plan.rows.shape
             at_once = max(1, _GATHERED // (K * width * self.inputs + 1))
             for first in range(0, len(plan.active), at_once):
+                # The number of active clients falls, so that of the first step is enough for the block.
                 block = slice(first, first + at_once), slice(0, plan.active[first])
                 x, y = samples.gather(rows[block])
                 x = x.reshape(*y.shape, self.inputs)
                 x = xp.concatenate([x, xp.ones_like(x[..., :1])], axis=-1)
+                # Filling is sample 0 with share 0, so its target and its part of the gradient are 0.
                 targets = onehot[:, y] * shares[block]
                 for k, active in enumerate(plan.active[block[0]]):
                     yield active, x[k, :active], shares[first + k, :active], targets[:, k, :active]

@@ -71,6 +71,7 @@ class DeviceTimer(Timer, threading.local):
 
     def amid_kernels_ns(self) -> int:
         """Return `now_ns` within `kernels`, once all launched kernels are completed."""
+        # The interval is closed, read, and opened anew, so its time is counted once.
         self._settle()
         now_ns = self.now_ns()
         self._launch()
@@ -82,6 +83,8 @@ class DeviceTimer(Timer, threading.local):
 
     def _settle(self) -> None:
         taken_ns = self._events.elapsed_ns()
+        # The kernels' time in place of the CPU time between, during which the thread launched them and
+        # waited.
         self._beyond_ns += taken_ns - (time.thread_time_ns() - self._began_ns)
 
 
@@ -95,11 +98,13 @@ class CudaEvents:
         self.name: str = torch.cuda.get_device_name()
 
     def start(self) -> None:
+        # Kernels that were launched before must not delay the mark, and so be counted here.
         self._cuda.synchronize()
         self._launched = self._mark()
 
     def elapsed_ns(self) -> int:
         completed = self._mark()
+        # `elapsed_time` is defined for completed events only.
         completed.synchronize()
         elapsed_ms: float = self._launched.elapsed_time(completed)
         return round(elapsed_ms * 1e6)

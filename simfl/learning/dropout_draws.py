@@ -31,6 +31,7 @@ def round_keys(seeds: Sequence[bytes]) -> I64:
     It is from the second half of a seed, as the first half is for the order of samples
     (`minibatches.orders`).
     """
+    # Big-endian on every machine. int64 holds words of 32 bits without a sign.
     words = np.array([np.frombuffer(seed, ">u4")[4:6] for seed in seeds], np.int64)
     keys: I64 = (words.T + np.arange(_ROUNDS)[:, None, None] * _WEYL[:, None]) & _WORD
     return keys
@@ -75,7 +76,10 @@ class DropoutDraws:
         sizes = [prod(shape) for shape in self._shapes]
         self.numbers = sum(sizes)
         """Numbers of a sample that are drawn for."""
+        # Philox gives four words for a counter, and each is used.
         blocks = -(-self.numbers // 4)
+        # Up to three words are beyond the last number. Their limit of 0 drops nothing, and `kept` cuts them
+        # off.
         limits = np.zeros(4 * blocks, np.int64)
         limits[: self.numbers] = np.repeat([round(layer.p * 2**32) for layer, _ in dropouts], sizes)
         self._limits = torch.as_tensor(limits.reshape(4, blocks), device=device)

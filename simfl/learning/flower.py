@@ -44,6 +44,7 @@ def _by_name(value: Any) -> Any:
 
 
 AnyFlower = Annotated[Flower | None, BeforeValidator(_by_name, json_schema_input_type=Text | Flower | None)]
+# In step with the keys of `scenario.schema.Learning`.
 WITHOUT_EFFECT = (
     "dataset", "partition", "model", "loss", "epochs", "batch_size", "lr", "lr_decay", "momentum",
     "weight_decay", "mu", "device", "way", "deterministic", "partial",

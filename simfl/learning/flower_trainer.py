@@ -61,6 +61,7 @@ class FlowerTrainer(Trainer):
             raise ValueError(f"flwr is not installed ({error}): pip install simfl[flower]") from error
         self.spec, self.users, self._lock = spec, users, threading.Lock()
         app = python_files.find(spec.module, "a client_fn or a ClientApp")
+        # A private field of flwr's, which is None for an app that was made without a `client_fn`.
         if isinstance(app, ClientApp) and app._call is None:
             raise ValueError(f"{spec.module} is a ClientApp without a client_fn, which is needed here")
         self._app = app if isinstance(app, ClientApp) else ClientApp(client_fn=app)
@@ -77,6 +78,8 @@ class FlowerTrainer(Trainer):
             raise ValueError(f"{spec.module}: the first parameters are empty")
         if spec.samples is None:
             notify(f"fitting each of {users} clients once for its num_examples")
+        # `num_examples` is an answer of Flower's clients alone, and the weight of an update has to be known
+        # before.
         counts = [spec.samples or self._fit(user, first, _ANY, 0)[1] for user in range(users)]
         ends = np.cumsum([0, *counts])
         self.parts = [np.arange(a, b) for a, b in pairwise(ends)]
@@ -131,13 +134,16 @@ class FlowerTrainer(Trainer):
 
     def _delta(self, weights: F32, user: int, seed: bytes, index: int) -> F32:
         start = self._start(weights)
+        # A client without samples is not asked to fit: its weight would be 0.
         if not self.samples(user):
             return np.zeros_like(weights)
         after, count = self._fit(user, self._arrays(weights), seed, index)
+        # The run weighs the update by the first number, so another one would make a wrong mean.
         if count != self.samples(user):
             was = "learning.flower.samples" if self.spec.samples else "its first fit"
             counts = f"user {user}'s fit gave num_examples={count}, {was} {self.samples(user)}"
             raise RunFailed(f"{self.spec.module}: {counts}")
+        # simfl aggregates downloaded minus trained, the sign of a gradient.
         return np.asarray(start - self._flat(after, f"user {user}'s fit"), np.float32)
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
@@ -186,6 +192,7 @@ class FlowerTrainer(Trainer):
         from flwr.common import Code, FitIns, ndarrays_to_parameters, parameters_to_ndarrays
         from flwr.compat.common import recorddict_compat as compat
 
+        # Flower counts rounds from 1.
         config: dict[str, Any] = {**self.spec.config, "server_round": index + 1}
         content = compat.fitins_to_recorddict(FitIns(ndarrays_to_parameters(arrays), config), keep_input=True)
         result = compat.recorddict_to_fitres(self._call("train", content, user, seed), keep_input=False)
@@ -244,6 +251,7 @@ class _NoTest(Exception):
 
 
 def _as(values: F32, dtype: np.dtype[Any]) -> NDArray[Any]:
+    # A mean of whole numbers is seldom whole, and `astype` alone would cut it off.
     return (np.rint(values) if dtype.kind in "iub" else values).astype(dtype)
 
 
@@ -262,10 +270,13 @@ def _seeded(seed: bytes) -> Iterator[None]:
         if torch is None:
             yield
             return
+        # A GPU that the process does not use has no state to restore.
         devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
         with torch.random.fork_rng(devices):
             torch.manual_seed(int(numbers[:2].view(np.uint64)[0] >> np.uint64(1)))
             yield
+    # Also after an error: the program that embeds simfl may go on (test_flower.py:
+    # test_an_embedding_program_draws_on_unchanged).
     finally:
         python.setstate(states[0])
         np.random.set_state(states[1])

@@ -61,6 +61,7 @@ class InputSearch:
             The best inputs [K, n, *shape], and their costs [K].
         """
         model = torch.from_numpy(weights)
+        # Of length 1, so that the product below, divided by the gradient's length, is the cosine.
         units = torch.from_numpy(updates / np.maximum(np.linalg.norm(updates, axis=1), _TINY)[:, None])
         y, x = torch.from_numpy(labels), torch.from_numpy(starts.copy())
 
@@ -69,6 +70,7 @@ class InputSearch:
 
         def cost(inputs: Tensor, unit: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
             g = grad(loss)(model, inputs, targets)
+            # Returned twice: `grad` differentiates the first, and the second is the cost itself.
             total = 1 - (g @ unit) / g.norm().clamp_min(_TINY) + variation * _variation(inputs)
             return total, total
 
@@ -77,12 +79,15 @@ class InputSearch:
         best, lowest = x.clone(), torch.full((len(x),), torch.inf)
         for step in range(1, steps + 1):
             g, now = slope(x, units, y)
+            # Before the step: `now` is the cost of the inputs from which the gradient was taken.
             better = now < lowest
             best[better], lowest[better] = x[better], now[better]
+            # By signs, as Geiping et al. descend.
             g = g.sign()
             first, second = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g**2
             size = lr * 0.1 ** sum(step > part * steps for part in _FALLS)
             moved = (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
+            # Images lie in [0, 1], and the search stays in that box.
             x = (x - size * moved).clamp(0, 1)
         return best.numpy(), lowest.numpy()
 
@@ -111,6 +116,7 @@ class InputSearch:
             g, now = slope(x)
             if now < lowest:
                 best, lowest = x, now
+            # By the largest entry, so that a step changes no number by more than `lr`.
             x = (x - lr * g / g.abs().max().clamp_min(_TINY)).clamp(0, 1)
         image: F32 = best[0].numpy()
         return image
@@ -123,5 +129,6 @@ class InputSearch:
 def _variation(x: Tensor) -> Tensor:
     """Return the mean absolute difference of neighbouring pixels of images [..., h, w]; 0 of other inputs."""
     if x.dim() < 3:
+        # A zero that depends on x, so that its gradient exists.
         return x.sum() * 0
     return x.diff(dim=-1).abs().mean() + x.diff(dim=-2).abs().mean()

@@ -49,6 +49,8 @@ def orders(seed: bytes, n: int, epochs: int, drawn: int = DRAWN) -> Iterator[I64
     """
     if len(seed) != 32:
         raise ValueError(f"a seed has {len(seed)} bytes, it must have 32")
+    # `permuted` draws row by row, so the size of a block changes no order (test_minibatches.py:
+    # test_orders_do_not_depend_on_numbers_drawn_at_once).
     draws, at_once = generator(seed[:16]), max(1, drawn // max(1, n))
     blocks = (min(at_once, epochs - first) for first in range(0, epochs if n else 0, at_once))
     return (draws.permuted(np.tile(np.arange(n), (block, 1)), axis=1) for block in blocks)
@@ -69,6 +71,7 @@ class Cutoff:
 
     def reached(self, steps: int) -> bool:
         """Return True if the training ends after this number of minibatches."""
+        # Recorded for the last time when the training ends: the number of minibatches done.
         self.steps = steps
         return self.spent_ns() > self.limit_ns
 
@@ -118,8 +121,10 @@ class Schedule:
     """
 
     def __init__(self, first: int, rows: I64, sizes: I64, active: list[int]) -> None:
+        # At least 1 in the divisor: clients without a step here have size 0, and weights 0.
         weights = (np.arange(rows.shape[2]) < sizes[..., None]) / np.maximum(sizes, 1)[..., None]
         self.first, self.active = first, active
+        # Steps first, as training goes step by step.
         self.rows, self.weights, self.sizes = rows.swapaxes(0, 1), weights.swapaxes(0, 1), sizes.T
 
     def blocks(self, mixed: bool) -> Iterator[list[tuple[slice | I64, int]]]:
@@ -133,6 +138,8 @@ class Schedule:
             if mixed:
                 yield [(slice(0, active), self.rows.shape[2])]
             else:
+                # By size, as a batch norm would take filling for samples (test_ways.py:
+                # test_batch_statistics_never_see_filling).
                 present = sizes[:active]
                 yield [(np.flatnonzero(present == size), int(size)) for size in np.unique(present)]
 
@@ -140,7 +147,9 @@ class Schedule:
 def schedules(cohort: Cohort, drawn: int = DRAWN) -> Iterator[Schedule]:
     """Yield the minibatches of a cohort at all of its steps, about `drawn` sample numbers at a time."""
     counts, steps = np.array([len(part) for part in cohort.parts]), np.array(cohort.steps)
+    # The cohort is ordered by falling steps, so the first client has the most.
     batch, K, total_steps = cohort.sgd.batch_size, len(counts), int(steps[0])
+    # At least one step an epoch, so that a user without samples divides by no zero.
     width, per_epoch = min(batch, int(counts.max())), np.maximum(-(-counts // batch), 1)[:, None]
     last_size = counts[:, None] - (per_epoch - 1) * width
     clients = zip(cohort.seeds, cohort.parts, strict=True)
@@ -154,6 +163,7 @@ def schedules(cohort: Cohort, drawn: int = DRAWN) -> Iterator[Schedule]:
             if count > 0:
                 rows[k, :count] = queues[k].take(count)
         sizes = np.where(numbers % per_epoch == per_epoch - 1, last_size, width)
+        # Beyond a client's last step: the formula above goes on for ever.
         sizes[numbers >= steps[:, None]] = 0
         # Steps fall along the cohort: the clients with more than s steps are a prefix, whose length this
         # finds.
@@ -175,6 +185,7 @@ class _Minibatches:
         blocks, drawn = [self.next], len(self.next)
         while drawn < count:
             order = next(self.orders)
+            # Rounded up: the last minibatch of an epoch may be short.
             batches = -(-len(self.part) // self.width)
             # Sample 0 fills up the last minibatch; the schedule gives it weight 0.
             filled = np.zeros((len(order), batches * self.width), np.int64)

@@ -37,6 +37,7 @@ def settle_arithmetic(device: str, deterministic: bool) -> None:
             raises an error with the name of such a kernel if a model needs it.
     """
     # cuBLAS and torch read it at the first product only, and a deterministic run may follow in this process.
+    # A user's own value stays.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     if device == "cuda":
         torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -56,13 +57,15 @@ def saved_values(module: nn.Module, shape: Shape, tokens: bool = False) -> int:
         kept: dict[int, Tensor] = {}
 
         def keep(tensor: Tensor) -> Tensor:
-            # By storage: views of one tensor are counted once.
+            # By storage: views of one tensor are counted once. The dictionary keeps the tensor, so that no
+            # address is used again.
             kept[tensor.untyped_storage().data_ptr()] = tensor
             return tensor
 
         parameter = next(module.parameters())
         with torch.enable_grad(), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             logits = module(blanks(module, (samples, *shape), tokens))
+            # In place of the loss, whose backward pass needs as much.
             torch.log_softmax(logits, 1)
             values = sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
         return values // parameter.element_size()
@@ -88,6 +91,7 @@ def free_bytes(device: str) -> int:
     """Return the bytes of a GPU that are free, or that torch holds without using them; 0 for a CPU."""
     if device != "cuda":
         return 0
+    # torch keeps freed memory for itself, which the driver then reports as used.
     unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
     return int(torch.cuda.mem_get_info()[0]) + unused
 
@@ -105,6 +109,8 @@ def out_of_memory(attempt: Callable[[], object]) -> bool:
     """Make an attempt; return True if the device's memory was too small for it, after it was freed again."""
     try:
         attempt()
+    # Only this error: any other is a fault of the model (test_on_device.py:
+    # test_other_errors_are_not_taken_for_it).
     except torch.OutOfMemoryError:
         pass
     else:

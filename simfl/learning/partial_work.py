@@ -52,6 +52,7 @@ class PartialWork(Block):
             steps: Minibatches that were done.
             whole: Minibatches of a full training.
         """
+        # Rounded up, so that an update of at least one step has a weight.
         return -(-n * steps // whole) if self.weight == "steps" and whole else n
 
     def factor(self, steps: int) -> float | None:

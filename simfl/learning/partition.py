@@ -70,7 +70,9 @@ class Partition(KindBlock):
                 a user.
         """
         name, n = f"partition {type(self).__name__}", len(split.y_train)
+        # Ascending, so that the order in which `deal` lists samples decides no minibatch.
         parts = [np.sort(np.asarray(part, np.int64)) for part in self.deal(split, users, rng)]
+        # A user-defined `deal` may return anything, so every kind's parts are checked here.
         if len(parts) != users:
             raise ValueError(f"{name} deals to {len(parts)} users instead of {users}")
         # Many users at once: to check each separately takes longer than to deal to a million of them.
@@ -80,6 +82,7 @@ class Partition(KindBlock):
             numbers = np.concatenate(hands)
             if numbers.size and not 0 <= numbers.min() <= numbers.max() < n:
                 raise ValueError(f"{name} deals samples {numbers.min()} .. {numbers.max()} of 0 .. {n - 1}")
+            # Numbers ascend within each user, so a sample that is dealt twice stands beside itself.
             twice = np.flatnonzero((np.diff(numbers) == 0) & (np.diff(user) == 0))
             if twice.size:
                 index = twice[0]
@@ -97,6 +100,7 @@ class Iid(Partition):
     kind: Literal["iid"] = "iid"
 
     def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+        # Pieces of one array, which `one_piece` states to the prediction of memory.
         return np.array_split(rng.permutation(len(split.y_train)), users)
 
 
@@ -140,11 +144,14 @@ class _Skewed(Partition):
                 f"users={users} times min_samples={self.min_samples} is above the {n} samples: lower one"
             )
         groups = [np.flatnonzero(y == label) for label in np.unique(y)] if self.by_label else [np.arange(n)]
+        # Per group a permutation, then its shares: this order of draws is part of the golden partitions
+        # (test_partition.py: test_partitions_are_golden).
         pieces = [self._in_proportion(rng.permutation(group), users, rng) for group in groups]
         # Shuffled, so that the samples that a user gives away are of no particular class.
         hands = [rng.permutation(np.concatenate(parts)).tolist() for parts in zip(*pieces, strict=True)]
         sizes = np.array([len(hand) for hand in hands])
         for user in np.flatnonzero(sizes < self.min_samples):
+            # It ends: users x min_samples is at most n, so a user with more than the minimum exists.
             while sizes[user] < self.min_samples:
                 richest = int(sizes.argmax())
                 hands[user].append(hands[richest].pop())
@@ -155,6 +162,7 @@ class _Skewed(Partition):
     def _in_proportion(self, samples: I64, users: int, rng: np.random.Generator) -> list[I64]:
         """Return samples, in their order, divided in proportions p ~ Dir(beta, ..., beta)."""
         shares = rng.dirichlet(np.full(users, self.beta)).cumsum()[:-1]
+        # A cumulated sum may exceed 1 by rounding.
         return np.split(samples, np.minimum(shares * len(samples), len(samples)).astype(np.int64))
 
 
@@ -215,11 +223,13 @@ class Natural(Partition):
         owner = split.owner
         if owner is None:
             raise ValueError("the data set has no natural users: its samples have no owner")
+        # Stable, so that a user's samples stay in the order of the data set.
         order = np.argsort(owner, kind="stable")
         names, starts = np.unique(owner[order], return_index=True)
         if len(names) < users:
             raise ValueError(f"users={users} is above the {len(names)} natural users of the data set")
         parts = np.split(order, starts[1:])
+        # Sorted, so that the run's users keep the data set's order.
         return [parts[k] for k in np.sort(rng.choice(len(names), users, replace=False))]
 
 
@@ -249,6 +259,7 @@ class Shared(Partition):
         turn = np.empty(len(y), np.int64)
         turn[by_label] = np.arange(len(y)) - np.repeat(starts, sizes)
         dealt = mixed[np.argsort(turn, kind="stable")]
+        # Sorted, so that the shards of the others depend on the set of them alone.
         shared, others = dealt[: self.samples], np.sort(dealt[self.samples :])
         return [np.append(shared, others[part]) for part in _shards(y[others], users, 1, rng)]
 
@@ -261,6 +272,8 @@ def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list
     count = users * per_user
     if count > len(y):
         raise ValueError(f"users={users} times per_user={per_user} is above the {len(y)} samples: lower one")
+    # Mixed and then sorted by a stable sort: ties of a label stand at random (test_partition.py:
+    # test_shards_sort_ties_at_random).
     mixed = rng.permutation(len(y))
     shards = np.array_split(mixed[np.argsort(y[mixed], kind="stable")], count)
     hands = rng.permutation(count).reshape(users, per_user)
@@ -284,5 +297,7 @@ def label_counts(y: I64, parts: Sequence[I64], classes: int) -> I64:
     """
     if len(y) and not 0 <= y.min() <= y.max() < classes:
         raise ValueError(f"labels {y.min()} .. {y.max()} must lie in 0 .. classes - 1 = {classes - 1}")
+    # All rows have one length, as labels are below `classes` by now.
     counts = [np.bincount(y[part], minlength=classes) for part in parts]
+    # `reshape` is for no users, whose array would have one axis.
     return np.array(counts, np.int64).reshape(len(parts), classes)

@@ -50,6 +50,7 @@ class ServerRule(KindBlock):
 
     def first(self, d: int) -> F64:
         """Return the state before the first aggregation, [rows, d]."""
+        # float64: moments are sums over many rounds.
         return np.zeros((self.rows, d))
 
     def remember(self, state: F64, g: F64) -> F64:
@@ -71,6 +72,8 @@ class ServerRule(KindBlock):
         Raises:
             ValueError: The step's shape differs from the weights'.
         """
+        # A user-defined step of another shape could be broadcast to the model's, and would not fail by
+        # itself.
         step = self.step(state, lr)
         if weights.shape != step.shape:
             raise ValueError(f"shapes differ: weights {weights.shape} and the step {step.shape}")
@@ -126,6 +129,8 @@ class FedYogi(FedAdam):
     kind: Literal["fedyogi"] = "fedyogi"  # type: ignore[assignment]
 
     def second(self, v: F64, square: F64) -> F64:
+        # v changes by (1 - beta2) g^2 in either direction, so it forgets slowly where g is small
+        # (test_server_opt.py: test_yogi_forgets_slowly).
         slow: F64 = v - (1 - self.beta2) * square * np.sign(v - square)
         return slow
 

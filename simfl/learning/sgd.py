@@ -47,6 +47,7 @@ class LocalSgd:
 
     def lr_at(self, index: int) -> float:
         """Return the step size of a round."""
+        # Computed anew for each round: the step size is a function of the round, and of no earlier one.
         return self.lr * self.decay ** sum(at <= index for at in self.decay_at)
 
     @property
@@ -79,12 +80,11 @@ def choose_method(
         softmax: The model is softmax regression.
         device: "cpu" or "cuda".
         recurrent: The model has recurrent layers.
-
-    On a CPU several networks side by side are slower than one after the other: grouped convolutions have no
-    fast kernel there. On a GPU a small network leaves most of it idle, so networks are trained side by side;
-    except recurrent ones, whose kernels are for one network.
     """
     if asked == "auto":
+        # On a CPU several networks side by side are slower than one after the other: grouped convolutions
+        # have no fast kernel there. On a GPU a small network leaves most of it idle, so networks are trained
+        # side by side; except recurrent ones, whose kernels are for one network.
         together = device == "cuda" and not recurrent
         asked = "closed_form" if softmax else "vectorised" if together else "loop"
     return TrainingMethod(asked, 1 if asked == "loop" else CHUNK[device])
@@ -130,6 +130,8 @@ def fit(points: Sequence[tuple[int, int, float]]) -> TrainingTime:
     steps, passes, seconds = np.array(points, np.float64).reshape(-1, 3).T
     if len(set(passes)) < 2 or not (seconds > 0).all():
         raise ValueError("a training time needs positive times of at least two numbers of samples")
+    # Each equation is divided by its time, so errors are relative, and small clients count as much as large
+    # ones.
     terms = np.stack([np.ones(len(seconds)), steps, passes], axis=1) / seconds[:, None]
     (start, step, sample), _ = nnls(terms, np.ones(len(seconds)))
     return TrainingTime(float(start), float(sample), float(step))

@@ -145,6 +145,7 @@ class Trainer:
         self._facts = facts(model, split.shape, split.classes, split.tokens)
         self.d = self._facts.d
         self.loss = loss
+        # The closed form is of this model and this loss together.
         self._softmax = self._facts.softmax and isinstance(loss, CrossEntropy)
         if way == "closed_form" and not self._softmax:
             under = "" if isinstance(loss, CrossEntropy) else " with a loss other than cross_entropy"
@@ -184,6 +185,8 @@ class Trainer:
         """
         n, total_steps = self.samples(user), self.steps(user)
         steps = total_steps if steps is None else steps
+        # At least 1: a user without samples has no steps. The last minibatch of an epoch may be short, so
+        # full epochs are counted by their samples.
         epochs, remaining_steps = divmod(steps, max(1, total_steps // self.sgd.epochs))
         samples = epochs * n + min(remaining_steps * self.sgd.batch_size, n)
         if self._by_law:
@@ -295,6 +298,7 @@ class Trainer:
         Raises:
             ValueError: Weights or a seed have another shape or type.
         """
+        # A limit never adds steps: a user with time left stops after its epochs.
         limits = [None] * len(users) if steps is None else steps
         full = [self.steps(user) for user in users]
         counts = [
@@ -312,9 +316,11 @@ class Trainer:
         with np.errstate(over="ignore", invalid="ignore"):
             if cutoff is not None:
                 began_ns = self.timer.now_ns()
+                # On a GPU only kernels that are completed count, so this waits for them.
                 cutoff.spent_ns = lambda: self.timer.amid_kernels_ns() - began_ns
             with self.timer.kernels():
                 trained = self._trained(cohort)
+            # In the caller's order again.
             update[order] = starts - trained
         return update
 
@@ -337,13 +343,16 @@ class Trainer:
             return done[0]
         K = len(cohort.parts)
         if K == 1:
+            # A single client cannot be halved.
             needed, free = (f"{size / 1e9:.3g} GB" for size in (self.client_bytes, free_bytes(self.device)))
             remedy = "use a smaller learning.batch_size, or learning.device: cpu"
             raise RunFailed(
                 f"the device's memory is too small to train a single client of model {self.model.name}: "
                 f"predicted {needed}, available {free}; {remedy}"
             )
+        # An assignment replaces the value of a cached property, for all later cohorts.
         self.chunk = min(self.chunk, -(-K // 2))
+        # Each half is again ordered by falling steps.
         halves = cohort.part(0, -(-K // 2)), cohort.part(-(-K // 2), K)
         return np.concatenate([self._trained(half) for half in halves])
 
@@ -356,7 +365,10 @@ class Trainer:
         count, total = len(self.split.y_test), np.zeros(2)
         with np.errstate(over="ignore", invalid="ignore"):
             for rows in np.split(np.arange(count), range(EVALUATED, count, EVALUATED)):
+                # In the order of the test set, and in parts of one size, as a batch norm's statistics depend
+                # on the part.
                 z, y = learner.logits(start, self.split.x_test[rows]), self.split.y_test[rows]
+                # Sums over the test set: in float32 the losses of many samples would lose digits.
                 z = z.astype(np.float64)
                 if isinstance(learner, ClosedForm) or isinstance(self.loss, CrossEntropy):
                     # log-sum-exp without the largest logit, so that no exponential overflows.
@@ -384,6 +396,7 @@ class Training:
 
     def __init__(self, trainer: Trainer) -> None:
         self.trainer = trainer
+        # Operations name their kernel in messages of failed steps, as functions do.
         self.__name__ = "train"
 
     @property
@@ -394,6 +407,8 @@ class Training:
     def __call__(
         self, weights: F32, user: int, seed: Seed, index: int, steps: int | Cutoff | None = None
     ) -> F32:
+        # One argument for both, as a kernel's arguments are a call's: a number of steps in modelled time, a
+        # cutoff in measured time.
         cutoff, limit = (steps, None) if isinstance(steps, Cutoff) else (None, steps)
         delta = self.trainer.train([weights], [user], [seed], [index], [limit], cutoff)
         if not np.isfinite(delta).all():

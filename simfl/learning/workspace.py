@@ -62,6 +62,7 @@ class Samples:
         """Return samples by their numbers, of any shape: x [*numbers, *shape] and y [*numbers]."""
         rows = numbers if isinstance(numbers, Tensor) else to_tensor(numbers, self.device)
         if isinstance(self._x, Tensor):
+            # Indexed on the device, without a transfer.
             x = self._x[rows]
         else:
             read = to_tensor(self._x[np.asarray(numbers).reshape(-1)], self.device)
@@ -75,6 +76,7 @@ class Samples:
 
 def to_tensor(x: Array, device: str) -> Tensor:
     """Return an array on the device, through pinned memory where that is a GPU."""
+    # An array that cannot be written to is copied, as torch has no tensors that are read only.
     tensor = torch.from_numpy(np.require(x, requirements=("C", "W")))
     return tensor.pin_memory().to(device, non_blocking=True) if device == "cuda" else tensor.to(device)
 
@@ -83,6 +85,7 @@ def inputs(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Return samples as a module takes them: tokens as long integers, and pixels 0 .. 255 as 0 .. 1."""
     if x.dtype in (torch.int16, torch.int32, torch.int64):
         return x.long()
+    # In place, as `to` has made a new tensor of bytes. In step with `closed_form.floats`.
     return x.to(dtype).div_(255) if x.dtype == torch.uint8 else x.to(dtype)
 
 
@@ -160,6 +163,7 @@ class Workspace(threading.local):
         self.parameters: list[nn.Parameter] = []
         for slot in self.slots:
             owner, _, leaf = slot.name.rpartition(".")
+            # It shares the vector's memory: a model is loaded, and read, by one copy of the vector.
             parameter = nn.Parameter(slot.view(self.flat))
             setattr(self.module.get_submodule(owner), leaf, parameter)
             self.parameters.append(parameter)
@@ -167,6 +171,8 @@ class Workspace(threading.local):
         for name, p in list(self.module.named_parameters()):
             if not p.requires_grad:
                 owner, _, leaf = name.rpartition(".")
+                # Drawn under a key of its name: the same for all users, threads and runs, whatever other
+                # parameters exist.
                 layer, key = self.module.get_submodule(owner), hashlib.sha256(name.encode()).digest()
                 start = (
                     frozen[name]
@@ -178,6 +184,7 @@ class Workspace(threading.local):
         # Under a fixed key, so that parameters that are not sent start equally for all users and in each
         # round.
         self.own_start = self._all(bytes(16))[self.d :]
+        # After the parameters are views: `others` is found by the identity of these.
         self.stepping = _install(self.module, samples.shape, samples.tokens)
         own = {id(layer.weight) for layer in self.stepping}
         self.others = [p for p in self.parameters if id(p) not in own]
@@ -189,6 +196,8 @@ class Workspace(threading.local):
         return self._all(seed[:16])[: self.d]
 
     def _all(self, key: bytes) -> F32:
+        # In torch's default type and on the CPU, so that starting weights are the same for every arithmetic
+        # and device.
         flat, draws = torch.zeros(len(self.flat)), generator(key)
         for slot in self.slots:
             owner, _, leaf = slot.name.rpartition(".")
@@ -216,10 +225,12 @@ def _start(layer: nn.Module, leaf: str, shape: Shape, draws: np.random.Generator
     """
     if isinstance(layer, nn.Embedding):
         return draws.standard_normal(shape, np.float32)
+    # Vectors: the scales of normalisation layers are named weight, and all others are biases.
     if len(shape) < 2:
         return np.full(shape, leaf == "weight", np.float32)
     weights = kaiming(draws, shape)
     return (
+        # From the bound 1 / sqrt(fan-in) of `kaiming` to torch's 1 / sqrt(hidden).
         weights * np.float32((shape[1] / layer.hidden_size) ** 0.5)
         if isinstance(layer, nn.RNNBase)
         else weights
@@ -277,5 +288,6 @@ def _install(module: nn.Module, shape: Shape, tokens: bool) -> list[Stepping]:
     calls = dry_pass(module, (2, *shape), large, tokens) if large else []
     for name, layer in large.items():
         if [given[0].dim() for called, given, _ in calls if called == name] == [2]:
+            # The class alone changes: its parameters stay views of the vector.
             layer.__class__ = Stepping
     return [layer for layer in large.values() if isinstance(layer, Stepping)]

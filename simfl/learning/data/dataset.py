@@ -55,6 +55,7 @@ Samples = F32 | U8 | NDArray[np.signedinteger[Any]] | LazyImages
 (int16, int32, int64) that a model embeds."""
 
 
+# Without `eq`: arrays have no single truth value, so splits are compared by identity.
 @dataclass(frozen=True, slots=True, eq=False)
 class Split:
     """Training and test samples. Arrays are shared, and not copied: do not write to them."""
@@ -102,6 +103,7 @@ class Split:
         _check_side(f"{where}: x_train", self.x_train, f"{where}: y_train", self.y_train, self.classes)
         _check_side(f"{where}: x_test", self.x_test, f"{where}: y_test", self.y_test, self.classes)
         train, test = list(self.x_train.shape[1:]), list(self.x_test.shape[1:])
+        # A model is built for the shape of training samples.
         if test != train:
             raise DataError(f"{where}: a test sample has shape {test}, a training sample {train}")
         if np.issubdtype(self.x_test.dtype, np.signedinteger) != self.tokens:
@@ -124,6 +126,7 @@ def check_labels(where: str, y: I64, classes: int) -> None:
 
 
 def _check_side(place: str, x: Samples, labels: str, y: I64, classes: int) -> None:
+    # From the cheapest check to the dearest: the values are looked at last.
     if len(x.shape) < 2 or 0 in x.shape[1:]:
         raise DataError(f"{place}: shape {list(x.shape)}, expected [samples, *shape of one]")
     if x.dtype not in (np.float32, np.uint8, np.int16, np.int32, np.int64):
@@ -192,6 +195,7 @@ class Dataset(KindBlock):
             DataError: As for `load`, or it breaks the rules of a `Split`.
         """
         split = self.load(rng, root)
+        # A user-defined `load` may return anything.
         if not isinstance(split, Split):
             raise DataError(f"data set {type(self).__name__} gave {type(split).__name__}, not a Split")
         return split.checked(type(self).__name__ if self.kind in ("", "module") else self.kind)

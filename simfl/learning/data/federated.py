@@ -90,6 +90,7 @@ def side(paths: list[Path], reading: Reading) -> tuple[Array, I64, list[int]]:
     images, labels = [], []
     for path in paths:
         for user, x, y in _users(path, reading):
+            # Users are numbered in the order of files, so samples in two files would be two users.
             if user in home:
                 raise DataError(f"{path}: user {user!r} is in {home[user]} too, expected one file a user")
             home[user] = path
@@ -122,6 +123,7 @@ def _users(path: Path, reading: Reading) -> Iterator[tuple[str, Array, I64]]:
         samples = by_user.pop(user)
         where = f"{path}: user {user!r}"
         x, y = _part(where, samples, "x", list), _part(where, samples, "y", list)
+        # The file states the number three times over, so a file that was cut or edited is found here.
         if not len(x) == len(y) == size:
             raise DataError(f"{where}: {len(x)} samples and {len(y)} labels, but num_samples is {size}")
         if x:
@@ -142,6 +144,7 @@ def _vectors(where: str, x: list[Any]) -> F32:
         if length != _FEMNIST_PIXELS:
             raise DataError(f"{where}: vector {index} has length {length}, expected {_FEMNIST_PIXELS}")
     numbers = _numbers(f"{where}: x", x, 2, "fiu")
+    # JSON's numbers are float64; one beyond float32 becomes infinite, and the check below names its place.
     with np.errstate(over="ignore"):
         vectors = numbers.astype(np.float32)
     if (infinite := np.argwhere(~np.isfinite(vectors))).size:
@@ -177,6 +180,7 @@ class Landmarks(Published):
 
         Published with 23,080 samples to train and 1,959 to test. Users are numbered in the order of the file.
         """
+        # Before the tables are read: without Pillow no image could be opened at the first minibatch.
         if find_spec("PIL") is None:
             raise DataError("gld23k: its images need Pillow: pip install simfl[images]")
         (train,), (test,) = self.files(folders, ("mini_gld_train_split.csv",), ("mini_gld_test.csv",))
@@ -194,17 +198,19 @@ class Landmarks(Published):
                 raise DataError(f"{table}: line {line}: class {label!r:.60} is not in 0 .. {self.labels - 1}")
             if not _IMAGE_ID.fullmatch(image):
                 raise DataError(f"{table}: line {line}: image_id {image!r:.60}, expected letters and digits")
+            # Both layouts are published. A missing image is named by the flat one.
             flat, nested = folder / f"{image}.jpg", folder.joinpath(*image[:3], f"{image}.jpg")
             paths.append(nested if not flat.is_file() and nested.is_file() else flat)
             labels.append(int(label))
             names += name
+        # Images are read during training: a missing one is found now, and not in the middle of a run.
         if absent := [path.name for path in paths if not path.is_file()]:
             raise self.missing(absent, f"{folder} ({len(absent)} of {len(paths)} images of {table})")
         images = LazyImages((len(paths), 3, self.size, self.size), partial(_opened, paths, self.size))
         return images, np.array(labels, np.int64), names
 
     def bytes_needed(self, each_dealt: int, real: bool) -> int:
-        # A pass of evaluation; training images stay on disk.
+        # A pass of evaluation, a byte and a float32 for each number; training images stay on disk.
         return 5 * EVALUATED * 3 * self.size**2 if real else 0
 
 
@@ -212,6 +218,7 @@ def _opened(paths: list[Path], size: int, row: int) -> U8:
     from PIL import Image, ImageOps
 
     try:
+        # Only the decoder of JPEG: a file cannot choose another one of Pillow's by its first bytes.
         with Image.open(paths[row], formats=("JPEG",)) as image:
             # A JPEG is decoded near the size that is needed, and not at many times of it.
             image.draft("RGB", (size, size))
@@ -226,6 +233,7 @@ def _rows(table: Path, columns: tuple[str, ...]) -> list[tuple[int, list[str]]]:
     reader = csv.reader(io.StringIO(decoded(table), newline=""))
     try:
         header = next(reader, [])
+        # `line_num` counts lines of the file, also those within a quoted value.
         lines = [(reader.line_num, row) for row in reader if row]
     except csv.Error as error:
         raise DataError(f"{table}: line {reader.line_num}: {error}") from None

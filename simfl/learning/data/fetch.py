@@ -98,11 +98,13 @@ def fetch(name: str, root: Path, watch: Callable[[str], None] = lambda file: Non
     """
     if name not in SOURCES:
         raise BadInput(f"no address of data set {name!r}{did_you_mean(name, list(SOURCES))}")
+    # Before the folder is made: without pooch nothing is left behind.
     need("simfl data fetch", "pooch", "data")
     folder = root.expanduser() / name
     folder.mkdir(parents=True, exist_ok=True)
     for remote in SOURCES[name]:
         watch(remote.url)
+        # The archive is gone by then. Each member got its name when it was complete, so its name is enough.
         if remote.members and all((folder / member).is_file() for member in remote.members):
             continue
         file = _retrieved(remote, folder)
@@ -119,6 +121,7 @@ def _retrieved(remote: Remote, folder: Path) -> Path:
     part = folder / f"{remote.name}.part"
     resuming = _ResumingDownloader(part)
     try:
+        # The checksum is what its publisher gives. MD5 finds damage; it would not stop an attacker.
         return Path(pooch.retrieve(remote.url, f"md5:{remote.md5}", remote.name, folder, downloader=resuming))
     except ValueError:
         # Pooch has removed the file with a wrong checksum.
@@ -143,6 +146,7 @@ class _ResumingDownloader:
     def __call__(self, url: str, output_file: str, pooch: object, check_only: bool = False) -> None:
         from pooch import HTTPDownloader
 
+        # Appended, so that `tell` is the number of bytes that an earlier attempt left.
         with self.part.open("ab") as file:
 
             def begin(response: Any, *_: object, **__: object) -> None:
@@ -169,14 +173,17 @@ def _unpack(archive: Path, members: tuple[str, ...]) -> None:
         if isinstance(packed, zipfile.ZipFile):
             opened, names = packed.open, packed.namelist()
         else:
+            # Plain files alone: a link in an archive could lead to any file.
             opened, names = packed.extractfile, [info.name for info in packed if info.isfile()]
         # A member may be in a folder of the archive.
         by_member = {"/".join(PurePosixPath(name).parts[-2:]): name for name in names}
         if absent := [member for member in members if member not in by_member]:
             raise RunFailed(f"{archive}: it lacks {', '.join(absent[:_LISTED])}")
         for member in members:
+            # By our own name. A name of the archive, such as ../x, could lead out of the folder.
             target = archive.parent / member
             target.parent.mkdir(exist_ok=True)
+            # Written beside and moved, so that a file with this name is complete.
             part = target.with_name(f"{target.name}.part")
             with part.open("wb") as file:
                 shutil.copyfileobj(opened(by_member[member]), file)

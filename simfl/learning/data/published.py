@@ -43,6 +43,7 @@ class Published(Dataset):
         Raises:
             DataError: There is no such folder, or files are missing or malformed.
         """
+        # The scenario has priority over the environment.
         given = root if root is not None else os.environ.get(ROOT_VARIABLE)
         if not given:
             raise DataError(
@@ -53,6 +54,8 @@ class Published(Dataset):
         if not folder.is_dir():
             origin = "data.root" if root is not None else ROOT_VARIABLE
             raise DataError(f"{self.kind}: {origin} {folder} is not a folder; published as {self.published}")
+        # First the folder of its own name, as other data sets may have equal names of files
+        # (data/test_registry.py: test_the_folder_of_its_name_goes_before_the_root_itself).
         return self.read([outer / i for outer in (folder / self.kind, folder) for i in (*self.inner, ".")])
 
     def files(self, folders: list[Path], *wanted: tuple[str, ...]) -> list[list[Path]]:
@@ -72,6 +75,7 @@ class Published(Dataset):
             listed = [_files(folder, spellings) for spellings in wanted]
             if all(listed):
                 return listed
+            # Not searched further: the rest in another folder may be of another data set.
             if any(listed):
                 lacking = [s[0] for s, paths in zip(wanted, listed, strict=True) if not paths]
                 raise self.missing(lacking, f"{folder}, where the others are")
@@ -85,6 +89,7 @@ class Published(Dataset):
 
 
 def _files(folder: Path, spellings: tuple[str, ...]) -> list[Path]:
+    # Sorted, as natural users are numbered in the order of files, and a folder has none.
     matches = (sorted(folder.glob(spelling)) for spelling in spellings)
     return next((paths for paths in matches if paths), [])
 
@@ -95,16 +100,19 @@ def read(path: Path) -> bytearray:
     Raises:
         DataError: It is missing, empty, corrupt, or larger than `config.unpacking` allows.
     """
+    # Writable, so that `workspace.to_tensor` shares the memory and need not copy it.
     content = bytearray()
     try:
         # Checked while it is unzipped: a small file may unzip to any size.
         limit = most_bytes()
         with path.open("rb") as raw:
+            # By its first bytes: under either name a file may be unzipped or not.
             zipped = raw.read(len(_GZIP)) == _GZIP
             raw.seek(0)
             with gzip.GzipFile(fileobj=raw) if zipped else raw as stream:
                 while chunk := stream.read(_CHUNK_BYTES):
                     content += chunk
+                    # After each chunk, so the bound is exceeded by a chunk at most.
                     if len(content) > limit:
                         raise too_large(limit)
     except UnpackingError as error:

@@ -28,6 +28,8 @@ FACES = tuple(f"s{s}/{i}.pgm" for s in range(1, _PEOPLE + 1) for i in range(1, _
 """The files of AT&T's faces: a folder for each person."""
 _FACE_HEIGHT, _FACE_WIDTH = 112, 92
 _PGM_GAP = rb"(?:\s|#[^\r\n]*[\r\n])+"
+# One white space ends the header: a second one would be a pixel. Nine digits bound the numbers of a damaged
+# one.
 _PGM_HEADER = re.compile(rb"P5" + (_PGM_GAP + rb"(\d{1,9})") * 3 + rb"\s")
 
 
@@ -82,6 +84,7 @@ def read_idx(path: Path, *shape: int) -> U8:
     header_bytes = 4 + 4 * dimensions
     if len(content) < header_bytes:
         raise DataError(f"{path}: {len(content)} bytes, expected a header of {header_bytes}")
+    # Big-endian, by the format. Python's integers: a product of damaged sizes cannot wrap around.
     sizes = struct.unpack(f">{dimensions}I", content[4:header_bytes])
     if sizes[1:] != shape or not sizes[0]:
         raise DataError(f"{path}: dimensions {list(sizes)}, expected {['1 or more', *shape]}")
@@ -112,6 +115,7 @@ class Cifar10(Published):
     def read(self, folders: list[Path]) -> Split:
         names = (*self.train, self.test)
         python = [path for folder in folders for name in self.pickled if (path := folder / name).exists()]
+        # A likely mistake gets its own message: both versions are published, in archives of similar names.
         if python and not any((folder / name).exists() for folder in folders for name in names):
             raise DataError(
                 f"{self.kind}: {python[0]} is of the Python version, which is pickled; the binary version is "
@@ -137,6 +141,7 @@ class Cifar100(Cifar10):
 def _cifar_samples(paths: Sequence[Path], label_bytes: int, classes: int) -> tuple[U8, I64]:
     records = [_records(path, label_bytes, classes) for path in paths]
     images = np.concatenate([r[:, label_bytes:] for r in records])
+    # CIFAR-100 has a coarse label before the fine one.
     labels = np.concatenate([r[:, label_bytes - 1] for r in records])
     return images.reshape(-1, 3, 32, 32), labels.astype(np.int64)
 

@@ -44,12 +44,15 @@ class Shakespeare(Published):
 
 
 def _lines(where: str, x: list[Any], y: list[Any]) -> tuple[Array, I64]:
+    # Lengths first, as texts of different lengths would be no array.
     for length, texts in ((LENGTH, x), (1, y)):
         for index, text in enumerate(texts):
             if not isinstance(text, str) or len(text) != length:
                 shown = f"{len(text)} characters" if isinstance(text, str) else type(text).__name__
                 raise DataError(f"{where}: sample {index} has {shown}, expected {length} in a text")
     try:
+        # int16 is the smallest type of tokens that `Split` allows; a module gets long integers
+        # (`workspace.inputs`).
         lines = np.array([[_TOKENS[letter] for letter in text] for text in x], np.int16)
         return lines, np.array([_TOKENS[letter] for letter in y], np.int64)
     except KeyError as error:

@@ -34,6 +34,7 @@ class Digits(Dataset):
         Nothing is drawn, so that accuracies of different scenarios are on the same 360 test samples.
         """
         rows = np.loadtxt(str(Path(__file__).with_name("digits.csv.gz")), delimiter=",", dtype=np.int64)
+        # A copy, as a view of the labels would keep all rows in memory.
         x, y = (rows[:, :-1] / 16).astype(np.float32).reshape(-1, 1, 8, 8), rows[:, -1].copy()
         return Split(x[:_TO_TRAIN], y[:_TO_TRAIN], x[_TO_TRAIN:], y[_TO_TRAIN:], classes=10)
 
@@ -60,6 +61,8 @@ class Synthetic(Dataset):
         samples of d numbers: with the defaults nearly no sample is ambiguous, with noise = sqrt(d) most are.
         """
         means = rng.standard_normal((self.classes, *self.shape), np.float32)
+        # Training samples are drawn before test samples, so another number of the latter changes none of
+        # them.
         x_train, y_train = _drawn(rng, means, self.train, self.noise)
         x_test, y_test = _drawn(rng, means, self.test, self.noise)
         return Split(x_train, y_train, x_test, y_test, classes=self.classes)
@@ -110,6 +113,7 @@ class Npz(Dataset):
         if "classes" in arrays:
             classes = int(_integers(file, arrays, "classes", 0))
         else:
+            # `initial` is for an empty array, which `checked` refuses with a better message.
             classes = 1 + max(int(y.max(initial=0)) for y in (y_train, y_test))
         x_train, x_test = (_samples(file, arrays, key) for key in ("x_train", "x_test"))
         return Split(x_train, y_train, x_test, y_test, classes, owner).checked(file)

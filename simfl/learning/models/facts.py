@@ -58,6 +58,7 @@ def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Fac
     if (size := model.size()) is not None:
         return Facts(size[0], False, size[1])
     # Known by a formula, so that softmax regression never imports torch.
+    # By the method, so that a subclass with another `build` is examined like any other.
     if type(model).build is Logistic.build:
         if tokens:
             raise ValueError(f"model {model.name} takes numbers, and the samples are tokens: embed them")
@@ -74,9 +75,11 @@ def facts(model: Model, shape: Shape, classes: int, tokens: bool = False) -> Fac
     # An unreadable or unwritable cache is ignored.
     with suppress(OSError, ValueError, TypeError):
         cached = dict(json.loads(file.read_text(encoding="utf-8")))
+    # An entry of another simfl may have other fields; pydantic checks their types.
     with suppress(KeyError, TypeError, ValueError):
         return Facts(**cached[key])
     computed = _find(model, shape, classes, tokens)
+    # Two processes may write at once. The last one wins, and an entry that is lost is computed again.
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         # Written beside and moved, so that another process never reads half a file.
@@ -107,6 +110,7 @@ def law_name(model: Model, model_facts: Facts) -> str:
 
 
 def _is_ours(model: Model) -> bool:
+    # `config.kinds` keeps the module of a user-defined class, so a file's class never counts as simfl's.
     return type(model).__module__.startswith("simfl.")
 
 
@@ -114,5 +118,6 @@ def _is_ours(model: Model) -> bool:
 def _code() -> str:
     """Return the part of a key on which all facts depend: torch's version, and a digest of this package's
     sources."""
+    # All sources of this folder, as any of them may change a fact.
     sources = b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py")))
     return f"torch {version('torch')} {hashlib.sha256(sources).hexdigest()[:16]}"

@@ -34,12 +34,14 @@ def macs(module: nn.Module, input_shape: Shape, tokens: bool = False) -> int:
 
     def count(op: Any, args: Any, kwargs: Any, output: Any) -> None:
         nonlocal flops
+        # By overload packet, as the registry has it: one entry for all overloads of an operation.
         if (formula := flop_registry.get(op._overloadpacket)) is not None:
             flops += formula(*args, **kwargs, out_val=output)
 
     norms = {name: layer for name, layer in module.named_modules() if isinstance(layer, NORMS)}
     with watching(count):
         calls = dry_pass(module, (1, *input_shape), norms, tokens)
+    # torch counts a multiply-add as two operations.
     return int(flops // 2 + sum(2 * output.numel() for _, _, output in calls))
 
 
@@ -49,6 +51,7 @@ def digest(module: nn.Module, input_shape: Shape, tokens: bool = False) -> str:
 
     Operations of modules between their layers are not in it.
     """
+    # Innermost layers only, so that the names of user-defined classes around them do not count.
     layers = {name: layer for name, layer in module.named_modules() if not [*layer.children()]}
     called = [
         (type(layers[name]).__name__, layers[name].extra_repr(), list(getattr(output, "shape", [])))

@@ -44,6 +44,8 @@ def mobilenet_v3(channels: int, classes: int) -> nn.Module:
         body = [
             *_normed(nn.Conv2d(into, wide, 1, bias=False)),
             act(),
+            # A group for each channel: the depthwise convolution. Half a kernel of padding keeps the sides,
+            # before the stride.
             *_normed(nn.Conv2d(wide, wide, kernel, stride, padding=kernel // 2, groups=wide)),
             _Excite(wide, wide // 4, nn.ReLU(), nn.Hardsigmoid()) if excite else nn.Identity(),
             *_normed(nn.Conv2d(wide, out, 1)),
@@ -80,6 +82,7 @@ def efficientnet_b0(channels: int, classes: int) -> nn.Module:
                 _Excite(wide, into // 4, nn.SiLU(), nn.Sigmoid()),
                 *_normed(nn.Conv2d(wide, out, 1, bias=False), eps=1e-3),
             ]
+            # From 0 at the first block, linear in the block's number (Huang et al. 2016).
             skipped = _STOCHASTIC_DEPTH * len(blocks) / depth
             blocks.append(_Bottleneck(body, stride == 1 and into == out, skipped))
             into = out
@@ -115,6 +118,7 @@ class _Bottleneck(nn.Module):
     def __init__(self, body: list[nn.Module], residual: bool, skipped: float = 0.0) -> None:
         super().__init__()
         self.body, self.residual = nn.Sequential(*body), residual
+        # Without a residual nothing would be left of a sample that skips the body.
         self.depth = nn.Dropout(skipped) if residual and skipped else None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -174,6 +178,7 @@ class ResidualBlock(nn.Module):
         self.body = nn.Sequential(
             *_group_normed(into, out, 3, stride), nn.ReLU(), *_group_normed(out, out, 3)
         )
+        # A projection where the shape changes, as x and body(x) could not be added otherwise.
         projected = _group_normed(into, out, 1, stride) if stride > 1 or into != out else []
         self.shortcut, self.act = nn.Sequential(*projected), nn.ReLU()
 

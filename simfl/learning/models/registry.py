@@ -22,6 +22,7 @@ class Logistic(Model):
     kind: Literal["logistic"] = "logistic"
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
+        # Imported when a module is built, and not with the registry: see `model`.
         from torch import nn
 
         return nn.Sequential(nn.Flatten(), nn.Linear(prod(shape), classes))
@@ -80,6 +81,7 @@ class LeNet5(Model):
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
         image = self.image(shape, least=12)
+        # LeNet's first layer takes 32x32, into which LeCun et al. put MNIST's 28x28.
         frame = 2 if min(image[1:]) < 32 else 0
         return _cnn(image, ((6, 5, frame, 2), (16, 5, 0, 2)), (120, 84), classes)
 
@@ -104,6 +106,7 @@ class XieCnn(Model):
                 layers += [nn.Conv2d(channels, out, 3, padding=1), nn.ReLU(), nn.BatchNorm2d(out)]
             layers += [nn.MaxPool2d(2), nn.Dropout(0.25)]
             into = out
+        # Two poolings by 2, each of which leaves out an odd row or column: a division by 4, rounded down.
         units = [nn.Linear(into * (height // 4) * (width // 4), 512), nn.ReLU(), nn.Dropout(0.25)]
         return nn.Sequential(*layers, nn.Flatten(), *units, nn.Linear(512, classes))
 
@@ -211,12 +214,14 @@ class BySize(Model):
         return self.d, round(self.macs)
 
     def build(self, shape: Shape, classes: int) -> nn.Module:
+        # `scenario.checks` refuses it first, unless payload is shadow; this is for callers from Python.
         raise ValueError(f"{self.name} is known by its size alone: it cannot be trained")
 
 
 def _by_size(value: Any) -> Any:
     """Add the kind `size` to `{d: ..., macs: ...}`."""
     sized = isinstance(value, dict) and {"d", "macs"} & set(value) and not {"kind", "module"} & set(value)
+    # Either key is enough, so that the message about a missing other one is of this kind.
     return {"kind": "size", **value} if sized else value
 
 
@@ -247,12 +252,14 @@ def _cnn(
         if pooled > 1:
             layers.append(nn.MaxPool2d(pooled))
         into = out
+        # A convolution of stride 1, then a pooling that leaves an incomplete window out, as torch's does.
         height, width = ((side + 2 * padding - kernel + 1) // pooled for side in (height, width))
     if averaged:
         layers.append(nn.AdaptiveAvgPool2d(1))
     layers.append(nn.Flatten())
     sizes = [into if averaged else into * height * width, *units, classes]
     for index, (before, after) in enumerate(pairwise(sizes)):
+        # The first linear layer follows the ReLU of a convolution already.
         if index:
             layers.append(nn.ReLU())
         if dropouts:

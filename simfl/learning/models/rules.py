@@ -30,6 +30,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from simfl.learning.models.model import Model, Shape
 
 _TORCH_BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
+# The private base of all of torch's dropouts.
 _RANDOM = (nn.modules.dropout._DropoutNd, nn.RReLU)
 _OF_NUMBERS = (nn.Linear, nn.modules.conv._ConvNd, nn.RNNBase, nn.MultiheadAttention)
 _SAMPLES = 2
@@ -50,7 +51,8 @@ class BatchNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(channels)) if affine else None
 
     def forward(self, x: Tensor) -> Tensor:
-        # nn.functional.batch_norm refuses one value a channel.
+        # nn.functional.batch_norm refuses one value a channel. No running statistics are given, and the mode
+        # is that of training, so the batch's own are used in evaluation too.
         cudnn = torch.backends.cudnn.enabled
         return torch.batch_norm(x, self.weight, self.bias, None, None, True, 0.0, self.eps, cudnn)
 
@@ -72,6 +74,7 @@ class Dropout(nn.Module):
         self.keep: Tensor | None = None
 
     def forward(self, x: Tensor) -> Tensor:
+        # Scaled here and not in evaluation, so that the mean stays (inverted dropout).
         return x if self.keep is None else x * self.keep / (1 - self.p)
 
 
@@ -102,6 +105,7 @@ def dry_pass(
     def noting(name: str) -> Any:
         return lambda _, given, named, output: calls.append((name, (*given, *named.values()), output))
 
+    # With keywords: a module may pass a layer's input by name.
     hooks = [layer.register_forward_hook(noting(name), with_kwargs=True) for name, layer in watched.items()]
     with torch.no_grad(), next(module.parameters()).device, _steps_left_out(module):
         module(blanks(module, inputs, tokens))
@@ -124,17 +128,20 @@ def _steps_left_out(module: nn.Module) -> Iterator[None]:
         yield
     finally:
         for layer in on_meta:
+            # The instance's attribute, which hid the method of the class.
             del layer.forward
 
 
 def _without_steps(layer: nn.RNNBase, x: Any, state: Any = None) -> Any:
     """Return a recurrent layer's outputs, which lack their values, by the products of all steps at once."""
-    if not isinstance(x, Tensor):  # a packed sequence has no shape to work with
+    # A packed sequence has no shape to work with.
+    if not isinstance(x, Tensor):
         return type(layer).forward(layer, x, state)
     layer.check_input(x, None)
     states = (state,) if isinstance(state, Tensor) else tuple(state or ())
     samples = [] if x.dim() == 2 else [x.shape[0 if layer.batch_first else 1]]
     directions = ("", "_reverse")[: 1 + layer.bidirectional]
+    # Sums connect results with every input and state, so that gradients reach them as in a real pass.
     output = x + sum(part.sum() for part in states)
     for depth in range(layer.num_layers):
         outputs = []
@@ -162,6 +169,7 @@ def dropouts(module: nn.Module, input_shape: Shape, tokens: bool = False) -> lis
     """
     layers = {name: layer for name, layer in module.named_modules() if isinstance(layer, Dropout)}
     shapes: dict[str, tuple[Dropout, Shape]] = {}
+    # Two samples, so that an axis of length 1 is not taken for them.
     for name, given, _ in dry_pass(module, (2, *input_shape), layers, tokens) if layers else ():
         if name in shapes:
             raise ValueError(f"dropout {name!r} is called twice: use a layer for each place")
@@ -191,8 +199,11 @@ def blank(model: Model, shape: Shape, classes: int, tried: bool = False, tokens:
         try:
             if not isinstance(module, nn.Module):
                 raise ValueError(f"build gave {type(module).__name__}, not a torch.nn.Module")
+            # First of all, as lazy layers get their shapes, and become ordinary ones, in a pass
+            # (test_rules.py: test_lazy_layers_take_their_shapes).
             if any(nn.parameter.is_lazy(p) for p in module.parameters()):
                 _forward(module, shape, tokens)
+            # Before the check of state: torch's batch norm has buffers, its replacement none.
             module = _replaced(module)
             _refuse_state(module)
             _check_content(module, model)
@@ -210,6 +221,7 @@ def _replaced(module: nn.Module) -> nn.Module:
     replaced: dict[nn.Module, nn.Module] = {}
     for path, layer in list(module.named_modules(remove_duplicate=False)):
         other = replaced.get(layer) or _replacement(path, layer)
+        # The module itself is such a layer, and has no owner in which to replace it.
         if other is not None and not path:
             return other
         if other is not None:
@@ -221,6 +233,7 @@ def _replaced(module: nn.Module) -> nn.Module:
 
 def _replacement(path: str, layer: nn.Module) -> nn.Module | None:
     named = f"layer {path!r}, {type(layer).__name__},"
+    # Exactly this class: a subclass may do something else, and is refused below.
     if isinstance(layer, nn.Dropout) and type(layer) is nn.Dropout:
         return Dropout(layer.p)
     if isinstance(layer, _RANDOM) or (
@@ -237,6 +250,7 @@ def _replacement(path: str, layer: nn.Module) -> nn.Module | None:
 def _refuse_state(module: nn.Module) -> None:
     if buffers := [name for name, _ in module.named_buffers()]:
         raise ValueError(f"buffers are not aggregated: {', '.join(buffers)}")
+    # A tensor that a module keeps as a plain attribute: `build` ran on the meta device, so it has no content.
     loose = [
         f"{path}.{key}".lstrip(".")
         for path, layer in module.named_modules()
@@ -245,6 +259,7 @@ def _refuse_state(module: nn.Module) -> None:
     ]
     if loose:
         raise ValueError(f"tensors that are not parameters have no content here: {', '.join(loose)}")
+    # `named_parameters` lists a shared parameter once, and the vector would have one slot for two layers.
     places = Counter(p for layer in module.modules() for p in layer.parameters(recurse=False))
     if not places:
         raise ValueError("there are no parameters to train")
@@ -271,6 +286,7 @@ def shared(module: nn.Module, model: Model) -> list[tuple[str, nn.Parameter]]:
         ValueError: The module has no such parameter.
     """
     trained = ((name, p) for name, p in module.named_parameters() if p.requires_grad)
+    # The order of `named_parameters`, which is that of the vector (`workspace.slots`).
     sent = [(name, p) for name, p in trained if not name.startswith(tuple(model.own))]
     if not sent:
         raise ValueError(
@@ -310,6 +326,7 @@ def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) 
     hooks = [layer.register_forward_hook(_channels_last) for layer in convolutions]
     of_numbers = [layer for layer in module.modules() if isinstance(layer, _OF_NUMBERS)]
     hooks += [layer.register_forward_pre_hook(_refuse_tokens) for layer in of_numbers]
+    # Operations and not layers: functions such as nn.functional.dropout draw too.
     with watching(_refuse_draws), _steps_left_out(module):
         logits = _forward(module, input_shape, tokens)
     for hook in hooks:
@@ -320,6 +337,7 @@ def _dry_run(module: nn.Module, input_shape: Shape, classes: int, tokens: bool) 
     trained = [p for p in module.parameters() if p.requires_grad]
     if not trained:
         raise ValueError("all its parameters are frozen: there is nothing to train")
+    # On the meta device gradients have no content, but None shows where there is no path.
     gradients = torch.autograd.grad(logits.sum(), trained, allow_unused=True) if logits.requires_grad else ()
     reached = {p for p, g in zip(trained, gradients, strict=False) if g is not None}
     if idle := [name for name, p in module.named_parameters() if p.requires_grad and p not in reached]:
@@ -340,6 +358,7 @@ def _refuse_tokens(layer: nn.Module, given: tuple[Any, ...]) -> None:
 
 def _forward(module: nn.Module, input_shape: Shape, tokens: bool) -> object:
     try:
+        # A user-defined forward may raise anything.
         return module(torch.empty(_SAMPLES, *input_shape, dtype=torch.long if tokens else None))
     except Exception as error:
         shown, samples = f"{type(error).__name__}: {error}", "tokens" if tokens else "samples"
