@@ -226,7 +226,7 @@ async def _one(
     if isinstance(s.clock, Measured):
         warm(session.setup.protocol, session.setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
     elif s.payload == "real":
-        result.training[name] = str(trainer.way) if there is None else there.ways[name][0]
+        result.training[name] = trainer.described if there is None else there.ways[name][0]
     if past.rounds == 0:
         result.traces[name] = session.trace
     if saver is not None:
@@ -260,6 +260,9 @@ async def _one(
 
     try:
         await drive(session, publish, tell)
+        if there is None and name in result.training:
+            # A GPU may have trained fewer clients at a time than were planned.
+            result.training[name] = trainer.described
         if saver is not None:
             saver.end()
     finally:
