@@ -93,7 +93,7 @@ class ClosedForm:
         if len(start) < K:
             # Copied on the device, to which the clients' common start was sent once.
             W = W.repeat(K, 0) if xp is np else W.repeat(K, 1, 1)
-        velocity = xp.zeros_like(W) if sgd.momentum else None
+        velocity: Any = xp.zeros_like(W) if sgd.momentum else None
         # Numpy's reductions without their wrappers, which take as much time as a step of one small client.
         largest, total = (np.maximum.reduce, np.add.reduce) if xp is np else (xp.amax, xp.sum)
         # Classes first: numpy reduces the first axis several times as fast as a short last one.

@@ -35,7 +35,9 @@ USED = 0.8
 """Share of a device's memory that a prediction may fill; the samples, kernels and other programs need the
 rest."""
 
-_CUDNN, _MATMUL = torch.backends.cudnn, torch.backends.cuda.matmul
+# Torch's stubs lack the newest of their attributes.
+_CUDNN: Any = torch.backends.cudnn
+_MATMUL: Any = torch.backends.cuda.matmul
 _FLAGS: list[tuple[Any, str, object]] = [(_CUDNN, "benchmark", False), (_CUDNN, "deterministic", True)]
 """Torch's switches and their values while simfl trains; the second one in deterministic trainings only.
 
