@@ -15,7 +15,7 @@ import pytest
 from simfl.config.python_files import executed
 from simfl.dataplane import pooled
 from simfl.learning.data.unpublished import Digits
-from simfl.learning.trainer import pick_device
+from simfl.learning.device_choice import pick_device
 from simfl.trace import rows
 from tests.docs.shell import Shell
 from tests.sizes import TIER, examples, left_to_ci

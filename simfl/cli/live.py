@@ -68,11 +68,15 @@ def check_resumed(resume: bool, out: Path | None) -> None:
 
 def playable(scenario: Scenario) -> Experiment:
     """Return the experiment of a scenario that can run live."""
+    from simfl.learning.device_choice import may_have_gpu
     from simfl.live.live_protocol import prepared
 
     with stages() as stage:
         stage("loading data")
-        return prepared(scenario)
+        study = prepared(scenario)
+    if may_have_gpu():
+        print_lines("training: on the CPU, in the users' processes; the GPU of this machine is not used")
+    return study
 
 
 @contextmanager

@@ -56,6 +56,8 @@ class Cluster:
 
     def places(self, entry: str, trainer: Trainer) -> list[Placement]:
         """Return the kernels of an entry that run on the cluster."""
+        # Here only the first model is drawn, so the GPUs are left to the workers.
+        trainer.device = "cpu"
         return [
             (trainer.training, Trainings(self, entry, trainer)),
             (trainer.evaluate, Evaluations(self, entry)),

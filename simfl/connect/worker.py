@@ -86,7 +86,7 @@ def prepare(spec: RunSpec) -> dict[str, tuple[str, int]] | str:
         by_entry = trainers(spec)
     except Refusal as refusal:
         return str(refusal)
-    return {name: (str(trainer.way), trainer.way.chunk) for name, trainer in by_entry.items()}
+    return {name: (trainer.described, trainer.chunk) for name, trainer in by_entry.items()}
 
 
 def train(

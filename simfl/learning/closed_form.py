@@ -82,13 +82,18 @@ class ClosedForm:
         xp, K, C, inputs = samples.arrays, len(starts), self.split.classes, self.inputs
         # A model's vector has all weights and then the biases, as torch lists the parameters of a linear
         # layer.
-        W = np.concatenate([starts[:, :-C].reshape(K, C, inputs), starts[:, -C:, None]], axis=2)
+        rows = starts if starts.strides[0] else starts[:1]
+        start = np.concatenate([rows[:, :-C].reshape(-1, C, inputs), rows[:, -C:, None]], axis=2)
         # A client has one step size. So the step size multiplies the small factors of a step in advance,
         # instead of a gradient of the size of W in each step.
         lrs = np.array(cohort.lrs)[:, None, None]
-        anchor = samples.put(lrs * sgd.mu * W)
-        pull, velocity = samples.put(lrs * (sgd.weight_decay + sgd.mu)), samples.put(np.zeros_like(W))
-        W, onehot = samples.put(W), samples.put(np.eye(C))
+        anchor = samples.put(lrs * sgd.mu * (start if sgd.mu else 0.0))
+        pull, onehot = samples.put(lrs * (sgd.weight_decay + sgd.mu)), samples.put(np.eye(C))
+        W = samples.put(start)
+        if len(start) < K:
+            # Copied on the device, to which the clients' common start was sent once.
+            W = W.repeat(K, 0) if xp is np else W.repeat(K, 1, 1)
+        velocity: Any = xp.zeros_like(W) if sgd.momentum else None
         # Numpy's reductions without their wrappers, which take as much time as a step of one small client.
         largest, total = (np.maximum.reduce, np.add.reduce) if xp is np else (xp.amax, xp.sum)
         # Classes first: numpy reduces the first axis several times as fast as a short last one.

@@ -3,16 +3,23 @@
 The prediction of memory counts the numbers that a client needs, by a forward pass of one and of two samples.
 It was compared with torch's own count on a CPU (`tests/learning/test_on_device.py`). On a GPU, whose kernels
 need scratch memory, it was not.
+
+Invariant: the number of clients that are planned to train at a time depends on the scenario and on the
+device's total memory. Free memory changes from run to run, and with it the rounding of updates would.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from simfl.errors import RunFailed
 from simfl.learning.models.model import Shape
 from simfl.learning.models.rules import blanks
 
@@ -25,25 +32,68 @@ GRADIENTS = 2
 input."""
 
 USED = 0.8
-"""Share of the free memory that a prediction may fill; kernels need the rest."""
+"""Share of a device's memory that a prediction may fill; the samples, kernels and other programs need the
+rest."""
+
+# Torch's stubs lack the newest of their attributes.
+_CUDNN: Any = torch.backends.cudnn
+_MATMUL: Any = torch.backends.cuda.matmul
+_FLAGS: list[tuple[Any, str, object]] = [(_CUDNN, "benchmark", False), (_CUDNN, "deterministic", True)]
+"""Torch's switches and their values while simfl trains; the second one in deterministic trainings only.
+
+No benchmark mode, which chooses kernels by their time, and so may choose others in the next run. No TF32,
+whose products have 10 bits and not float32's 23.
+"""
+# Since torch 2.9 each operator has a switch. The old ones leave convolutions with TF32 where a program has
+# switched it on for all operators.
+if hasattr(_MATMUL, "fp32_precision"):
+    _FLAGS += [(owner, "fp32_precision", "ieee") for owner in (_MATMUL, _CUDNN.conv, _CUDNN.rnn)]
+else:
+    _FLAGS += [(owner, "allow_tf32", False) for owner in (_MATMUL, _CUDNN)]
 
 
-def settle_arithmetic(device: str, deterministic: bool) -> None:
-    """Set the process's arithmetic: no TF32, whose products have 10 bits and not float32's 23.
+_saved: list[object] = []
+"""The process's own values of `_FLAGS`, and its mode of determinism, while trainings change them."""
+_training: list[None] = []
+"""An item for each thread that trains."""
+_lock = Lock()
+"""Guards both."""
+
+
+@contextmanager
+def arithmetic(device: str, deterministic: bool) -> Iterator[None]:
+    """Set the process's arithmetic within a context; the last thread that leaves restores it.
 
     Args:
         device: "cpu" or "cuda".
-        deterministic: Also exclude kernels whose sums have no fixed order, for the rest of the process. Torch
-            raises an error with the name of such a kernel if a model needs it.
+        deterministic: Also exclude kernels whose sums have no fixed order. Torch raises an error with the
+            name of such a kernel if a model needs it.
     """
+    if device == "cpu" and not deterministic:
+        yield
+        return
     # cuBLAS and torch read it at the first product only, and a deterministic run may follow in this process.
-    # A user's own value stays.
+    # So it stays set; a user's own value stays, too.
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    if device == "cuda":
-        torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
-    if deterministic:
-        torch.backends.cudnn.deterministic, torch.backends.cudnn.benchmark = True, False
-        torch.use_deterministic_algorithms(True)
+    with _lock:
+        if not _training:
+            _saved[:] = [getattr(owner, name) for owner, name, _ in _FLAGS]
+            _saved.append(torch.get_deterministic_debug_mode())
+        _training.append(None)
+        for owner, name, value in _FLAGS:
+            if name != "deterministic" or deterministic:
+                setattr(owner, name, value)
+        if deterministic:
+            torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        with _lock:
+            _training.pop()
+            if not _training:
+                for (owner, name, _), value in zip(_FLAGS, _saved, strict=False):
+                    setattr(owner, name, value)
+                torch.set_deterministic_debug_mode(_saved[-1])  # type: ignore[arg-type]
 
 
 def saved_values(module: nn.Module, shape: Shape, tokens: bool = False) -> int:
@@ -87,35 +137,25 @@ def client_bytes(d: int, saved: int, batch_size: int, passes: int, itemsize: int
     return itemsize * ((COPIES + momentum) * d + GRADIENTS * batch_size * saved) + (8 + itemsize) * passes
 
 
-def free_bytes(device: str) -> int:
-    """Return the bytes of a GPU that are free, or that torch holds without using them; 0 for a CPU."""
-    if device != "cuda":
-        return 0
-    # torch keeps freed memory for itself, which the driver then reports as used.
-    unused = torch.cuda.memory_reserved() - torch.cuda.memory_allocated()
-    return int(torch.cuda.mem_get_info()[0]) + unused
+def total_bytes() -> int:
+    """Return the bytes of the GPU, free or not."""
+    return int(torch.cuda.get_device_properties(0).total_memory)
 
 
-def fitting(limit: int, each_bytes: int, free: int) -> int:
-    """Return the number of clients of `each_bytes` that fit side by side, from 1 to `limit`.
+def fitting(limit: int, each_bytes: int, total: int) -> int:
+    """Return the number of clients of `each_bytes` that are planned side by side, from 1 to `limit`.
 
-    >>> fitting(2048, each_bytes=8_000_000, free=1_000_000_000), fitting(2048, 100, 1_000_000_000)
+    >>> fitting(2048, each_bytes=8_000_000, total=1_000_000_000), fitting(2048, 100, 1_000_000_000)
     (100, 2048)
     """
-    return max(1, min(limit, int(USED * free) // each_bytes))
+    return max(1, min(limit, int(USED * total) // each_bytes))
 
 
-def out_of_memory(attempt: Callable[[], object]) -> bool:
-    """Make an attempt; return True if the device's memory was too small for it, after it was freed again."""
-    try:
-        attempt()
-    # Only this error: any other is a fault of the model (test_on_device.py:
-    # test_other_errors_are_not_taken_for_it).
-    except torch.OutOfMemoryError:
-        pass
-    else:
-        return False
-    # Not within `except`: there the error still holds the frames whose tensors fill the memory.
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-    return True
+def refuse_several() -> None:
+    """Raise RunFailed if this process sees several GPUs, as it would leave all but the first idle."""
+    count = torch.cuda.device_count()
+    if count > 1:
+        raise RunFailed(
+            f"this process sees {count} GPUs and trains on one: CUDA_VISIBLE_DEVICES=0 selects it, "
+            f"and --cluster local:{count} has a process for each"
+        )

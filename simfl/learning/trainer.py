@@ -11,10 +11,10 @@ and work are known without it.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Literal
 
@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from simfl.errors import Diverged, RunFailed
+from simfl.errors import Diverged, RunFailed, cut
 from simfl.learning.closed_form import ClosedForm
 from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, Dtype, Floats, Split
+from simfl.learning.device_choice import MIN_GPU_MACS, may_have_gpu, pick_device
 from simfl.learning.device_clock import Timer, timer_of
 from simfl.learning.losses import CrossEntropy, Loss
 from simfl.learning.minibatches import Cohort, Cutoff
@@ -42,28 +43,6 @@ _COPIES = 3
 """Passes over the weights before and after the minibatches: for W, the update and the check of it."""
 _PASSES = 3
 """Products of a layer: one forward, and backward one for the input's gradient and one for the weights'."""
-
-
-_GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""Drivers of NVIDIA, of Windows below Linux, and of AMD."""
-
-
-def pick_device(requested: str) -> str:
-    """Return the device for "cpu", "cuda" or "auto", which is a GPU if torch sees one.
-
-    Raises:
-        ValueError: "cuda" was requested, and torch sees no GPU.
-    """
-    # Without a driver torch, which takes a second to import, would see no GPU.
-    if requested == "auto" and sys.platform == "linux" and not any(map(os.path.exists, _GPU_FILES)):
-        requested = "cpu"
-    if requested == "cpu":
-        return "cpu"
-    import torch
-
-    if requested == "cuda" and not torch.cuda.is_available():
-        raise ValueError("device='cuda' was requested, but torch sees no CUDA GPU: use 'auto' or 'cpu'")
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 @contextmanager
@@ -116,8 +95,10 @@ class Trainer:
         way: Training method, or `auto`.
         dtype: Type of the arithmetic.
         by_law: Work is counted for a `TrainingTime` of the model, not in multiply-adds.
-        deterministic: See `settle_arithmetic`.
+        deterministic: See `on_device.arithmetic`.
         loss: The loss.
+        cohort: Clients of a round at most; all unless given.
+        workers: Threads that train at the same time, and share the memory of a GPU.
 
     Raises:
         ValueError: If the model cannot be built, or trained so.
@@ -140,6 +121,8 @@ class Trainer:
         by_law: bool = False,
         deterministic: bool = False,
         loss: Loss = _CROSS_ENTROPY,
+        cohort: int | None = None,
+        workers: int = 1,
     ) -> None:
         self.split, self.model, self.sgd, self.parts = split, model, sgd, list(parts)
         self._facts = facts(model, split.shape, split.classes, split.tokens)
@@ -152,6 +135,7 @@ class Trainer:
             raise ValueError(f"closed_form is for softmax regression, not for model {model.name}{under}")
         self._device, self._way, self._dtype, self._by_law = device, way, dtype, by_law
         self._deterministic = deterministic
+        self._cohort, self._workers = cohort or len(self.parts), workers
         self.training = Training(self)
 
     def samples(self, user: int) -> int:
@@ -202,8 +186,29 @@ class Trainer:
 
     @cached_property
     def device(self) -> str:
-        """Device on which it trains, "cpu" or "cuda"."""
-        return pick_device(self._device)
+        """Device on which it trains, "cpu" or "cuda"; `auto` is a GPU for steps of enough work only."""
+        return "cpu" if self._device == "auto" and self._is_small else pick_device(self._device)
+
+    @cached_property
+    def step_macs(self) -> int:
+        """Multiply-adds of a step of the clients that a GPU would train together."""
+        method = choose_method(self._way, self._softmax, "cuda", self._facts.recurrent)
+        width = min(self.sgd.batch_size, max(map(len, self.parts), default=0))
+        return self._facts.macs * _PASSES * width * min(method.chunk, self._cohort)
+
+    @property
+    def _is_small(self) -> bool:
+        return self.step_macs < MIN_GPU_MACS
+
+    @property
+    def device_choice(self) -> str:
+        """Sentence on the choice of `auto`; empty if no choice was left to it."""
+        if self._device != "auto" or not may_have_gpu():
+            return ""
+        work = f"a step of the clients that train together has {self.step_macs:.3g} multiply-adds"
+        name = "CPU" if self.device == "cpu" else "GPU"
+        seen = "" if self._is_small or name == "GPU" else ", but torch sees none"
+        return f"training is on the {name}: {work}, and device auto takes a GPU from {MIN_GPU_MACS:.3g}{seen}"
 
     @cached_property
     def timer(self) -> Timer:
@@ -237,12 +242,30 @@ class Trainer:
 
     @cached_property
     def chunk(self) -> int:
-        """Clients that are trained at a time: on a GPU, as many as its memory is predicted to hold."""
+        """Clients that are trained at a time: on a GPU, as many as its memory is predicted to hold.
+
+        It is less after a cohort that did not fit.
+        """
+        return self.planned
+
+    @cached_property
+    def planned(self) -> int:
+        """Clients that are to be trained at a time, by the scenario and the device's total memory."""
         if self.device == "cpu" or self.way.chunk == 1:
             return self.way.chunk
-        from simfl.learning.on_device import fitting, free_bytes
+        from simfl.learning.on_device import fitting, total_bytes
 
-        return fitting(self.way.chunk, self.client_bytes, free_bytes(self.device))
+        return fitting(self.way.chunk, self.client_bytes, total_bytes() // self._workers)
+
+    @property
+    def described(self) -> str:
+        """The training method in words; on a GPU with its name, and the clients that it trains at a time."""
+        if self.device == "cpu":
+            return str(self.way)
+        import torch
+
+        fewer = f" ({self.planned} were planned)" if self.chunk < self.planned else ""
+        return f"{replace(self.way, chunk=self.chunk)}{fewer}, on {torch.cuda.get_device_name()}"
 
     @cached_property
     def client_bytes(self) -> int:
@@ -259,16 +282,23 @@ class Trainer:
 
     @cached_property
     def _learner(self) -> ClosedForm | Autograd:
-        if self.by_torch:
-            from simfl.learning.on_device import settle_arithmetic
+        if self.device == "cuda":
+            from simfl.learning.on_device import refuse_several
 
-            settle_arithmetic(self.device, self._deterministic)
+            refuse_several()
         if self.way.name == "closed_form":
             return ClosedForm(self.split, self.device, self._dtype)
         from simfl.learning.autograd import Autograd
 
         together = self.way.name == "vectorised"
         return Autograd(self.model, self.split, self.device, self._dtype, together, self.loss)
+
+    def _arithmetic(self) -> AbstractContextManager[None]:
+        if not self.by_torch:
+            return nullcontext()
+        from simfl.learning.on_device import arithmetic
+
+        return arithmetic(self.device, self._deterministic)
 
     def initial(self, seed: Seed) -> F32:
         """Return x^(0) [1, d]: see `kaiming`."""
@@ -307,8 +337,13 @@ class Trainer:
         # A cohort is ordered by falling number of steps. Ties are ordered by falling number of samples, so
         # that without limits the order is that of the samples.
         order = sorted(range(len(users)), key=lambda k: (-counts[k], -self.samples(users[k])))
-        starts = np.stack([self._start(weights[k]) for k in order])
-        update = np.empty_like(starts)
+        first = weights[0]
+        if all(each is first for each in weights):
+            # The clients of a round share one model, which is sent to a device once (`Samples.put`).
+            starts = np.broadcast_to(self._start(first), (len(users), self.d))
+        else:
+            starts = np.stack([self._start(weights[k]) for k in order])
+        update = np.empty(starts.shape, starts.dtype)
         parts, keys = [self.parts[users[k]] for k in order], [bytes(seeds[k]) for k in order]
         lrs = [self.sgd.lr_at(rounds[k]) for k in order]
         cohort = Cohort(starts, parts, keys, self.sgd, lrs, [counts[k] for k in order], cutoff)
@@ -318,43 +353,49 @@ class Trainer:
                 began_ns = self.timer.now_ns()
                 # On a GPU only kernels that are completed count, so this waits for them.
                 cutoff.spent_ns = lambda: self.timer.amid_kernels_ns() - began_ns
-            with self.timer.kernels():
+            with self._arithmetic(), self.timer.kernels():
                 trained = self._trained(cohort)
             # The updates return to the caller's order.
             update[order] = starts - trained
         return update
 
     def _trained(self, cohort: Cohort) -> Floats:
-        """Return the trained models of a cohort [K, d], trained in halves if the device's memory is too
-        small.
+        """Return the trained models of a cohort [K, d], trained in halves if a GPU cannot train it.
 
         After that, cohorts are at most as large as the halves.
 
         Raises:
-            RunFailed: The memory is too small for one client.
+            RunFailed: The GPU cannot train one client.
         """
-        if not self.by_torch:
-            return self._learner.train(cohort)
-        from simfl.learning.on_device import free_bytes, out_of_memory
+        K, learner = len(cohort.parts), self._learner
+        try:
+            return learner.train(cohort)
+        # Of any text: where memory or an index of 32 bits is too small, each library of a GPU has another.
+        except RuntimeError as error:
+            # On a CPU it is a fault of the model (test_on_device.py: test_an_error_of_a_cpu_is_passed_on).
+            if self.device == "cpu":
+                raise
+            if K == 1:
+                raise self._too_large(error) from error
+        import torch
 
-        # A list takes the result, since `out_of_memory` returns only whether the attempt failed.
-        done: list[Floats] = []
-        if not out_of_memory(lambda: done.append(self._learner.train(cohort))):
-            return done[0]
-        K = len(cohort.parts)
-        if K == 1:
-            # A single client cannot be halved.
-            needed, free = (f"{size / 1e9:.3g} GB" for size in (self.client_bytes, free_bytes(self.device)))
-            remedy = "use a smaller learning.batch_size, or learning.device: cpu"
-            raise RunFailed(
-                f"the device's memory is too small to train a single client of model {self.model.name}: "
-                f"predicted {needed}, available {free}; {remedy}"
-            )
+        # Not within `except`: there the error still holds the frames whose tensors fill the memory.
+        torch.cuda.empty_cache()
         # An assignment replaces the value of a cached property, for all later cohorts.
         self.chunk = min(self.chunk, -(-K // 2))
         # Each half is again ordered by falling steps.
         halves = cohort.part(0, -(-K // 2)), cohort.part(-(-K // 2), K)
         return np.concatenate([self._trained(half) for half in halves])
+
+    def _too_large(self, error: RuntimeError) -> RunFailed:
+        from simfl.learning.on_device import total_bytes
+
+        needed, total = (f"{size / 1e9:.3g} GB" for size in (self.client_bytes, total_bytes()))
+        cause = next(iter(str(error).splitlines()), type(error).__name__)
+        return RunFailed(
+            f"the GPU cannot train a single client of model {self.model.name}, predicted to take {needed} of "
+            f"its {total}: {cut(cause)}; use a smaller learning.batch_size, or learning.device: cpu"
+        )
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
         """Return (accuracy, mean loss) on the test samples, [1, 2], for weights [1, d].
@@ -363,7 +404,7 @@ class Trainer:
         """
         start, learner = self._start(weights), self._learner
         count, total = len(self.split.y_test), np.zeros(2)
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"), self._arithmetic():
             for rows in np.split(np.arange(count), range(EVALUATED, count, EVALUATED)):
                 # In the order of the test set, and in parts of one size, as a batch norm's statistics depend
                 # on the part.

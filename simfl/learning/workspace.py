@@ -70,7 +70,12 @@ class Samples:
         return inputs(x, self.dtype), self._y[rows]
 
     def put(self, array: Floats) -> Tensor:
-        """Return an array on the device, in the type of the arithmetic."""
+        """Return an array on the device, in the type of the arithmetic.
+
+        Rows that are one row (`np.broadcast_to`) are sent once, and share its memory on the device.
+        """
+        if array.ndim > 1 and len(array) > 1 and not array.strides[0]:
+            return self.put(array[:1]).expand(array.shape)
         return to_tensor(array, self.device).to(self.dtype)
 
 

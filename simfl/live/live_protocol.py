@@ -67,7 +67,7 @@ LiveOutcome = tuple[rows.Trace, list[Measurement], LiveStats]
 
 
 def prepared(scenario: Scenario) -> Experiment:
-    """Return the experiment of a scenario that can be run live.
+    """Return the experiment of a scenario that can be run live; its users train on the CPU.
 
     Raises:
         ScenarioError: With a problem for each key that a live run does not support.
@@ -75,6 +75,9 @@ def prepared(scenario: Scenario) -> Experiment:
     experiment = build(scenario)
     if refused := [problem(scenario, path, message) for path, message in problems(experiment)]:
         raise ScenarioError(refused)
+    for trainer in experiment.trainers.values():
+        # A process that has used a GPU cannot fork others that use it.
+        trainer.device = "cpu"
     return experiment
 
 

@@ -23,6 +23,9 @@ def problems(experiment: Experiment) -> Iterator[Problem]:
         )
     if s.record_updates:
         yield "record_updates", "the updates of users stay with them"
+    if s.learning.device == "cuda":
+        reason = "users train in forked processes, where torch cannot use a GPU, and audits repeat their bits"
+        yield "learning.device", f"{reason}: use cpu, or auto, which is the CPU here"
     if s.network.peers == "direct":
         yield "network.peers", "users of a live run are not connected to each other: use relayed"
     if s.network.tcp_start is not None:

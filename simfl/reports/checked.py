@@ -19,6 +19,7 @@ from simfl.runs.results.units import listed
 from simfl.scenario.keywords import MINIMAL, Keywords, load_with, named_by_keyword
 from simfl.scenario.load import marked_yaml
 from simfl.scenario.schema import Scenario
+from simfl.scenario.world import Measured
 from simfl.trace.rows import unit
 
 MAX_CLASSES = 20
@@ -103,6 +104,9 @@ def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str
     for name, entry in s.protocols.items():
         yield from (f"{name}: {note}" for note in entry.notes(s.params(name)))
     yield from experiment.training_times()
+    yield from filter(None, [experiment.trainer.device_choice])
+    if isinstance(s.clock, Measured) and s.learning.device == "cuda":
+        yield "training takes each user the time of its kernels on this GPU; all else takes CPU time"
     begin("counting the work of a mask")
     with located_errors(BadInput):
         decisive = before(s, assumptions.assumed(experiment), assumptions.masking(experiment))

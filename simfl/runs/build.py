@@ -185,6 +185,11 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
         trainers = make()
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
+        if isinstance(s.clock, Measured) and s.learning.device == "cuda" and (people.slowdown != 1).any():
+            slowest = f"every slowdown must be 1, not up to {people.slowdown.max():g}"
+            remedy = "use clock: modelled, where a profile gives the times and the GPU only computes"
+            message = f"cuda under clock: measured takes a GPU for each user's device, so {slowest}; {remedy}"
+            raise error(s, "learning.device", f"{message}, or device: cpu")
         # The forecast of memory runs sessions, for which the experiment must be whole but for that forecast.
         experiment = Experiment(s, streams, trainers, profile, people)
         return replace(experiment, memory=dict(_memory(experiment, on_stage)))

@@ -5,10 +5,11 @@ from functools import partial
 from pathlib import Path
 
 from simfl.errors import counted
+from simfl.learning.device_choice import pick_device
 from simfl.learning.losses import CrossEntropy
 from simfl.learning.models.facts import facts, law_name
 from simfl.learning.sgd import LocalSgd
-from simfl.learning.trainer import Trainer, pick_device
+from simfl.learning.trainer import Trainer
 from simfl.random_streams import Streams
 from simfl.scenario.messages import error, with_location
 from simfl.scenario.schema import Scenario
@@ -62,6 +63,11 @@ def make_trainers(
     # time per client.
     together = spec.way == "vectorised" or (spec.way == "auto" and not softmax)
     way = "loop" if isinstance(s.clock, Measured) and together else spec.way
+    # A measured time is that of this machine's CPU, unless the scenario asks for a GPU's.
+    device = "cpu" if isinstance(s.clock, Measured) and spec.device == "auto" else spec.device
+    cohort = max(s.of(name).cohort for name in s.protocols)
+    if s.buffer is not None:
+        cohort = min(cohort, s.buffer.concurrency or cohort)
     on_stage(f"dealing the samples to {counted(s.population.users, 'user')}")
     decay = (spec.lr_decay.factor, spec.lr_decay.at) if spec.lr_decay else (1.0, ())
     sgd = LocalSgd(spec.epochs, spec.batch_size, spec.lr, spec.momentum, spec.weight_decay, spec.mu, *decay)
@@ -74,8 +80,8 @@ def make_trainers(
             deal = partial(partition.dealt, split, s.population.users, streams.rng("partition"))
             parts = with_location(s, "learning.partition", deal)
             make = partial(
-                Trainer, split, parts, spec.model, sgd, spec.device, way,
-                by_law=by_law, deterministic=spec.deterministic, loss=spec.loss,
+                Trainer, split, parts, spec.model, sgd, device, way, by_law=by_law,
+                deterministic=spec.deterministic, loss=spec.loss, cohort=cohort, workers=max(1, s.workers),
             )  # fmt: skip
             trainers[key] = with_location(s, "learning.way", make)
     return {name: trainers[s.of(name).learning.partition.model_dump_json()] for name in s.protocols}

@@ -251,7 +251,7 @@ async def _one(
         warm(session.setup.protocol, session.setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
     elif s.payload == "real":
         # On a cluster the workers choose how they train; they reported it when they were connected.
-        result.training[name] = str(trainer.way) if there is None else there.ways[name][0]
+        result.training[name] = trainer.described if there is None else there.ways[name][0]
     # A resumed session writes its trace anew. Until it has passed the saved rounds, the result keeps the
     # trace that was read: an interrupt during the replay loses nothing.
     if past.rounds == 0:
@@ -289,6 +289,9 @@ async def _one(
 
     try:
         await drive(session, publish, tell)
+        if there is None and name in result.training:
+            # A GPU may have trained fewer clients at a time than were planned.
+            result.training[name] = trainer.described
         if saver is not None:
             saver.end()
     finally:

@@ -197,7 +197,7 @@ class Learning(Block):
     server_lr: Positive = 1.0
     """The server's step size (eq. 26)."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    """`auto`: a GPU if torch sees one."""
+    """`auto`: a GPU if torch sees one, for enough work (docs/gpu.md); measured and live runs use the CPU."""
     way: Literal["auto", "loop", "vectorised", "closed_form"] = "auto"
     """The way to train cohorts, `auto` by model and device; `clock: measured` trains each client alone."""
     deterministic: bool = False

@@ -128,6 +128,14 @@ def test_results_of_a_worker_are_checked() -> None:
         assert "not float32 (2, 3)" in str(answer)
 
 
+def test_the_head_of_a_cluster_uses_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    trainer = worker.trainers(order_of(load(SYNC, {"learning.device": "cuda"})))["fedavg"]
+    assert trainer.device == "cuda"
+    remote.Cluster.places(object(), "fedavg", trainer)  # type: ignore[arg-type]
+    assert trainer.device == "cpu"
+
+
 def test_a_unit_of_several_versions_of_the_weights() -> None:
     """Each client begins with its own, and each version is sent once."""
     scenario = load(SYNC, {"learning.way": "loop"})

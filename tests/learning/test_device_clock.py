@@ -14,10 +14,12 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.device_clock import DeviceTimer, timer_of
+from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
+from simfl.runs import simulation
 from simfl.trace.rows import Step
 from tests.engine.harness import SYNC
 
@@ -104,19 +106,46 @@ def test_a_measured_run_charges_the_device(
 ) -> None:
     device = DeviceTimer(lambda: FakeDevice(cpu_ns))
     monkeypatch.setattr("simfl.learning.trainer.timer_of", lambda name: device)
-    result = simfl.run(SYNC | {"clock": "measured"}, out=tmp_path / "measured")
+    alike = {"population.devices.slowdown": 1}
+    result = simfl.run(SYNC | {"clock": "measured"}, alike, out=tmp_path / "measured")
     steps = [row for row in result.traces["fedavg"] if isinstance(row, Step)]
     trainings = [row for row in steps if row.lane == "training"]
-    slowdown, overhead_ns = 10, MS
-    assert [row.end - row.start for row in trainings] == [KERNELS_MS * MS * slowdown] * 3
+    overhead_ns = MS
+    assert [row.end - row.start for row in trainings] == [KERNELS_MS * MS] * 3
     assert {row.end - row.start for row in steps if row.lane == "protocol"} <= {0, overhead_ns}
     assert result.summary["timed_by"] == device.described
     assert device.described == "time of the kernels on fake device (events), else CPU time"
 
-    simfl.run(SYNC | {"clock": f"recorded:{tmp_path / 'measured'}"}, out=tmp_path / "recorded")
+    recorded = {"clock": f"recorded:{tmp_path / 'measured'}"}
+    simfl.run(SYNC | recorded, alike, out=tmp_path / "recorded")
     first, again = ((tmp_path / name / "trace.jsonl").read_text() for name in ("measured", "recorded"))
     assert first == again
     assert json.loads(first.splitlines()[0])["timed_by"] == device.described
+
+
+@pytest.mark.parametrize("model", ["cnn", "logistic"])
+def test_no_timed_training_has_a_new_shape(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nineteen users of 94 or 95 samples in batches of 10: a client at a time, as the warm-up trained it."""
+    shapes, warmed = list[tuple[int, int, int]](), list[int]()
+    trained, warm = Trainer._trained, simulation.warm
+
+    def noted(self: Trainer, cohort: Cohort) -> Any:
+        n = len(cohort.parts[0])
+        shapes.append((len(cohort.parts), min(n, 10), n % 10))
+        return trained(self, cohort)
+
+    def first(*args: Any) -> None:
+        warm(*args)
+        warmed.append(len(shapes))
+
+    monkeypatch.setattr(Trainer, "_trained", noted)
+    monkeypatch.setattr(simulation, "warm", first)
+    more = {"population.users": 19, "learning.model": model, "learning.batch_size": 10}
+    simfl.run(SYNC | {"clock": "measured"}, more)
+    timed = shapes[warmed[0] :]
+    assert len(timed) == 19
+    assert len(set(timed)) == 2
+    assert set(timed) <= set(shapes[: warmed[0]])
 
 
 @pytest.mark.usefixtures("cpu_ns")

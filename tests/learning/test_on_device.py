@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from simfl.errors import RunFailed
 from simfl.learning import on_device
 from simfl.learning.data import Split
+from simfl.learning.device_clock import Timer
 from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import LocalSgd
@@ -26,46 +27,93 @@ from tests.learning.test_ways import SIZES, cohort, updates
 CLIENTS = list(range(len(SIZES)))
 
 
+SWITCHES = [(owner, name) for owner, name, _ in on_device._FLAGS]
+
+
+def switches() -> list[object]:
+    return [*(getattr(*switch) for switch in SWITCHES), torch.get_deterministic_debug_mode()]
+
+
 @pytest.fixture
-def _arithmetic(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Restores the settings that a test makes for the process."""
+def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
+    """A program that has switched TF32 and the benchmark mode on; its switches, which it keeps."""
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    before = cudnn.allow_tf32, matmul.allow_tf32, cudnn.deterministic, cudnn.benchmark
-    cudnn.allow_tf32 = matmul.allow_tf32 = True
-    yield
-    cudnn.allow_tf32, matmul.allow_tf32, cudnn.deterministic, cudnn.benchmark = before
+    before = switches()
+    for owner, name, value in on_device._FLAGS:
+        if name != "deterministic":
+            setattr(owner, name, "tf32" if value == "ieee" else True)
+    yield switches()
+    for switch, value in zip(SWITCHES, before, strict=False):
+        setattr(*switch, value)
     torch.use_deterministic_algorithms(False)
     os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
 
 
-@pytest.mark.usefixtures("_arithmetic")
-@pytest.mark.parametrize("way", ["closed_form", "loop"])
-def test_a_gpu_computes_without_tf32(way: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simfl.learning.trainer.ClosedForm", lambda *_: None)
-    monkeypatch.setattr("simfl.learning.autograd.Autograd", lambda *_: None)
-    trainer = cohort("logistic", way)
-    trainer.device = "cuda"
-    assert torch.backends.cuda.matmul.allow_tf32
-    assert trainer._learner is None
-    assert not torch.backends.cuda.matmul.allow_tf32
-    assert not torch.backends.cudnn.allow_tf32
-    assert not torch.are_deterministic_algorithms_enabled()
+def imitated(trainer: Trainer) -> Trainer:
+    """Let a trainer take the CPU for a GPU."""
+    assert trainer._learner
+    trainer.device, trainer.timer = "cuda", Timer()
+    return trainer
+
+
+def amid(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[list[object]]:
+    """Return the switches amid each training and evaluation to come."""
+    seen = list[list[object]]()
+
+    def watched(name: str) -> None:
+        call = getattr(trainer._learner, name)
+        monkeypatch.setattr(trainer._learner, name, lambda *args: (seen.append(switches()), call(*args))[1])
+
+    watched("train")
+    watched("logits")
+    return seen
+
+
+PLAIN, STRICT = [False, False, "ieee", "ieee", "ieee", 0], [False, True, "ieee", "ieee", "ieee", 2]
+
+
+@pytest.mark.parametrize("way", ["closed_form", "loop", "vectorised"])
+def test_a_gpu_computes_without_tf32(way: Any, own: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = imitated(cohort("logistic", way))
+    seen = amid(trainer, monkeypatch)
+    updates(trainer, CLIENTS)
+    trainer.evaluate(trainer.initial(bytes(32)))
+    assert seen == [PLAIN, PLAIN]
+    assert switches() == own
     # Or torch would refuse the products of a deterministic run after this one: it looks once a process.
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
 
-@pytest.mark.usefixtures("_arithmetic")
-def test_a_deterministic_run_settles_every_kernel() -> None:
+def test_a_cpu_needs_no_switches(own: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = cohort("cnn", "loop")
+    seen = amid(trainer, monkeypatch)
+    updates(trainer, CLIENTS)
+    assert seen == [own]
+
+
+def test_a_deterministic_run_settles_every_kernel(own: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
     plain, other = cohort("cnn", "loop"), cohort("cnn", "loop")
     other._deterministic = True
-    expected = updates(plain, CLIENTS)
-    assert not torch.are_deterministic_algorithms_enabled()
-    assert updates(other, CLIENTS).tobytes() == expected.tobytes()
-    assert torch.are_deterministic_algorithms_enabled()
-    assert torch.backends.cudnn.deterministic
-    assert not torch.backends.cudnn.benchmark
-    assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
+    seen = amid(other, monkeypatch)
+    assert updates(other, CLIENTS).tobytes() == updates(plain, CLIENTS).tobytes()
+    assert seen == [STRICT]
+    assert switches() == own
+
+
+def test_the_last_of_several_threads_restores_switches(own: list[object]) -> None:
+    with on_device.arithmetic("cuda", True):
+        with on_device.arithmetic("cuda", False):
+            assert switches() == STRICT
+        assert switches() == STRICT
+    assert switches() == own
+
+
+def test_an_error_restores_switches(own: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer = cohort("cnn", "vectorised")
+    holding(trainer, monkeypatch, 0)
+    with pytest.raises(RunFailed):
+        updates(trainer, CLIENTS)
+    assert switches() == own
 
 
 class Peak(TorchDispatchMode):
@@ -127,29 +175,59 @@ def test_saved_values_by_hand() -> None:
     assert on_device.saved_values(module, (1, 4, 4)) == 16 + 32 + 3
 
 
-def test_the_chunk_fits_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chunk_is_planned_by_the_total_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is free of it, two threads plan half of it each."""
+    monkeypatch.delattr(torch.cuda, "mem_get_info")
     trainer = cohort("cnn", "vectorised", device="cpu")
     each = trainer.client_bytes
     assert trainer.training.chunk == 64
-    for free, expected in ((100 * each, 80), (10**6 * each, 2048), (0, 1)):
-        for name in ("way", "chunk"):
+    for total, workers, expected in (
+        (100 * each, 1, 80),
+        (100 * each, 2, 40),
+        (10**6 * each, 1, 2048),
+        (0, 1, 1),
+    ):
+        for name in ("way", "chunk", "planned"):
             trainer.__dict__.pop(name, None)
-        trainer.device = "cuda"
-        monkeypatch.setattr(on_device, "free_bytes", lambda _, free=free: free)
+        trainer.device, trainer._workers = "cuda", workers
+        monkeypatch.setattr(on_device, "total_bytes", lambda total=total: total)
         assert trainer.training.chunk == expected
 
 
-def holding(trainer: Trainer, monkeypatch: pytest.MonkeyPatch, most: int) -> list[int]:
-    """Give a trainer's device the memory for so many clients; return the cohorts that are tried."""
-    tried, train = list[int](), trainer._learner.train
+def test_the_summary_states_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a GPU")
+    trainer = cohort("cnn", "vectorised")
+    assert trainer.described == "vectorised, up to 64 clients at a time"
+    imitated(trainer).planned = 80
+    trainer.chunk = 80
+    assert trainer.described == "vectorised, up to 80 clients at a time, on a GPU"
+    trainer.chunk = 40
+    assert trainer.described == "vectorised, up to 40 clients at a time (80 were planned), on a GPU"
+
+
+MEMORY = torch.OutOfMemoryError("CUDA out of memory")
+ERRORS = [
+    MEMORY,
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("cuDNN error: CUDNN_STATUS_INTERNAL_ERROR"),
+    RuntimeError("Expected canUse32BitIndexMath(input) to be true, but got false"),
+]
+
+
+def holding(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch, most: int, error: RuntimeError = MEMORY
+) -> list[int]:
+    """Let a trainer's GPU fail with more clients; return the cohorts that are tried."""
+    tried, train = list[int](), imitated(trainer)._learner.train
 
     def limited(cohort: Cohort) -> Any:
         tried.append(len(cohort.parts))
         if len(cohort.parts) > most:
-            raise torch.OutOfMemoryError("CUDA out of memory")
+            raise error
         return train(cohort)
 
     monkeypatch.setattr(trainer._learner, "train", limited)
+    monkeypatch.setattr(on_device, "total_bytes", lambda: 10**12)
     return tried
 
 
@@ -162,29 +240,41 @@ def test_a_cohort_that_is_too_large_is_halved(most: int, monkeypatch: pytest.Mon
     np.testing.assert_allclose(updates(trainer, CLIENTS), expected, atol=1e-12)
     assert tried == {1: [6, 3, 2, 1, 1, 1, 3, 2, 1, 1, 1], 2: [6, 3, 2, 1, 3, 2, 1], 5: [6, 3, 3]}[most]
     assert trainer.training.chunk == {1: 1, 2: 2, 5: 3}[most]
+    assert trainer.planned == 64
 
 
-def test_too_little_memory_for_one_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", ERRORS, ids=str)
+def test_a_smaller_cohort_follows_any_error(error: RuntimeError, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = updates(cohort("logistic", "vectorised"), CLIENTS)
+    trainer = cohort("logistic", "vectorised")
+    tried = holding(trainer, monkeypatch, 3, error)
+    np.testing.assert_allclose(updates(trainer, CLIENTS), expected, atol=1e-12)
+    assert tried == [6, 3, 3]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=str)
+def test_an_error_of_one_client_is_one_clear_error(
+    error: RuntimeError, monkeypatch: pytest.MonkeyPatch
+) -> None:
     trainer = cohort("cnn", "vectorised")
-    tried = holding(trainer, monkeypatch, 0)
-    monkeypatch.setattr(on_device, "free_bytes", lambda _: 2_500_000)
+    tried = holding(trainer, monkeypatch, 0, error)
+    monkeypatch.setattr(on_device, "total_bytes", lambda: 2_500_000)
     needed = f"{trainer.client_bytes / 1e9:.3g}"
     with pytest.raises(RunFailed) as raised:
         updates(trainer, CLIENTS)
     assert str(raised.value) == (
-        "the device's memory is too small to train a single client of model cnn: "
-        f"predicted {needed} GB, available 0.0025 GB; "
-        "use a smaller learning.batch_size, or learning.device: cpu"
+        f"the GPU cannot train a single client of model cnn, predicted to take {needed} GB of its 0.0025 GB: "
+        f"{error}; use a smaller learning.batch_size, or learning.device: cpu"
     )
     assert tried == [6, 3, 2, 1]
 
 
-def test_other_errors_are_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_a_cpu_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer = cohort("cnn", "vectorised")
 
     def fails(_: Cohort) -> Any:
         raise RuntimeError("no kernel")
 
     monkeypatch.setattr(trainer._learner, "train", fails)
-    with pytest.raises(RuntimeError, match="no kernel"):
+    with pytest.raises(RuntimeError, match=r"^no kernel$"):
         updates(trainer, CLIENTS)

@@ -1,4 +1,3 @@
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import Literal
 
@@ -14,7 +13,7 @@ from simfl.learning.data.unpublished import Digits
 from simfl.learning.models import MODELS
 from simfl.learning.partition import Iid
 from simfl.learning.sgd import LocalSgd, WayName
-from simfl.learning.trainer import Trainer, one_thread, pick_device
+from simfl.learning.trainer import Trainer, one_thread
 from simfl.random_streams import derive
 
 F64 = NDArray[np.float64]
@@ -194,25 +193,6 @@ def test_weights_of_another_shape_are_refused(weights: NDArray[np.float32]) -> N
         t.training(weights, 0, bytes(32), 0)
     with pytest.raises(ValueError, match=r"weights are .* not float32 \(1, 650\)"):
         t.evaluate(weights)
-
-
-def test_devices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("simfl.learning.trainer._GPU_FILES", (__file__,))
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert pick_device("auto") == pick_device("cpu") == "cpu"
-    with pytest.raises(ValueError, match="'cuda' was requested, but torch sees no CUDA GPU"):
-        pick_device("cuda")
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    assert pick_device("auto") == pick_device("cuda") == "cuda"
-    assert pick_device("cpu") == "cpu"
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere torch is asked")
-def test_without_a_driver_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr("simfl.learning.trainer._GPU_FILES", ("/dev/no such driver",))
-    assert pick_device("auto") == "cpu"
-    assert pick_device("cuda") == "cuda"
 
 
 @pytest.mark.gpu

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks.gpu_candidates import Graphs, batched, captured
+from simfl.learning import workspace
 from simfl.learning.autograd import Autograd
 from simfl.learning.closed_form import ClosedForm
 from simfl.learning.losses import CrossEntropy
@@ -27,7 +28,7 @@ from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.models.model import Model
 from simfl.learning.models.networks import ResidualBlock
-from simfl.learning.on_device import settle_arithmetic
+from simfl.learning.on_device import arithmetic
 from simfl.learning.sgd import LocalSgd
 from tests.learning.models.made import made
 from tests.learning.test_ways import made_up, normed
@@ -155,6 +156,28 @@ def test_a_chunk_crosses_the_bus_twice(tried: tuple[Model, tuple[int, ...]], way
     held(crossing(lambda: one.train(some)))
 
 
+@pytest.mark.parametrize("sgd", [SGD, PLAIN], ids=named)
+@pytest.mark.parametrize(("tried", "way"), [(GROUPED, "vectorised"), (LOGISTIC, "closed_form")], ids=named)
+def test_a_common_start_is_sent_once(
+    tried: tuple[Model, tuple[int, ...]], way: str, sgd: LocalSgd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four clients with one model; FedProx in closed form has a term of each, by its step size."""
+    one, sent = learner(*tried, way), list[int]()
+    to_tensor = workspace.to_tensor
+
+    def noted(x: np.ndarray, device: str) -> Tensor:
+        sent.append(x.size)
+        return to_tensor(x, device)
+
+    monkeypatch.setattr(workspace, "to_tensor", noted)
+    some = cohort(one, sgd)
+    start = some.starts[0]
+    own = 4 * start.size if sgd.mu and way == "closed_form" else 0
+    shared = replace(some, starts=np.broadcast_to(start, some.starts.shape))
+    crossing(lambda: one.train(shared))
+    assert [size for size in sent if size >= start.size] == [own] * bool(own) + [start.size]
+
+
 class OnDisk:
     """Images that are read when they are asked for, by numbers that the host has."""
 
@@ -189,13 +212,12 @@ def test_a_gpu_is_waited_for_once_a_chunk(
     tried: tuple[Model, tuple[int, ...]], way: str, sgd: LocalSgd
 ) -> None:
     """By torch's own warning, on a GPU: the meta device does not show transfers within kernels."""
-    settle_arithmetic("cuda", False)
     one = learner(*tried, way, "cuda")
     some = cohort(one, sgd, clients=1 if way == "loop" else 4)
     one.train(some)
     torch.cuda.set_sync_debug_mode("warn")
     try:
-        with warnings.catch_warnings(record=True) as seen:
+        with arithmetic("cuda", False), warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             one.train(some)
     finally:

@@ -264,6 +264,7 @@ def test_a_round_that_fails_is_aborted_live_too() -> None:
 REFUSED = {
     "payload": {"payload": "shadow"},
     "record_updates": {"record_updates": True},
+    "learning.device": {"learning.device": "cuda"},
     "network.peers": {"network.peers": "direct"},
     "network.tcp_start": {"network.tcp_start": "lv08"},
     "server": {"server.cores": 8},
@@ -272,7 +273,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("key", REFUSED)
-def test_unsupported_settings_are_refused_by_key(key: str) -> None:
+def test_unsupported_settings_are_refused_by_key(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     with pytest.raises(ScenarioError) as refused:
         prepared(load(SMALL, REFUSED[key]))
     assert [problem.path for problem in refused.value.problems] == [key]
@@ -282,6 +284,18 @@ def test_all_unsupported_settings_are_reported_at_once() -> None:
     with pytest.raises(ScenarioError) as refused:
         prepared(load(SMALL, REFUSED["record_updates"] | REFUSED["network.tcp_start"]))
     assert [problem.path for problem in refused.value.problems] == ["record_updates", "network.tcp_start"]
+
+
+def test_live_users_train_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU, which `auto` would take for any work: it is not asked for, and audits hold."""
+
+    def asked() -> bool:
+        raise AssertionError("a process that has asked for a GPU forks no others that use it")
+
+    monkeypatch.setattr("simfl.learning.device_choice._GPU_FILES", (__file__,))
+    monkeypatch.setattr("simfl.learning.trainer.MIN_GPU_MACS", 0)
+    monkeypatch.setattr("torch.cuda.is_available", asked)
+    played(learning__model="cnn", learning__epochs=1, protocols=["fedavg"])
 
 
 @pytest.mark.ci

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 import yaml
 
+import simfl
 from simfl.errors import ScenarioError
+from simfl.learning.trainer import Trainer
 from simfl.runs.build import build
 from simfl.scenario.load import load
 from simfl.trace.rows import Step
-from tests.engine.harness import PLAIN, SYNC, run
+from tests.engine.harness import ASYNC, PLAIN, SYNC, run
 
 BARE = """
 import torch
@@ -63,6 +65,76 @@ def problem(**overrides: Any) -> str:
 )
 def test_a_mistake_is_one_message(overrides: dict[str, Any], expected: str) -> None:
     assert problem(**overrides).startswith(expected)
+
+
+@pytest.fixture
+def _gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine with a GPU, as far as torch is asked, on which every work is worth it."""
+    monkeypatch.setattr("simfl.learning.device_choice._GPU_FILES", (__file__,))
+    monkeypatch.setattr("simfl.learning.trainer.MIN_GPU_MACS", 0)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+
+
+MEASURED_CUDA = {"clock": "measured", "learning.device": "cuda"}
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_a_measured_gpu_is_refused_as_a_slower_device() -> None:
+    """SYNC's devices have slowdown 10."""
+    assert problem(**MEASURED_CUDA) == (
+        "learning.device: cuda under clock: measured takes a GPU for each user's device, so every slowdown "
+        "must be 1, not up to 10; use clock: modelled, where a profile gives the times and the GPU only "
+        "computes, or device: cpu"
+    )
+    assert build(load(SYNC, {"learning.device": "cuda"})).trainer.device == "cuda"
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_a_measured_gpu_is_a_device_of_slowdown_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    alike = MEASURED_CUDA | {"population.devices.slowdown": 1}
+    assert build(load(SYNC, alike)).trainer.device == "cuda"
+    monkeypatch.setattr("simfl.reports.checked.make_clocks", lambda experiment: None)
+    notes = simfl.check(SYNC, alike).notes
+    assert "training takes each user the time of its kernels on this GPU; all else takes CPU time" in notes
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_auto_is_the_cpu_under_the_measured_clock() -> None:
+    assert build(load(SYNC)).trainer.device == "cuda"
+    assert build(load(SYNC, {"clock": "measured"})).trainer.device == "cpu"
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_the_work_of_auto_is_of_a_round() -> None:
+    """Of 3 users all train; or 2 that are selected; or 2 at a time for a buffer."""
+    work = build(load(SYNC)).trainer.step_macs
+    assert build(load(SYNC, {"selection": {"random": 2}})).trainer.step_macs == work * 2 // 3
+    in_flight = {"buffer.concurrency": 2, "protocols": ["fedbuff"], "population.users": 3, "buffer.K": 2}
+    assert build(load(ASYNC, in_flight)).trainer.step_macs == work * 2 // 3
+
+
+@pytest.mark.usefixtures("_gpu")
+def test_a_check_prints_the_choice_of_auto(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simfl.learning.trainer.MIN_GPU_MACS", 10**8)
+    (note,) = [note for note in simfl.check(SYNC).notes if "multiply-adds, and device" in note]
+    assert note.startswith(
+        "training is on the CPU: a step of the clients that train together has 2.88e+05 mul"
+    )
+
+
+@pytest.mark.parametrize("fewer", [False, True])
+def test_the_summary_has_the_chunk_of_the_end(fewer: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU that did not hold the planned clients has trained fewer at a time."""
+    train = Trainer.train
+
+    def halved(self: Trainer, *args: Any) -> Any:
+        self.chunk = 2 if fewer else self.chunk
+        return train(self, *args)
+
+    monkeypatch.setattr(Trainer, "train", halved)
+    monkeypatch.setattr(Trainer, "described", property(lambda self: f"{self.chunk} at a time"))
+    result = run(protocols=["fedavg"])
+    assert result.training == {"fedavg": "2 at a time" if fewer else "64 at a time"}
 
 
 def test_a_model_with_parameters_outside_of_layers_is_charged(tmp_path: Path) -> None:
