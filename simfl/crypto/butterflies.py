@@ -76,6 +76,7 @@ def _radix4(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bo
     r, rv, r2, r2v = factors[0], factors[1], factors[2], factors[3]
     r3, r3v, i, iv = factors[4], factors[5], factors[6], factors[7]
     for j in range(a.size):
+        # Only this row must be reduced first: `_times` takes any word, so the others need not be.
         w = _reduced(a[j], q)
         x = _reduced(_times(b[j], r, rv, q), q)
         y = _reduced(_times(c[j], r2, r2v, q), q)
@@ -83,9 +84,11 @@ def _radix4(a: A32, b: A32, c: A32, d: A32, factors: A32, q: np.uint32, last: bo
         s = _reduced(np.uint32(w + y), q)
         t = _reduced(np.uint32(w + np.uint32(q - y)), q)
         u = _reduced(np.uint32(x + z), q)
+        # x - z as x + (q - z) < 2q, which needs no reduction before `_times`.
         v = _reduced(_times(np.uint32(x + np.uint32(q - z)), i, iv, q), q)
         plus, minus = np.uint32(s + u), np.uint32(s + np.uint32(q - u))
         turned, back = np.uint32(t + v), np.uint32(t + np.uint32(q - v))
+        # The next pass reduces what it reads, so only the last one pays for residues.
         a[j] = _reduced(plus, q) if last else plus
         b[j] = _reduced(minus, q) if last else minus
         c[j] = _reduced(turned, q) if last else turned
@@ -111,12 +114,15 @@ def transform(Z: A32, factors: A32, rows_below: I64, rows: I64, out: A32, q: np.
     # It ends with 2 if log2 n is odd, and with 1 otherwise.
     while odd > 2:
         odd //= 4
+    # All passes over one block of columns, then the next block: passes over whole rows would each go through
+    # memory.
     width = max(_MIN_COLUMNS, _BLOCK_WORDS // n)
     block = np.empty((n, width), np.uint32)
     for start in range(0, columns, width):
         w = min(width, columns - start)
         for k in range(size):
             block[k, :w] = Z[k, start : start + w]
+        # The polynomial is padded to n coefficients, for each block again: the passes overwrite them.
         block[size:, :w] = 0
         length = n
         if odd == 2:
@@ -127,12 +133,15 @@ def transform(Z: A32, factors: A32, rows_below: I64, rows: I64, out: A32, q: np.
         elif n > 4:
             length //= 4
             for k in range(length):
+                # The first pass has one part, with r = 1. `factors[0]` is read for i = sqrt(-1) alone.
                 a, b = block[k, :w], block[k + length, :w]
                 _first_radix4(a, b, block[k + 2 * length, :w], block[k + 3 * length, :w], factors[0], q)
         while length > 1:
             h = length // 4
             for m in range(n // length):
                 first = m * length
+                # Sums before and after are equal: no wanted row is below. `ntt._work` counts by the same
+                # rule.
                 if rows_below[first] == rows_below[first + length]:
                     continue
                 for k in range(first, first + h):

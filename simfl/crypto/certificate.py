@@ -16,6 +16,8 @@ def self_signed(name: str) -> tuple[bytes, bytes]:
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
+    # The name is for readers only: users compare the fingerprint, and `live/tls.py` checks no host name. So
+    # there are no alternative names, and no authority (issuer and subject are the same).
     certificate = (
         x509.CertificateBuilder()
         .subject_name(subject)

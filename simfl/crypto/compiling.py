@@ -33,16 +33,21 @@ REALS = (read(types.float32), read(types.float64))
 def compiled(*signatures: Any) -> Callable[[Loop], Loop]:
     """Return a decorator that compiles a loop for these signatures at once, so that no call compiles later.
 
-    Loops release the interpreter's lock (`nogil`), so that a pool's threads run side by side. A division by
-    zero gives what numpy gives instead of raising (`error_model`), which spares a test in each iteration.
+    A loop takes arrays of its signatures' types and layout only, and raises TypeError for all others.
     """
 
     def decorate(loop: Loop) -> Loop:
+        # Without the interpreter's lock a pool's threads run side by side. A division by zero gives what
+        # numpy gives and does not raise, which spares a test in each iteration.
         options = {"nogil": True, "error_model": "numpy"}
         try:
+            # With signatures numba compiles now. Without them it would compile within the first call, which
+            # may be a timed step, and again for each new type.
             fast: Loop = njit(list(signatures), cache=True, **options)(loop)
         except (RuntimeError, OSError):
             # Numba found no folder that it may write its cache to, as in a read-only container.
+            # Each process then compiles for itself (test_loops.py:
+            # test_loops_are_compiled_without_a_cache_folder).
             fast = njit(list(signatures), **options)(loop)
         return fast
 

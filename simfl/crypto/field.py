@@ -4,6 +4,11 @@ Invariant: every result is exact. Arithmetic uses a wider type (`uint64`, or `fl
 reduces modulo q before a value could round or wrap (`tests/crypto/test_field.py`,
 `tests/crypto/test_limbs.py`). Elements are canonical, 0 <= x < q: a precondition that is not checked unless a
 docstring states it.
+
+Theory of operation. Each operation has a loop in numpy for short vectors and a compiled one for long vectors;
+`short_loops.loops_for` chooses by the size, and both give the same bits. A product of matrices alone is left
+to BLAS, in float64: `matmul` cuts the left matrix into limbs so small that no sum of products rounds. Digits
+of 8 bits and int8 products were tried instead. They are exact with VNNI only (`docs/performance.md`).
 """
 
 from collections.abc import Sequence
@@ -14,6 +19,8 @@ import numpy as np
 from simfl.crypto import A32, A64, F64, I64, short_loops
 from simfl.crypto.short_loops import SHORT_SUM, loops_for
 
+# Measured with 256 to 1,024 columns: 2.04 to 2.10 plain float64 products (docs/performance.md). So the choice
+# hardly matters.
 _TILE_COLUMNS = 512
 """Minimum columns of Z in a tile: wide enough for BLAS, with temporaries within the L3 cache."""
 _TILE_ELEMENTS = 1 << 18
@@ -38,6 +45,7 @@ def is_prime(q: int) -> bool:
     """
     if q >= 2**32:
         raise ValueError(f"q={q} must be below 2^32={2**32}")
+    # The bases are decided first: modulo itself a base is 0, which would report a prime as composite.
     if q < 2 or any(q % p == 0 for p in (2, 7, 61)):
         return q in (2, 7, 61)
     # q - 1 = 2^twos odd: x & -x is the lowest set bit of x.
@@ -72,6 +80,7 @@ def sub(a: A32, b: A32, q: int) -> A32:
 def _combine(a: A32, b: A32, q: int, minus: bool) -> A32:
     if a.shape != b.shape:
         raise ValueError(f"shapes differ: {a.shape} and {b.shape}")
+    # Elementwise loops need no shape: any layout is passed as one row, and the fresh result as a view.
     out = np.empty(a.shape, np.uint32)
     loops_for(out.size).combine(flat(a), flat(b), np.uint32(q), minus, out.reshape(-1))
     return out
@@ -79,6 +88,7 @@ def _combine(a: A32, b: A32, q: int, minus: bool) -> A32:
 
 def add_to(total: A32, x: A32, q: int) -> None:
     """Add x to total mod q, in place; contiguous rows [L] of canonical elements."""
+    # `total` is read and written: both loops read an element before they write it.
     loops_for(total.size).combine(total, x, np.uint32(q), False, total)
 
 
@@ -88,6 +98,8 @@ def flat(x: A32) -> A32:
     Raises:
         TypeError: Its type has values that are no uint32.
     """
+    # The compiled loops take aligned, contiguous rows alone. `safe` refuses integers of 64 bits and floats,
+    # which a plain cast would cut (test_loops.py: test_other_types_are_refused_not_cut).
     return np.require(x.reshape(-1).astype(np.uint32, casting="safe", copy=False), None, ["C", "A"])
 
 
@@ -109,10 +121,12 @@ def weighted_sum(rows: Sequence[A32] | A32, weights: Sequence[int] | None, q: in
     if not n:
         raise ValueError("a weighted sum needs at least one row")
     vectors, length = _vectors(rows)
+    # By Python's integers: their % gives 0 .. q - 1 for a negative weight too, and none overflows.
     factors = [1] * n if weights is None else [int(w) % q for w in weights]
     if len(factors) != n:
         raise ValueError(f"{len(factors)} weights for {n} rows")
     loops = loops_for(n * length, short=SHORT_SUM)
+    # The two loops differ in their arguments: numpy has no use for addresses, which take long to find.
     if loops is short_loops:
         return short_loops.weighted_sum(np.asarray(vectors), factors, q)[None]
     arrays, starts = _addresses(vectors)
@@ -140,6 +154,8 @@ def _vectors(rows: Sequence[A32] | A32) -> tuple[list[A32] | A32, int]:
 def _addresses(vectors: list[A32] | A32) -> tuple[object, A64]:
     """Return the arrays that the caller must keep alive, and the address of each row, uint64 [n]."""
     if isinstance(vectors, np.ndarray):
+        # A matrix has one address and a stride: 12 us for 90 short rows, against 216 us with an address of
+        # each.
         matrix = np.require(vectors, None, ["C", "A"])
         first, step = np.uint64(matrix.ctypes.data), np.uint64(matrix.strides[0])
         return matrix, first + step * np.arange(len(matrix), dtype=np.uint64)
@@ -169,15 +185,22 @@ def matmul(W: A32, Z: A32, q: int) -> A32:
         raise ValueError(f"inner sizes differ: {W.shape} times {Z.shape}")
     a, m = W.shape[0], Z.shape[1]
     out, loops = np.empty((a, m), np.uint32), loops_for(a * m)
+    # The same matrix codes for every user of a round, so its limbs are cached. By its bytes and not its
+    # identity, since it may be changed in place (test_limbs.py:
+    # test_a_matrix_changed_in_place_is_another_matrix).
     limbs, blocks, offset = prepare(W.tobytes(), W.shape, q)
     tile = max(_TILE_COLUMNS, _TILE_ELEMENTS // max(1, *limbs.shape))
     centre, width = float(q // 2), 0
     for j in range(0, m, tile):
+        # The buffers serve all tiles; only the last tile may be narrower.
         if width != min(tile, m - j):
             width = min(tile, m - j)
             z, total, product = np.empty((W.shape[1], width)), np.empty((a, width)), np.empty((2 * a, width))
+        # Centred, |z| <= q / 2: that is one bit less than q, so blocks are twice as long.
         np.subtract(Z[:, j : j + width], centre, out=z)
         total[:] = offset
+        # A block adds at most q / 2 + 4 in magnitude to `total` (loops.add_limbs), so `total` is exact for
+        # some 4 million blocks.
         for start, end in blocks:
             np.matmul(limbs[:, start:end], z[start:end], out=product)
             loops.add_limbs(product, float(q), total)
@@ -190,16 +213,18 @@ def prepare(content: bytes, shape: tuple[int, int], q: int) -> tuple[F64, list[t
     """Return W's limbs, its exact column blocks, and the offset of centring.
 
     Args:
-        content: Bytes of W; they are the cache's key, so that a matrix that was changed in place is another
-            key (`test_a_matrix_changed_in_place_is_another_matrix`).
+        content: Bytes of W, the cache's key.
         shape: [a, k] of W.
         q: The modulus.
 
     Returns:
         lo above hi, float64 [2a, k]; column ranges; c W 1 mod q, float64 [a, 1].
     """
+    # Signed from here on: int64 holds the centred elements and both limbs.
     w = np.frombuffer(content, np.uint32).reshape(shape).astype(np.int64)
     w -= (w > q // 2) * np.int64(q)
+    # Rounded to the nearest multiple of 2^16 and not down, so that lo is signed too: |lo| <= 2^15, half of an
+    # unsigned limb. The shift of a negative number rounds down, as it must here.
     hi = (w + 2**15) >> 16
     limbs = np.vstack([w - (hi << 16), hi])
     # |w| < 2^31, so the sums are exact in int64 for rows shorter than 2^32; reduced, their product with c <
@@ -216,12 +241,14 @@ def exact_blocks(limbs: I64, q: int) -> list[tuple[int, int]]:
         limbs: Signed limbs, int64 [rows, k].
         q: The modulus.
     """
+    # int64 holds the sums: |limb| <= 2^15, so for 2^48 columns.
     sums = np.abs(limbs).cumsum(axis=1)
     limit = _EXACT_SUM // max(1, q // 2)
     blocks, start, columns = [], 0, limbs.shape[1]
     while start < columns:
         before = sums[:, start - 1 : start] if start else 0
         worst = (sums[:, start:] - before).max(axis=0, initial=0)
+        # A block is never empty: 120 columns fit whatever the limbs, since 120 2^15 2^31 = 2^53 - 2^49.
         end = start + int(np.searchsorted(worst, limit, side="right"))
         blocks.append((start, end))
         start = end

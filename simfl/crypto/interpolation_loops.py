@@ -2,6 +2,10 @@
 
 Invariant: as in loops.py, callers check all arguments. The bits are those of `short_loops`, and of Python's
 integers (`tests/crypto/test_loops.py::test_weights_at_zero_are_those_of_integers`).
+
+Bounds. For residues below q < 2^32 a product is below 2^64, and a product plus a residue is at most
+(q - 1) q + q - 1 = q^2 - 1 < 2^64. So one reduction an operation is enough. Modulo p = 2^31 - 1 a division is
+not needed: `_folded` adds the bits above 31 to those below, as 2^31 = 1 there.
 """
 
 import numpy as np
@@ -48,6 +52,7 @@ def lagrange(x: A64, q: np.uint64, out: A32) -> None:
     master[0] = np.uint64(1)
     for i in range(n):
         minus = q - x[i]
+        # Downwards, since each coefficient needs the old one below it.
         for k in range(i + 1, 0, -1):
             master[k] = (master[k - 1] + master[k] * minus) % q
         master[0] = master[0] * minus % q
@@ -57,9 +62,11 @@ def lagrange(x: A64, q: np.uint64, out: A32) -> None:
         for j in range(n):
             quotient[j] = (quotient[j] * x[j] + master[k + 1]) % q
             value[j] = (value[j] * x[j] + quotient[j]) % q
+        # Only the m lowest are wanted: a decoder needs no row of the noise (`mds.decode`).
         if k < m:
             for j in range(n):
                 out[k, j] = np.uint32(quotient[j])
+    # All denominators M_j(x_j) in one inversion.
     invert(value, q)
     for k in range(m):
         for j in range(n):
@@ -78,6 +85,7 @@ def at_zero(x: A64, out: A64) -> bool:
     """Write out_i = prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1, 0 < x < p; return True if all x
     differ."""
     for i in range(x.size):
+        # Beginning with x_i removes it from the product of all x too: product / out_i is the weight.
         out[i] = x[i]
     product = np.uint64(1)
     for j in range(x.size):
@@ -89,6 +97,7 @@ def at_zero(x: A64, out: A64) -> bool:
             out[i] = _folded(out[i] * (away - x[i]))
         product = product * x[j] % _MERSENNE
     for i in range(x.size):
+        # Equal points leave a factor p, so that the product is zero modulo p.
         out[i] %= _MERSENNE
         if not out[i]:
             return False
@@ -108,6 +117,8 @@ def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
     weights, last = np.empty(0, np.uint64), np.empty(0, np.uint64)
     for k in range(start.size - 1):
         points, rows = x[start[k] : start[k + 1]], values[start[k] : start[k + 1]]
+        # On a complete graph most secrets come from the same users, so the weights of the last points are
+        # kept. Under CCESA nearly every secret has holders of its own.
         if points.size != last.size or (points != last).any():
             weights, last = np.empty_like(points), points
             if not at_zero(points, weights):

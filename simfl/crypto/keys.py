@@ -76,6 +76,7 @@ def agree(secret: A8, publics: A8, info: bytes) -> A8:
         except ValueError:
             # The library raises it for the all-zero shared secret only.
             raise Forged(i, "low-order public key") from None
+        # Never the shared secret itself: `info` separates channels from masks, and one run from another.
         out += hkdf(shared, info)
     return np.frombuffer(out, np.uint8).reshape(-1, KEY_BYTES)
 
@@ -113,6 +114,9 @@ def seal(keys: A8, items: Rows, nonces: Octets, aads: Octets) -> Rows:
     n = len(items)
     if isinstance(items, np.ndarray) and n == 0:
         return np.empty((0, items.shape[1] * items.itemsize + TAG_BYTES), np.uint8)
+    # A server that sends one public key for two users makes their channel keys equal, and the sender's nonce
+    # is one for all receivers. Two rows under one key and nonce reveal their difference (test_channels.py:
+    # test_one_key_of_two_users_seals_nothing).
     if (row := reused(_strings(keys), nonces)) is not None:
         raise Forged(row, ONE_KEY)
     under = zip(*_ciphers(keys, nonces, aads, n), _strings(items), strict=True)
@@ -153,6 +157,7 @@ def open_(keys: A8, sealed: Rows, nonces: Octets, aads: Octets, dtype: DTypeLike
     size = sealed[0].nbytes
     if sealed[0].dtype != np.uint8 or size < TAG_BYTES or (size - TAG_BYTES) % kind.itemsize:
         raise ValueError(f"rows of {size} bytes are not a tag of {TAG_BYTES} and whole {dtype} elements")
+    # All rows are opened before one is returned, so a forged row leaves no value of any.
     opened: list[bytes] = []
     try:
         for aead, once, aad, row in zip(*_ciphers(keys, nonces, aads, n), _strings(sealed), strict=True):
@@ -167,6 +172,7 @@ def _ciphers(keys: A8, nonces: Octets, aads: Octets, n: int) -> tuple[Iterable[A
     if len(nonces) != n or len(aads) != n:
         raise ValueError(f"{len(nonces)} nonces and {len(aads)} aads for {n} rows")
     listed = list(nonces)
+    # The library takes other lengths too, which GCM hashes to a first block: two of them could collide.
     if set(map(len, listed)) != {NONCE_BYTES}:
         raise ValueError(f"nonces must have {NONCE_BYTES} bytes")
     return map(AESGCM, _strings(keys)), listed, aads
@@ -186,6 +192,7 @@ def _strings(rows: Rows) -> list[Any]:
 def _together(strings: list[bytes], kind: np.dtype[Any]) -> Rows:
     """Return rows of a type from their little-endian bytes."""
     stored = kind.newbyteorder("<")
+    # Rows of this size are separate arrays, which are freed one by one (row_routing.py).
     if len(strings[0]) >= LONG_BYTES:
         return [np.frombuffer(content, stored).astype(kind, copy=False) for content in strings]
     rows = np.frombuffer(bytearray().join(strings), stored).astype(kind, copy=False)
@@ -212,6 +219,8 @@ class SealedPipe:
 
     def carry(self, block: A8) -> A8:
         """Return the block as the receiver reads it; it is not authenticated before `close`."""
+        # A wrong block is noticed by `close` only, when the receiver has summed it. That error ends the run,
+        # so no result has it (streamed_shares.py).
         sealed = self._sealing.update(block.data)
         return block if self._opening is None else np.frombuffer(self._opening.update(sealed), np.uint8)
 
@@ -239,6 +248,7 @@ def nonce(sender: int, counter: int) -> bytes:
     '000000010000000000000002'
     """
     try:
+        # Packed at once: the bounds are looked at only if that fails.
         return _NONCE.pack(sender, counter)
     except struct.error:
         if not 0 <= sender < 2**32:

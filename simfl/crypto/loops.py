@@ -33,11 +33,10 @@ def _pointer(typing: Any, address: Any) -> Any:
 
 @compiled(types.void(read(WORD), read(WORD), WORD, BOOL, written(WORD)))
 def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
-    """Write out = a - y + q (a < y), with y = b if minus, else q - b.
-
-    The sum a + b needs a 33rd bit, a - (q - b) does not.
-    """
+    """Write out = a - y + q (a < y), with y = b if minus, else q - b."""
+    # The sum a + b needs a 33rd bit, a - (q - b) does not.
     for j in range(out.size):
+        # For b = 0 this is q itself. Every a is below it, so q is added again, and the result is a.
         y = b[j] if minus else np.uint32(q - b[j])
         difference = np.uint32(a[j] - y)
         out[j] = np.uint32(difference + q) if a[j] < y else difference
@@ -47,9 +46,7 @@ def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
 def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
     """Write out = sum_k weights[k] v_k mod q, with v_k the out.size uint32 at addresses[k].
 
-    The number of rows is a multiple of 4: a core that reads four rows at a time reads twice as fast. Exact:
-    if sum(weights) <= 2^32, in one uint64 sum. Otherwise the high and low halves of the products are summed
-    separately, each sum below 2^32 len(weights), and joined at the end as (high mod q) 2^32 + low mod q.
+    The number of rows is a multiple of 4.
     """
     heaviest = np.uint64(0)
     for k in range(weights.size):
@@ -64,6 +61,7 @@ def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
         end = min(start + _COLUMNS, out.size)
         low[:] = 0
         high[:] = 0
+        # A core that reads four rows at a time reads twice as fast.
         for k in range(0, addresses.size, 4):
             a = carray(_pointer(addresses[k]), (out.size,))[start:end]
             b = carray(_pointer(addresses[k + 1]), (out.size,))[start:end]
@@ -76,6 +74,7 @@ def weighted_sum(addresses: A64, weights: A32, q: np.uint64, out: A32) -> None:
                     low[j] += s * a[j] + t * b[j] + u * c[j] + v * d[j]
             else:
                 for j in range(end - start):
+                    # The halves of the products are summed apart, each sum below 2^32 len(weights).
                     w, x, y, z = s * a[j], t * b[j], u * c[j], v * d[j]
                     low[j] += (w & ones) + (x & ones) + (y & ones) + (z & ones)
                     high[j] += (w >> half) + (x >> half) + (y >> half) + (z >> half)
@@ -103,6 +102,8 @@ def add_limbs(product: F64, q: float, total: F64) -> None:
     a, inverse = len(total), 1.0 / q
     for i in range(a):
         for j in range(total.shape[1]):
+            # Reduced first: times 2^16 it is below 2^48, and with the low product below 2^53
+            # (field._EXACT_SUM).
             high = _reduced(product[a + i, j], q, inverse)
             total[i, j] += _reduced(high * 2.0**16 + product[i, j], q, inverse)
 
@@ -124,6 +125,7 @@ def residues(total: F64, q: float, out: A32) -> None:
 def _rejected(words: A32, first: int, bit_mask: np.uint32, q: np.uint32, places: I64, count: int) -> int:
     """Write places[count:] = first + flatnonzero(words & bit_mask >= q); return the number of places then."""
     for start in range(0, words.size, _SMALL_GROUP):
+        # The maximum is found again in a small part, so that the branch is taken for few words.
         group = words[start : start + _SMALL_GROUP]
         largest = np.uint32(0)
         for j in range(group.size):
@@ -144,6 +146,7 @@ def mask_and_find(words: A32, first: int, bit_mask: np.uint32, q: np.uint32, pla
     for start in range(0, words.size, _GROUP):
         group = words[start : start + _GROUP]
         largest = np.uint32(0)
+        # A full mask changes no word, so none is written back.
         if bit_mask == np.uint32(2**32 - 1):
             for j in range(group.size):
                 largest = group[j] if group[j] > largest else largest
@@ -172,6 +175,7 @@ def accumulate(
         for j in range(sums.size):
             word = group[j] & bit_mask
             largest = word if word > largest else largest
+            # A rejected word adds nothing here. The caller adds its replacement at the end (prg.mask).
             element = word if word < q else np.uint32(0)
             y = element if minus else np.uint32(q - element)
             difference = np.uint32(sums[j] - y)
@@ -185,8 +189,11 @@ def accumulate(
 def _level(x: float, threshold: np.uint32, clip: float, levels: float) -> float:
     """Return floor(y) + (threshold < (y - floor(y)) 2^32), with y = x clipped to [-clip, clip], times
     levels."""
+    # In float64 for both types of update, and in this order: short_loops._levels gives the same bits.
     y = min(max(np.float64(x), -clip), clip) * levels
     floor: float = np.floor(y)
+    # Strictly below, so an integer is never rounded up: its fraction is 0 (test_quantize.py:
+    # test_integers_are_never_rounded).
     return floor + 1.0 if np.float64(threshold) < (y - floor) * 2.0**32 else floor
 
 
@@ -218,6 +225,7 @@ def quantise(
         for j in range(out.size):
             infinite += not abs(delta[j]) < np.inf
             level = np.int64(_level(delta[j], words[j], clip, levels))
+            # The remainder has the sign of q, as in Python, so a negative product needs no further step.
             out[j] = np.uint32(level * weight % q)
     return infinite == 0
 

@@ -30,6 +30,7 @@ def points_of(users: tuple[int, ...], q: int) -> tuple[int, ...]:
 def point_of(user: int, q: int) -> int:
     """Return a user's point: a power of a root of unity if F_q has a transform (`ntt.point`), otherwise u +
     1."""
+    # Never 0, where Vandermonde's row would be (1, 0, ..., 0) and show a part of the mask.
     return ntt.point(user, q) if ntt.order(q) else user + 1
 
 
@@ -46,6 +47,7 @@ def share_length(d: int, U: int, T: int) -> int:
         raise ValueError(f"d={d} must be at least 1")
     if not 0 <= T < U:
         raise ValueError(f"T={T} must be at least 0 and below U={U}")
+    # The ceiling of d / (U - T), in integers.
     return -(-d // (U - T))
 
 
@@ -73,6 +75,7 @@ def matrix(points: tuple[int, ...], U: int, q: int) -> A32:
     out = np.ones((len(points), U), np.uint32)
     power = np.ones_like(x)
     for k in range(1, U):
+        # Reduced at each step: a product of two residues is below 2^64.
         power = power * x % np.uint64(q)
         out[:, k] = power
     out.flags.writeable = False
@@ -118,6 +121,7 @@ def uncoded(z: A32, seed: A8, U: int, T: int, q: int) -> A32:
     d = z.shape[1]
     m = share_length(d, U, T)
     rows = np.zeros((U, m), np.uint32)
+    # The sub-masks first and the noise last, as the proof above needs them. The padding stays zero.
     rows[: U - T].reshape(-1)[:d] = z[0]
     rows[U - T :] = expand(seed, T * m, q).reshape(T, m)
     return rows
@@ -143,6 +147,8 @@ def decode(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) ->
     if len(rows) != U or any(row.shape != (m,) for row in rows):
         shapes = sorted({row.shape for row in rows})
         raise ValueError(f"rows must be U = {U} of m = {m}, not {len(rows)} of {shapes}")
+    # The noise is not decoded: the inverse's last T rows are left out. A product and no transform, as U
+    # arbitrary points are no full set of roots (docs/differences.md).
     sub_masks = matmul(interpolation(points, U - T, q), np.asarray(rows), q)
     return sub_masks.reshape(1, -1)[:, :d]
 
@@ -159,6 +165,8 @@ def interpolation(points: Sequence[int], rows: int, q: int) -> A32:
 
 
 def _residues(points: Sequence[int], q: int) -> list[int]:
+    # Distinct modulo q is the condition: two points that differ by q have equal rows, and no U rows with both
+    # decode.
     residues = [int(p) % q for p in points]
     if 0 in residues:
         raise ValueError(f"point {points[residues.index(0)]} is zero modulo q={q}")

@@ -54,6 +54,7 @@ def order(q: int) -> int:
     >>> order(Q), order(2**31 - 1)
     (131072, 0)
     """
+    # x & -x is the lowest set bit of x = q - 1.
     power = (q - 1) & (1 - q)
     return power if power >= 4 and q < BOUND else 0
 
@@ -61,6 +62,7 @@ def order(q: int) -> int:
 @lru_cache(maxsize=8)
 def generator(q: int) -> int:
     """Return the smallest generator of F_q^*, for a prime q < 2^32."""
+    # Trial division is enough: p stays below 2^16 for q < 2^32, and the result is cached.
     cofactor, p, primes = q - 1, 2, set[int]()
     while p * p <= cofactor:
         if cofactor % p:
@@ -73,6 +75,7 @@ def generator(q: int) -> int:
     return next(h for h in range(1, q) if all(pow(h, (q - 1) // p, q) != 1 for p in primes))
 
 
+# One entry for each point of the largest transform, order(Q) = 2^17.
 @lru_cache(maxsize=2**17)
 def point(user: int, q: int) -> int:
     """Return alpha_u for a prime q with a transform.
@@ -112,16 +115,20 @@ def plan(points: tuple[int, ...], U: int, q: int) -> Plan | None:
     x = np.array([int(p) % q for p in points], np.uint64)
     # The smallest power of two n with x^n = 1 for all points and n >= U; a pass takes four rows.
     n, power = 1, x
+    # A point that is no root of unity, or is zero, never has power 1, and ends at order(q).
     while n < max(4, U) or (power != 1).any():
         if n >= order(q):
             return None
         power = power * power % np.uint64(q)
         n *= 2
     table = roots(n, q)
+    # Each point is in the table, as x^n = 1 holds for the first n points alone. Its user is found by a search
+    # in the sorted table.
     users = np.argsort(table)
     rows = users[np.searchsorted(table, x, sorter=users)]
     rows_below = np.zeros(n + 1, np.int64)
     np.add.at(rows_below, rows + 1, 1)
+    # A point appears twice. The product would refuse it by name (`mds.matrix`).
     if rows_below.max() > 1:
         return None
     rows_below = rows_below.cumsum()
@@ -134,6 +141,7 @@ def _factors(n: int, q: int) -> A32:
 
     A row has r = alpha_4m, r^2, r^3 and i = alpha_2, each factor w followed by floor(2^32 w / q) < 2^32.
     """
+    # Shoup's trick: the quotient of a fixed factor, found once, spares the division of each product.
     modulus, out = np.uint64(q), np.empty((n // 4, 8), np.uint32)
     r = roots(n, q)[::4]
     for k, w in enumerate((r, r * r % modulus, r * r % modulus * r % modulus, roots(4, q)[2])):
@@ -155,6 +163,7 @@ def _work(rows_below: I64) -> int:
 def evaluate(Z: A32, plan: Plan, q: int) -> A32:
     """Return sum_k Z[k] alpha^k mod q, [n, m], for Z [U, m] of residues below q; row j is for the plan's j-th
     point."""
+    # Not at the top: that imports numba, half a second that most small runs need not pay (short_loops.py).
     from simfl.crypto import butterflies
 
     out = np.empty((plan.rows.size, Z.shape[1]), np.uint32)

@@ -65,6 +65,8 @@ def _encoded(coefficients: A32, points: Sequence[int], q: int, values: A32, labe
 def _decoded(rows: Rows, points: Sequence[int], U: int, T: int, d: int, q: int, mask: A32) -> None:
     """Compare the polynomials through all rows: they begin with the sub-masks, and have the rows' values."""
     received, m = np.asarray(rows), mds.share_length(d, U, T)
+    # The polynomials come from our own interpolation and product, which may be wrong. They are believed only
+    # where galois evaluates them to the received rows: U values determine U coefficients.
     columns = _sample(m, U * U, mask)
     polynomials = matmul(mds.interpolation(points, U, q), received[:, columns], q)
     sub_masks = np.zeros((U - T, m), np.uint32)
@@ -82,6 +84,7 @@ def _reconstructed(rows: Sequence[A8], held: shamir.Held, points: Sequence[int],
         users, which = held[k]
         shares = np.array([rows[u][i] for u, i in zip(users, which, strict=True)]).view("<u4")
         x = field(np.asarray(points)[users].astype(object))
+        # The identity puts 1 on the diagonal, where x_i - x_i = 0 must not enter a product.
         differences = field(np.eye(len(x), dtype=object)) + x[None, :] - x[:, None]
         weights = np.multiply.reduce(x) / (x * np.multiply.reduce(differences, axis=1))
         limbs = [shamir.limbs(secrets[k].tobytes())]
@@ -108,7 +111,9 @@ def _field(q: int) -> Any:
 
     if not galois.is_prime(q):
         raise Differs(f"audit: by galois q={q} is not prime")
+    # By Python's integers: products of two elements near 2^32 do not fit 64 signed bits.
     field = galois.GF(q, compile="python-calculate")
+    # Users' points are powers of this generator (`ntt.point`), so a wrong one would be wrong in every share.
     if ntt.order(q) and int(field.primitive_element) != ntt.generator(q):
         raise Differs(f"audit: by galois the generator of q={q} is {field.primitive_element}")
     return field
@@ -117,9 +122,12 @@ def _field(q: int) -> Any:
 def _sample(count: int, cost: int, result: Any) -> list[int]:
     """Return the indices of the columns or secrets that are compared, out of `count`, at `cost` products
     each."""
+    # The first and the last are always compared: the padding of a mask is in the last columns.
     compared = max(2, LIMIT // cost)
     if count <= compared:
         return list(range(count))
+    # A generator of its own, seeded by the result: an audited run draws as any other does, and the same run
+    # compares the same columns (test_oracle.py: test_the_sample_moves_with_the_content).
     rng = np.random.Generator(np.random.Philox(crc32(result[0].tobytes())))
     inner = rng.choice(count - 2, compared - 2, replace=False) + 1
     return [0, *sorted(inner.tolist()), count - 1]

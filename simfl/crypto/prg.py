@@ -45,6 +45,8 @@ class Scratch(threading.local):
         """Return the next `length` words of the stream, at most BLOCK; valid until the thread's next call."""
         size = 4 * length
         stream.update_into(_ZEROS[:size], self.keystream.data)
+        # A view of the buffer on a little-endian machine. Callers copy what they keep (test_loops.py:
+        # test_results_are_no_views_of_a_buffer).
         return self.keystream[:size].view("<u4").astype(np.uint32, copy=False)
 
 
@@ -82,7 +84,9 @@ def expand(seed: A8, length: int, q: int) -> A32:
             block.byteswap(inplace=True)
         # Masked at once, while the block is in the cache.
         count = loops.mask_and_find(block, i, bit_mask, np.uint32(q), places)
+        # A copy, as the thread's next block overwrites the indices.
         rejected.append(places[:count].copy())
+    # `places[:0]` gives the indices their type where there is no block.
     missing = np.concatenate([places[:0], *rejected])
     out[missing] = _replacements(stream, missing.size, bit_mask, q)
     return out.reshape(1, -1)
@@ -106,8 +110,10 @@ def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
         raise ValueError(f"signs must be +1 or -1, not {sorted(set(signs) - {1, -1})}")
     if x.shape[:-1] != (1,):
         raise ValueError(f"only one row [1, L] can be masked, not {list(x.shape)}")
+    # A copy: x belongs to a handle, which other operations may read.
     out, bit_mask, places = flat(x).copy(), _bit_mask(q), SCRATCH.places
     loops = loops_for(out.size)
+    # Usually x is canonical already, and then nothing is divided.
     if out.max(initial=0) >= q:
         out %= np.uint32(q)
     streams = [stream_of(seeds[k : k + 1]) for k in range(len(signs))]
@@ -122,6 +128,7 @@ def mask(x: A32, seeds: A8, signs: Sequence[int], q: int) -> A32:
             indices.append(places[:count].copy())
     for stream, sign, indices in zip(streams, signs, rejected, strict=True):
         missing = np.concatenate(indices)
+        # Signed, so that a subtracted element stays exact before the reduction.
         elements = sign * _replacements(stream, missing.size, bit_mask, q).astype(np.int64)
         out[missing] = (out[missing] + elements) % q
     return out.reshape(1, -1)
@@ -135,6 +142,8 @@ def stream_of(seed: A8) -> CipherContext:
     """
     if seed.shape != (1, 32) or seed.dtype != np.uint8:
         raise ValueError(f"a seed is uint8 [1, 32], not {seed.dtype} {list(seed.shape)}")
+    # The counter would carry into the other 12 bytes only after 2^32 - 2 blocks, or 2^34 words. A seed is
+    # used for one stream, so key and first block never repeat.
     raw = seed.tobytes()
     return Cipher(algorithms.AES(raw[:16]), modes.CTR(raw[16:28] + bytes([0, 0, 0, 2]))).encryptor()
 
@@ -148,6 +157,8 @@ def _replacements(stream: CipherContext, count: int, bit_mask: np.uint32, q: int
     """Return the next `count` words of the stream that are elements of the field."""
     elements = [np.empty(0, np.uint32)]
     while count:
+        # Words are taken in the stream's order, and as many as are missing: so the result does not depend on
+        # the size of a block (test_prg.py: test_expand_across_blocks_of_keystream).
         words = SCRATCH.read(stream, min(count, BLOCK)) & bit_mask
         elements.append(words[words < q])
         count -= elements[-1].size

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+# Keep in step: keys._together splits opened rows here, ops.rows_apart counts by it, and the memory probe
+# (shadow.py) and the wire (live/wire.py) store by it.
 LONG_BYTES = 4096
 """Minimum size of a row that is a separate array."""
 
@@ -33,6 +35,7 @@ def pick(rows: Rows, at: Sequence[int]) -> Rows:
 
 def gather(rows: Sequence[Rows], at: Sequence[int]) -> Rows:
     """Return row at[k] of the k-th rows, for each k."""
+    # Not by `np.concatenate` alone: long rows stay the senders' own arrays.
     out = [held[i] for held, i in zip(rows, at, strict=True)]
     return out if are_long(out) else np.concatenate(out).reshape(len(out), -1)
 
@@ -50,6 +53,7 @@ def parts(rows: Rows, which: Sequence[int], length: int) -> Row:
 
 def tamper(rows: Rows, at: int) -> Row:
     """Return a copy with one bit of row `at` flipped."""
+    # A copy, as the sender still holds the row.
     out = np.array(rows)
     out.view(np.uint8)[at, 0] ^= 1
     return out

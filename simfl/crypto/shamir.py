@@ -20,6 +20,7 @@ P = 2**31 - 1
 """Modulus of the shares."""
 SHARE_BYTES = 36
 """Size of a share: 9 limbs of 4 bytes."""
+# Limbs of 31 bits would be nine too, and one of them could be p itself, which is 0 in F_p.
 _LIMBS, _LIMB_BITS = 9, 30
 Held = Sequence[tuple[I64, I64]]
 """Per secret: the users that hold its shares, and the row of the share among each user's rows."""
@@ -53,10 +54,12 @@ def share(secrets: A8, seed: A8, points: Sequence[int], t: int) -> A8:
     Raises:
         ValueError: Points or t are out of bounds.
     """
+    # Point 0 would give the secret away, and two equal points count as one share.
     _check(points)
     if not 1 <= t <= len(points):
         raise ValueError(f"t={t} must be at least 1 and at most n={len(points)}")
     shares = matmul(matrix(tuple(points), t, P), coefficients(secrets, seed, t), P)
+    # Little-endian, as shares are sealed and sent as bytes.
     return np.ascontiguousarray(shares, "<u4").view(np.uint8)
 
 
@@ -65,6 +68,8 @@ def coefficients(secrets: A8, seed: A8, t: int) -> A32:
     if secrets.dtype != np.uint8 or secrets.shape[1:] != (32,):
         raise ValueError(f"secrets must be uint8 [k, 32], not {secrets.dtype} {list(secrets.shape)}")
     constants = np.array([limbs(row.tobytes()) for row in secrets], np.uint32).reshape(1, -1)
+    # The stream is cut by rows, power after power. `symbolic._share` numbers its unknowns alike, one for the
+    # nine limbs of a secret (privacy/leaks/evaluated.py).
     return np.vstack([constants, expand(seed, (t - 1) * constants.size, P).reshape(t - 1, constants.size)])
 
 
@@ -94,12 +99,14 @@ def reconstruct_many(rows: Sequence[A8], held: Held, points: Sequence[int]) -> A
     shares = np.concatenate(rows)[np.cumsum([0, *map(len, rows)])[users] + which]
     values = shares.view("<u4").astype(np.uint32, copy=False)
     start = np.cumsum([0, *(len(holders) for holders, _ in held)])
+    # No sharing yields such a limb. Reduced modulo p it would pass for another share.
     if (values >= P).any():
         row = int((values >= P).any(axis=1).argmax())
         secret = int(np.searchsorted(start, row, "right")) - 1
         raise Inconsistent(f"a share's limb is {values[row].max()}, must be below p={P}", secret)
     x = np.array(points, np.uint64)[users]
     at_zero = np.empty((len(held), _LIMBS), np.uint32)
+    # The loop stops at the first secret with two equal points, which the check then names.
     loops = loops_for(values.size, "interpolation_loops")
     if (k := loops.interpolate(values, x, start, at_zero)) < len(held):
         _check(x[start[k] : start[k + 1]].tolist())
@@ -121,6 +128,7 @@ def _from_limbs(values: A32) -> A8:
     bits = np.unpackbits(values.astype("<u4").view(np.uint8), axis=1, bitorder="little")
     bits = bits.reshape(len(values), _LIMBS, 32)
     # A limb of a secret has no bit above its 30, and the limbs together have none above 256.
+    # This is all that can be noticed: too few or altered shares give uniform limbs, below 2^31 and not 2^30.
     wrong = bits[:, :, _LIMB_BITS:].any(axis=(1, 2))
     bits = bits[:, :, :_LIMB_BITS].reshape(len(values), -1)
     wrong |= bits[:, 256:].any(axis=1)

@@ -44,6 +44,8 @@ def loops_for(elements: int, compiled: str = "loops", short: int = SHORT) -> Any
 
 def import_compiled() -> None:
     """Import all compiled loops, which compiles them or loads numba's cache."""
+    # Keep in step with the modules that use `compiling.compiled`: one that is missing here would be compiled
+    # within a timed step.
     for compiled in ("loops", "interpolation_loops", "butterflies"):
         _module(f"simfl.crypto.{compiled}")
 
@@ -52,6 +54,7 @@ def combine(a: A32, b: A32, q: np.uint32, minus: bool, out: A32) -> None:
     """Write out = a + b mod q, or a - b if minus; as `loops.combine`."""
     y = b if minus else q - b
     # Compared before `out` is written, which may be `a`.
+    # This needs no 33rd bit, which a + b would: see `loops.combine`.
     wraps = a < y
     np.subtract(a, y, out=out)
     np.add(out, q, out=out, where=wraps)
@@ -73,6 +76,7 @@ def weighted_sum(rows: A32, weights: list[int], q: int) -> A32:
 
 def add_limbs(product: F64, q: float, total: F64) -> None:
     """Add low + 2^16 high mod q to total [a, m], for product [2a, m] = low above high."""
+    # int64 holds all of it: |low| < 2^53, and 2^16 (high mod q) < 2^48.
     low, high = product.astype(np.int64).reshape(2, *total.shape)
     total += (low + (high % int(q) << 16)) % int(q)
 
@@ -108,6 +112,7 @@ def _levels(delta: Floats, words: A32, clip: float, levels: float) -> I64 | None
         return None
     y = delta.astype(np.float64).clip(-clip, clip) * levels
     floor = np.floor(y)
+    # Exact: float64 holds each word, and a power of two changes the exponent alone.
     return (floor + (words < (y - floor) * 2.0**32)).astype(np.int64)
 
 
@@ -143,6 +148,7 @@ def lagrange(x: A64, q: np.uint64, out: A32) -> None:
     master = np.zeros(n + 1, np.uint64)
     master[0] = 1
     for i in range(n):
+        # At most (q - 1) q, and q - 1 more on the next line: q^2 - 1 < 2^64.
         longer = master[: i + 2] * (q - x[i])
         longer[1:] += master[: i + 1]
         master[: i + 2] = longer % q
@@ -166,6 +172,7 @@ def interpolate(values: A32, x: A64, start: I64, out: A32) -> int:
             if at_zero is None:
                 return k
             weights = at_zero
+        # Reduced before they are summed: uint64 then holds a sum of 2^33 terms.
         products = values[first:end] * weights[:, None] % np.uint64(_MERSENNE)
         out[k] = products.sum(axis=0) % np.uint64(_MERSENNE)
     return len(start) - 1
@@ -175,6 +182,7 @@ def _at_zero(x: A64) -> A64 | None:
     """Return prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1 for each i, 0 < x < p; None unless all x
     differ."""
     p = np.uint64(_MERSENNE)
+    # Row j has x_j - x_i, with 1 on the diagonal in place of the factor 0.
     away = (x[:, None] + (p - x)) % p
     np.fill_diagonal(away, 1)
     below, product = x, np.uint64(1)
@@ -184,4 +192,5 @@ def _at_zero(x: A64) -> A64 | None:
 
 
 def _inverses(x: A64, q: int) -> A64:
+    # One inversion each: vectors are short here. The compiled loops need one for all.
     return np.array([pow(value, -1, q) for value in x.tolist()], np.uint64)

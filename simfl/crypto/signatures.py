@@ -2,6 +2,7 @@
 
 Signed are a message, and after it rows of bytes if there are any. Invariant: a signature that does not verify
 yields no value: `Forged` names its row. A secret key is used for signatures only, or for key agreement only.
+`SymbolicOps` reports a secret with two purposes.
 """
 
 from collections.abc import Collection
@@ -25,6 +26,9 @@ def public(secret: A8) -> A8:
 
 def sign(secret: A8, message: bytes, rows: A8 | None = None) -> A8:
     """Return the signature [1, 64] of a message and of all rows that follow it; secret [1, 32]."""
+    # Message and rows are one string without a length between them. So the bytes must show where the message
+    # ends: `consistency.signed_bytes` begins with purpose, run, protocol and round, and what follows has a
+    # fixed size.
     signature = _private(secret).sign(message if rows is None else message + rows.tobytes())
     return np.frombuffer(signature, np.uint8).reshape(1, -1).copy()
 
@@ -51,6 +55,8 @@ def verify(publics: A8, signatures: A8, messages: Collection[bytes], rows: A8 | 
         shapes = f"{list(signatures.shape)} signatures of {len(messages)} messages"
         raise ValueError(f"{shapes} under {list(publics.shape)} keys: one of each is needed")
     for i, message in enumerate(messages):
+        # Every n-th row: a roster has the first keys of all users, then the second keys
+        # (`MaskedServer.by_kind`).
         content = message if rows is None else message + rows[i::n].tobytes()
         try:
             Ed25519PublicKey.from_public_bytes(publics[i].tobytes()).verify(signatures[i].tobytes(), content)

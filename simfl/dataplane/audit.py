@@ -16,6 +16,7 @@ def real_sum(vectors: Sequence[Floats], weights: Sequence[float]) -> F64:
     """Return sum_i weights[i] vectors[i] in float64 [1, L], added in the order of the list."""
     total = np.zeros(vectors[0].shape, np.float64)
     for vector, weight in zip(vectors, weights, strict=True):
+        # One by one in float64: a product by BLAS would add in an order of its own.
         total += np.float64(weight) * vector
     return total
 
@@ -25,6 +26,7 @@ def real(total: Floats, deltas: Sequence[Floats], weights: Sequence[float]) -> I
 
     A sum of floats depends on the order of its terms, so it is summed again in the same order.
     """
+    # No field, so nothing wraps and nothing is clipped before rounding: zeros, in the form of `compare`.
     return np.array([[np.count_nonzero(real_sum(deltas, weights) != total), 0, 0]], np.int64)
 
 
@@ -46,7 +48,9 @@ def add_levels(plain: I64 | None, delta: Floats, weight: int, seed: A8, clip: fl
     if plain is None:
         plain = np.zeros((1, d + 2), np.int64)
     level = quantize.signed_levels(delta, clip, levels, seed)
+    # int64 holds it: a scenario whose sums may reach `quantize.audit_bound` is refused before the run.
     level *= weight
+    # In place: a sum over users needs one vector, and `MemoryProbeOps` counts it so.
     plain[:, :d] += level
     plain[0, d:] += (weight, quantize.count_clipped(delta, clip))
     return plain
@@ -95,7 +99,10 @@ def compare(total: A32, plain: I64, q: int) -> I64:
         Numbers of coordinates, int64 [1, 3]: those that differ, whose true sum left the field's signed
         range and so wrapped around, and that were clipped before rounding.
     """
+    # With or without the sum of weights, as the aggregate has it.
     true = plain[:, : total.shape[1]]
     expected = (true % q).astype(np.uint32)
+    # A sum beyond the signed range is right modulo q, and still stands for another number: it is counted
+    # apart (test_audit.py: test_wrapping_is_counted_but_is_no_difference).
     wrapped = np.count_nonzero(quantize.signed(expected, q) != true)
     return np.array([[np.count_nonzero(expected != total), wrapped, plain[0, -1]]], np.int64)

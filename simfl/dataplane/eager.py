@@ -47,6 +47,7 @@ class EagerOps(Ops):
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         if self.deferring:
+            # Not in `_waiting`: a replayed operation is executed only if a later one needs it.
             return Handle(*shape, Node(kernel, tuple(map(symbolic, args)), self.where))
         contents = tuple(map(self._content, args))
         if not (self.batching and batched(kernel)):
@@ -78,6 +79,7 @@ class EagerOps(Ops):
             path = [target]
             while path:
                 node = path[-1]
+                # The node stays on the path until its inputs are done, and is then looked at again.
                 inputs = [need for need in within(node.args, Node) if not need.done]
                 path += inputs
                 if not inputs:
@@ -85,6 +87,7 @@ class EagerOps(Ops):
         return target.value
 
     def _make(self, node: Node) -> None:
+        # One needed call of a batched kernel releases all that wait.
         if node in self._waiting:
             self._release()
         # A node may be on the path twice, or have been executed with the batch.
@@ -97,6 +100,7 @@ class EagerOps(Ops):
         node.finish(content)
 
     def replace(self, handle: Handle, content: Any) -> None:
+        # Without content a node that fails when it is needed: no None may pass for a value.
         handle.content = Node.of(content, self.where) if content is None else content
 
     def _release(self) -> None:
@@ -115,6 +119,7 @@ class EagerOps(Ops):
                 if isinstance(result, Diverged):
                     raise step_failed(node.where, "", result) from result
                 node.finish(result)
+                # The handle holds the value itself, so that the node can be freed.
                 handle.content = result
 
     async def get(self, handle: Handle) -> Any:

@@ -44,7 +44,8 @@ class Handle:
         """Bytes of the content, as it is sent."""
         return self.rows * self.columns * self.dtype.itemsize
 
-    def __repr__(self) -> str:  # never the content: it may be a key
+    def __repr__(self) -> str:
+        # Never the content, which may be a key (test_channels.py: test_a_handle_never_shows_its_content).
         return f"Handle({self.rows} x {self.columns} {self.dtype})"
 
 
@@ -62,6 +63,8 @@ class HandleList:
 
     def __init__(self, handles: list[Handle], but: int | None = None, clean: bool | None = None) -> None:
         self.handles, self.but = handles, but
+        # Looked at once for all lists without one handle: for each of N receivers it would be N^2 looks. A
+        # forged handle that is left out keeps `clean` false, which only costs a closer look.
         self.clean = not any(map(_forged, handles)) if clean is None else clean
 
     def without(self, k: int) -> Self:
@@ -76,4 +79,5 @@ class HandleList:
         return self.handles[k + (self.but is not None and k >= self.but)]
 
     def __iter__(self) -> Iterator[Handle]:
+        # By index: one handle may be in the list several times, as all of a shape are in a shadow run.
         return (handle for k, handle in enumerate(self.handles) if k != self.but)

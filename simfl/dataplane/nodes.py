@@ -1,4 +1,10 @@
-"""Deferred operations, the queues of a pool, and walks over their arguments."""
+"""Deferred operations, the queues of a pool, and walks over their arguments.
+
+Theory of operation. A node is an operation that has not been executed: its arguments are values, other nodes,
+or lists of them. `finish` sets its value once, drops its arguments, and so frees each value that no other
+node needs. A recipe is an operation without a value of its own: each consumer executes it again. Nodes
+compare by identity, so they may be keys of dictionaries.
+"""
 
 from collections import deque
 from collections.abc import Iterator
@@ -39,11 +45,14 @@ class Node:
     def routes(self) -> bool:
         """True for a kernel that only routes rows: it does no arithmetic, and is executed before all
         others."""
+        # Keep in step with `MemoryProbeOps` (shadow.py), which executes the same three kernels.
         return self.kernel in (row_routing.pick, row_routing.gather, row_routing.join)
 
     @classmethod
     def of(cls, content: Any, where: tuple[Any, ...] = ()) -> "Node":
         """Return a node that is done; without content one that fails once its value is needed."""
+        # The kernel of a node without content raises, so that the run ends by an error and not by a wrong
+        # value.
         node = cls(_forgotten, (), where)
         if content is not None:
             node.finish(content)
@@ -94,6 +103,7 @@ class Queues:
             node: Ready to be executed.
             follows: It needs a value that was just computed, which is freed once the node is done too.
         """
+        # First: a batched kernel waits for others even if it follows a value.
         if batched(node.kernel):
             self._batchable.append(node)
         elif node.routes:
@@ -108,14 +118,18 @@ class Queues:
             workers: Threads of the pool, among which a batch is divided unless its nodes are small.
         """
         if self._routes or self._following:
+            # The last one: a stack makes the order depth first.
             return [(self._routes or self._following).pop()]
         if self._ready:
+            # The first one, in the order of requests.
             return [self._ready.popleft()]
         if not self._batchable:
             return []
         kernel: Any = self._batchable[0].kernel
         alike = [node for node in self._batchable if node.kernel is kernel]
+        # Small nodes are not divided: a second thread would only wait for the interpreter's lock.
         parallel_units = 1 if alike[0].small else workers
+        # Rounded up, so that all alike are taken by at most as many threads as there are.
         unit = alike[: min(kernel.chunk, -(-len(alike) // parallel_units))]
         for node in unit:
             self._batchable.remove(node)
@@ -144,6 +158,7 @@ def value(argument: Any) -> Any:
 
 def within(argument: Any, kind: type[Kind]) -> Iterator[Kind]:
     """Yield the nodes or the recipes in an argument in order, also within recipes."""
+    # A recipe can be wanted itself, and hold wanted ones too: so both tests are made.
     if isinstance(argument, kind):
         yield argument
     if isinstance(argument, Recipe):

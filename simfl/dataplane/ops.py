@@ -131,6 +131,8 @@ class Ops(Ledger, ABC):
 
     def pick(self, rows: Handle, at: Sequence[int]) -> Handle:
         """Return the rows with indices `at`, len(at) x columns."""
+        # Flags follow their rows through all routing, so that a forgery is found where the content would show
+        # it.
         out = self._op(relay.pick, (len(at), rows.columns, rows.dtype), {"row": len(at)}, rows, at)
         return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
@@ -141,6 +143,7 @@ class Ops(Ledger, ABC):
         shape = (len(rows), rows[0].columns, rows[0].dtype)
         work = {"row": len(rows), "gathered_row": len(rows)}
         out = self._op(relay.gather, shape, work, handles, at)
+        # The usual case, without a step for each row: a server relays N^2 rows on a complete graph.
         if handles.clean:
             return out
         return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
@@ -186,6 +189,7 @@ class Ops(Ledger, ABC):
         shape = (items.rows, items.columns * items.dtype.itemsize + 16, U8)
         work = {"aead_item": items.rows, "aead_byte": items.size_bytes, **rows_apart(items)}
         out = self._op(keys.seal, shape, work, keys_, items, nonces, aads)
+        # A row that was sealed under a forged key does not open, as if it had been changed itself.
         return _forged(out, keys_.forged | items.forged)
 
     def open(
@@ -215,6 +219,8 @@ class Ops(Ledger, ABC):
         # A receiver finds a forgery by the same work, so it is charged too.
         if forged := sealed.forged | keys_.forged:
             self._charge(work)
+            # The first one, which `keys.open_` would name: shadow and executed runs report alike
+            # (test_adversaries.py: test_shadow_and_eager_agree_on_a_tampered_public_key).
             raise PeerFault(senders[min(forged)], "does not authenticate")
         return self._op(keys.open_, shape, work, keys_, sealed, nonces, aads, dtype)
 
@@ -249,6 +255,7 @@ class Ops(Ledger, ABC):
             PeerFault: A signature is not its signer's, or it, its key or a row of it is forged.
         """
         n, work = publics.rows, {"verify": publics.rows}
+        # Rows i, n + i, ... belong to signature i, as in `signatures.verify`.
         behind = {row % n for row in rows.forged} if rows is not None else set[int]()
         try:
             if forged := publics.forged | signed.forged | behind:
@@ -268,6 +275,7 @@ class Ops(Ledger, ABC):
             t: Shares that give a secret.
         """
         shape = (len(points), shamir.SHARE_BYTES * secrets.rows, U8)
+        # Nine limbs a secret, each with a polynomial of its own (shamir.py).
         n = 9 * secrets.rows
         work = {"sharing": 1, "shamir_mac": n * len(points) * t, **expanding(1, n * (t - 1))}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)
@@ -324,6 +332,8 @@ class Ops(Ledger, ABC):
             vectors: Handles 1 x L, or one n x L.
             weights: n integers of any sign.
         """
+        # One handle is a matrix, several are rows of their own: they are summed by different code, and
+        # charged by it.
         rows: Any = vectors if isinstance(vectors, Handle) else list(vectors)
         first: Handle = rows if isinstance(vectors, Handle) else rows[0]
         length, apart = first.columns, first is not rows or bool(rows_apart(first))
@@ -344,6 +354,7 @@ class Ops(Ledger, ABC):
         m = mds.share_length(z.columns, U, T)
         work = {"sharing": 1, "mds_mac": len(points) * U * m, **expanding(1, T * m)}
         work["mds_element"] = len(points) * m
+        # Charged in each coding, though `mds.matrix` is cached here: each real user computes it.
         work["mds_coefficient"] = mds.coefficients(len(points), U, self.q)
         return self._op(mds.encode, (len(points), m, U32), work, z, seed, points, U, T, self.q)
 
@@ -409,6 +420,7 @@ class Ops(Ledger, ABC):
             index: Round that decides the step size.
             steps: Minibatches; None for all; or the trainer's cutoff by measured time.
         """
+        # A cutoff by measured time is known only afterwards, so all minibatches are counted then.
         work = trainer.work(user, steps if isinstance(steps, int) else None)
         return self._op(trainer.training, (1, trainer.d, F32), work, weights, user, seed, index, steps)
 
@@ -465,10 +477,13 @@ def rows_apart(rows: Handle) -> dict[str, int]:
 
 
 def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
+    # A new handle and no flag on the old one, which other operations hold. Most rows are honest, so it is
+    # rarely made.
     flags = frozenset(rows)
     return Handle(handle.rows, handle.columns, handle.dtype, handle.content, flags) if flags else handle
 
 
 def seed_array(entropy: bytes) -> A8:
     """Return 32 bytes as a uint8 array [1, 32], the form that kernels take."""
+    # Without a copy, so the array is read-only.
     return np.frombuffer(entropy, np.uint8).reshape(1, 32)

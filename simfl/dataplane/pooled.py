@@ -68,12 +68,14 @@ class PooledOps(EagerOps):
     ) -> None:
         super().__init__(q, True, oracle)
         self.workers, self.budget_bytes = workers, budget_bytes
+        # Streaming shares need the next round's timeline: it names the sums to which a sender's rows go.
         self.rounds_ahead = int(streaming)
         # Pauses of the timeline and executed nodes, for tests and reports.
         self.pauses = self.executed = 0
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="simfl")
         self._lock = threading.RLock()
         self._streams = ShareStreams(self.call) if streaming else None
+        # Streamed shares have no content in line. Tests set SHORT to 0 to have nodes from the start.
         self._in_line = SHORT > 0 and not streaming
         # Nodes not executed yet, in the order of the timeline; recipes that no node has executed yet.
         self._open: dict[Node, None] = {}
@@ -98,6 +100,7 @@ class PooledOps(EagerOps):
             # Calls that wait for a batch in line are not in the pool's queues, so they are executed now.
             self._release()
         handle = self._run(kernel, shape, args)
+        # The simulator's own work (`run_uncharged`) comes without an amount, and must not count as small.
         self._small = False
         return handle
 
@@ -115,6 +118,7 @@ class PooledOps(EagerOps):
                 return Handle(*shape, shares)
             node = self._streams.total(kernel, symbols, self.where)
         node = node or Node(kernel, symbols, self.where)
+        # In line if its inputs are there: a thread's turn would cost more (SHORT).
         quick = kernel is seed_array or (self._small and self._streams is None and not batched(kernel))
         if quick and all(need.done for need in within(symbols, Node)) and not any(within(symbols, Recipe)):
             self._make(node)
@@ -126,6 +130,7 @@ class PooledOps(EagerOps):
             with self._lock:
                 self._unused[recipe] = None
             return Handle(*shape, recipe)
+        # The budget is of output that handles hold: inputs are some other handle's output.
         node.size, node.small = shape[0] * shape[1] * shape[2].itemsize, self._small
         with self._lock:
             self._open[node] = None
@@ -139,6 +144,7 @@ class PooledOps(EagerOps):
     def on_handle_dropped(self, node: Node) -> None:
         """Remove a node whose handle was dropped from the budget; other nodes may still need its value."""
         with self._lock:
+            # Once done, its bytes have left the sum already (`_finish`).
             if not node.done:
                 self.pending_bytes -= node.size
             node.size = 0
@@ -147,19 +153,25 @@ class PooledOps(EagerOps):
     def _schedule(self, targets: Iterable[Node]) -> None:
         """Have nodes executed, and before each the nodes that it needs, in the order of need.
 
-        The walk is depth first, with a stack of nodes and the rest of their inputs. A node is queued once all
-        its inputs are done, or by the last of them (`_finish`). The caller holds the lock.
+        A node is queued once all its inputs are done, or by the last of them (`_finish`). The caller holds
+        the lock.
         """
+        # It may grow while it is walked: `_enter` adds the other routes of a step.
         wanted = list(targets)
         for target in wanted:
             path = [self._enter(target, wanted)] if target.missing_inputs is None and not target.done else []
+            # Depth first, by a stack of nodes with the rest of their inputs: recursion would be as deep as
+            # the longest chain of rounds.
             while path:
                 node, needs = path[-1]
                 for need in needs:
                     if need.done:
                         continue
+                    # An input that appears twice is counted twice, and reports twice once it is done.
                     need.consumers.append(node)
                     node.missing_inputs = (node.missing_inputs or 0) + 1
+                    # Not scheduled before, so its inputs come first. The walk of `needs` continues after
+                    # them.
                     if need.missing_inputs is None:
                         path.append(self._enter(need, wanted))
                         break
@@ -171,12 +183,14 @@ class PooledOps(EagerOps):
 
     def _enter(self, node: Node, wanted: list[Node]) -> tuple[Node, Iterator[Node]]:
         """Mark a node as scheduled, prepare it, and return it with its inputs. The caller holds the lock."""
+        # Set before the inputs are walked: a node that is reached twice is entered once.
         node.missing_inputs = 0
         # Once one row that a step picks or relays is needed, all of its rows are routed. Then no pending node
         # holds a sender's rows together, and each row is freed when its receiver has opened it:
         # `test_relayed_rows_are_let_go_one_receiver_after_the_other`.
         if node.routes:
             wanted += self._routes_of_step.pop(node.where, ())
+        # Before `within`, as this appends the senders to a sum's arguments.
         if self._streams is not None:
             self._streams.prepare(node)
         return node, within(node.args, Node)
@@ -188,12 +202,14 @@ class PooledOps(EagerOps):
             node: The node.
             follows: Its last input was just computed.
         """
+        # A count of large nodes, ready or at work, bounds the threads that are worth starting.
         self._large += not node.small
         self._queues.put(node, follows)
 
     def _schedule_all(self) -> None:
         """Have all pending nodes executed, and all coded shares that still stream."""
         with self._lock:
+            # Also senders whose rows are in no sum: a real user codes and seals before it is lost.
             self._open |= dict.fromkeys(self._streams.begin_all() if self._streams is not None else [])
             self._schedule(self._open)
 
@@ -204,10 +220,9 @@ class PooledOps(EagerOps):
         return self._threads > 0
 
     def _start_workers(self) -> None:
-        """Start as many threads as there is work for. The caller holds the lock.
-
-        One thread is enough for small nodes: more would only wait for the interpreter's lock.
-        """
+        """Start as many threads as there is work for. The caller holds the lock."""
+        # One thread is enough for small nodes: more would only wait for the interpreter's lock
+        # (test_pooled_short.py: test_small_work_that_waits_takes_one_thread).
         useful = min(self.workers, max(1, self._large)) - self._threads
         for _ in range(0 if self._error is not None else min(useful, len(self._queues))):
             self._threads += 1
@@ -218,6 +233,7 @@ class PooledOps(EagerOps):
         pool."""
         while True:
             with self._lock:
+                # After a failure the queues are left as they are, and the thread ends.
                 unit = self._queues.take(self.workers) if self._error is None else []
                 if not unit:
                     self._threads -= 1
@@ -228,6 +244,8 @@ class PooledOps(EagerOps):
             try:
                 values = many(calls) if many is not None else [self.call(kernel, call) for call in calls]
             except BaseException as error:
+                # Any error at all: a thread that ended without a record would leave a coroutine waiting
+                # forever (test_pooled.py: test_after_a_failure_nothing_hangs).
                 with self._lock:
                     self._error = self._error or (unit[0], error)
                 continue
@@ -242,9 +260,12 @@ class PooledOps(EagerOps):
             self._large -= sum(not node.small for node in unit)
             for node, content in zip(unit, values, strict=True):
                 if isinstance(content, Diverged):
+                    # A value and no exception: which training is blamed must not depend on which thread was
+                    # first.
                     self._diverged[node] = content
                     continue
                 for recipe in within(node.args, Recipe):
+                    # Both dictionaries hold None: `pop` returns it exactly if the key was there.
                     self.executed += self._unused.pop(recipe, 0) is None
                 self.executed += self._open.pop(node, 0) is None
                 self.pending_bytes -= node.size
@@ -279,10 +300,13 @@ class PooledOps(EagerOps):
     def _wake(self) -> None:
         """Wake the coroutines whose condition holds; all of them after a failure or once no thread works."""
         with self._lock:
+            # Once no thread works, a condition that does not hold never will: its coroutine must look again
+            # and fail.
             over = self._error is not None or not self._busy
             woken = [waiter for waiter in self._waiters if over or waiter[0]()]
             self._waiters = [waiter for waiter in self._waiters if waiter not in woken]
         for _, loop, future in woken:
+            # Outside the lock, and through the loop: a future may be set in its loop's thread only.
             loop.call_soon_threadsafe(_wake, future)
 
     # -- the coroutine's side
@@ -319,10 +343,14 @@ class PooledOps(EagerOps):
         return node.value
 
     async def wait_for_budget(self) -> None:
+        # No pause while shares stream: a sender would be executed before the sums of its rows are requested,
+        # and again after that.
         if self.pending_bytes <= self.budget_bytes or self._streams is not None:
             return
         self.pauses += 1
         self._schedule_all()
+        # Half of it, so that the timeline does not pause again at the next event (test_pooled.py:
+        # test_room_waits_until_output_fits_half_the_budget).
         await self._until(lambda: self.pending_bytes <= self.budget_bytes // 2 or not self._busy)
 
     async def drain(self) -> None:
@@ -330,15 +358,19 @@ class PooledOps(EagerOps):
         self._schedule_all()
         await self._until(lambda: not self._open)
         with self._lock:
+            # Masks that were added to nothing, as of users lost before their upload: their work is real too
+            # (test_pooled.py: test_unneeded_masks_are_expanded_too).
             self._schedule([Node(value, (recipe,), ()) for recipe in self._unused])
         await self._until(lambda: not self._unused)
 
     def close(self) -> None:
         with self._lock:
+            # Emptied first: the threads then end after the nodes that they execute now.
             self._queues = Queues()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _wake(future: asyncio.Future[None]) -> None:
+    # Its coroutine may have been cancelled since.
     if not future.done():
         future.set_result(None)

@@ -66,6 +66,7 @@ class RemoteOps(PooledOps):
     ) -> None:
         super().__init__(q, workers, budget_bytes, streaming, oracle)
         self.rounds_ahead = ROUNDS_AHEAD
+        # A training that is sent must be a node, from the first operation on.
         self._in_line = False
         self._places = places
         # Requested nodes that are not scheduled yet; scheduled ones that are ready to be sent; units sent.
@@ -78,6 +79,7 @@ class RemoteOps(PooledOps):
         self._sender = ThreadPoolExecutor(1, thread_name_prefix="simfl-sender")
 
     def _remote(self, kernel: Kernel) -> RemoteKernel | None:
+        # By equality: `trainer.evaluate` is a bound method, a new object at each access.
         return next((remote for local, remote in self._places if local == kernel), None)
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
@@ -85,6 +87,8 @@ class RemoteOps(PooledOps):
         # A kernel that is sent never runs in line, even if its work is small.
         self._small = self._small and not sent
         handle = super()._run(kernel, shape, args)
+        # A resumed run repeats its finished rounds: their trainings are sent only if a later operation needs
+        # them.
         if sent and not self.deferring:
             self._asked.append(handle.content)
         return handle
@@ -105,6 +109,7 @@ class RemoteOps(PooledOps):
     def _start_workers(self) -> None:
         """Start threads, and send the ready nodes in units. The caller holds the lock."""
         super()._start_workers()
+        # After a failure nothing more is sent, since the run ends.
         while self._leaving and self._error is None:
             kernel = self._leaving[0].kernel
             remote = self._remote(kernel)
@@ -114,6 +119,7 @@ class RemoteOps(PooledOps):
             # Full units, unless the nodes are too few for all processes to have one.
             size = min(remote.chunk, -(-len(alike) // remote.parallel_units))
             for first in range(0, len(alike), size):
+                # Counted now and not by the sender's thread: until then the pool would seem idle.
                 self._away += 1
                 self._sender.submit(self._send, remote, alike[first : first + size])
 
@@ -128,6 +134,7 @@ class RemoteOps(PooledOps):
             if isinstance(outcome, BaseException) and not self._closed:
                 self._error = self._error or (unit[0], outcome)
         try:
+            # An answer after the end is dropped (test_remote.py: test_an_answer_after_the_end_is_ignored).
             if not isinstance(outcome, BaseException) and not self._closed:
                 self._finish(unit, outcome)
         finally:
@@ -141,6 +148,9 @@ class RemoteOps(PooledOps):
     # -- the coroutine's side
     async def get(self, handle: Handle) -> Any:
         with self._lock:
+            # With all trainings of the rounds ahead, not only those that this result needs: the cluster works
+            # on them while this one is awaited (test_remote.py:
+            # test_trainings_of_several_buffers_are_in_flight).
             asked, self._asked = self._asked, []
             self._schedule(asked)
         return await super().get(handle)
@@ -148,5 +158,6 @@ class RemoteOps(PooledOps):
     def close(self) -> None:
         with self._lock:
             self._closed, self._leaving = True, []
+        # Without waiting: a call in another process may take long, and its answer is ignored.
         self._sender.shutdown(wait=False, cancel_futures=True)
         super().close()

@@ -1,4 +1,8 @@
-"""Operations without content: the same timeline and the same counted work, but no kernel is executed."""
+"""Operations without content: the same timeline and the same counted work, but no kernel is executed.
+
+`MemoryProbeOps` measures memory by CPython's reference counts: a token is freed at the moment at which an
+array would be. So it needs no model of which step keeps which content.
+"""
 
 from typing import Any
 
@@ -19,6 +23,8 @@ class ShadowOps(Ops):
         self._handles: dict[Shape, Handle] = {}
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
+        # One object for all of a shape keeps memory O(users) a round. It is never changed: a forged row gives
+        # a new handle (`ops._forged`).
         if (handle := self._handles.get(shape)) is None:
             handle = self._handles[shape] = Handle(*shape)
         return handle
@@ -84,4 +90,5 @@ class MemoryProbeOps(Ops):
         # Sealed and opened long rows are separate arrays, so that each is released on its own.
         if long and kernel in (keys.seal, keys.open_):
             return Handle(*shape, [Token(self, size, size, True) for _ in range(n)])
+        # One token n times: rows of one array are freed together, with the last of them.
         return Handle(*shape, [Token(self, size, n * size, kernel in (mds.encode, prg.expand))] * n)

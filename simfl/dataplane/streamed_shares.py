@@ -58,6 +58,7 @@ class Sender:
     def __init__(self, args: tuple[Any, ...], where: tuple[Any, ...]) -> None:
         self.args, self.where = args, where
         self.shares = [Share(self, row) for row in range(len(args[2]))]
+        # A dictionary as an ordered set: rows are coded in the order of requests, on every run.
         self.pending: dict[Share, None] = {}
 
 
@@ -72,6 +73,7 @@ class Total(Node):
     __slots__ = ("array", "lock", "shares")
 
     def __init__(self, shares: list[Share], where: tuple[Any, ...]) -> None:
+        # The list of its senders' nodes is filled by `ShareStreams._begin`, before the pool reads it.
         super().__init__(self._take, ([],), where)
         self.shares = shares
         self.array: A32 | None = None
@@ -93,6 +95,7 @@ class Total(Node):
             field.add_to(self.array[0, start : start + part.size], part, q)
 
     def _take(self, senders: list[None]) -> A32 | None:
+        # The node's value alone holds the sum from here on, and the shares' senders can be freed.
         array, self.array, self.shares = self.array, None, []
         return array
 
@@ -118,6 +121,7 @@ class ShareStreams:
         """
         if kernel is mds.encode:
             sender = Sender(args, where)
+            # Pending from now on: shares that are never summed are coded at the end (`begin_all`).
             self._touch(sender.shares)
             return sender.shares
         if kernel is row_routing.pick and are_shares(args[0]):
@@ -130,6 +134,7 @@ class ShareStreams:
             shares: list[Share] = args[1]
             for k, share in enumerate(shares):
                 seal_args = (args[0], args[2], args[3], k)
+                # By reference to the call's own sequences: keys and nonces of N^2 rows are not copied.
                 setattr(share, "sealing" if kernel is keys.seal else "opening", seal_args)
             self._touch(shares)
             return shares
@@ -148,6 +153,7 @@ class ShareStreams:
         """
         if not any(map(are_shares, args)):
             return None
+        # Rows are added as they come, with no weight: any other use needs the content itself.
         if kernel is not field.weighted_sum or args[1] is not None:
             raise TypeError(
                 f"{kernel.__name__} of coded shares that stream: only their unweighted sum is possible"
@@ -167,6 +173,7 @@ class ShareStreams:
         """Create the nodes of a sum's senders, before the sum is executed."""
         if isinstance(node, Total):
             for sender in dict.fromkeys(share.sender for share in node.shares):
+                # Not if all its pending shares have begun: their sums have been added to that node.
                 if sender in self._senders:
                     self._begin(sender)
 
@@ -178,11 +185,14 @@ class ShareStreams:
         """Create the node that handles a sender's pending shares; later operations on them need another
         one."""
         kernel = StreamKernel(sender, self._call)
+        # The nodes of the keys are arguments of the node, so that they are computed before it.
         secrets = [[args and args[0] for args in pair] for pair in kernel.seal_args]
         node = Node(kernel, (*sender.args[:2], secrets), sender.where)
+        # Each sum once, though several shares of a sender may go to it.
         for total in dict.fromkeys(filter(None, kernel.totals)):
             total.args[0].append(node)
         for share in sender.pending:
+            # Otherwise a later kernel for this share would add its row to the same sum again.
             share.total = None
         sender.pending = {}
         del self._senders[sender]
@@ -216,15 +226,19 @@ class StreamKernel:
         """
         U, T, q = self.code
         m = mds.share_length(z.shape[1], U, T)
+        # One pipe for each row, as all rows advance block by block together.
         pipes = []
         for (sealing, opening), (sealed_under, opened_under) in zip(self.seal_args, secrets, strict=True):
             seal_key = _seal_key(sealing, sealed_under)
             pipes.append(seal_key and keys.SealedPipe(seal_key, _seal_key(opening, opened_under)))
+        # The mask and its noise in full, U x m: only what is coded from them comes in blocks.
         rows = mds.uncoded(z, seed, U, T, q)
         for start in range(0, m, BLOCK_COLUMNS):
             block = self.call(mds.code, (rows[:, start : start + BLOCK_COLUMNS], self.points, U, q))
             for pipe, total, part in zip(pipes, self.totals, block, strict=True):
+                # A user's own share is never sealed.
                 got = part if pipe is None else pipe.carry(part.view(np.uint8)).view(np.uint32)
+                # A share for a lost receiver is sealed, and is in no sum.
                 if total is not None:
                     total.add(start, got, m, q)
         # The tag is of the whole row, so it is compared after the last block:

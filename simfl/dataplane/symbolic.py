@@ -6,6 +6,9 @@ coefficients of the real ones, so a form evaluated on the real bytes is the real
 (`tests/dataplane/test_symbolic_faithful.py`). A kernel without a twin raises `NoSymbolicKernel`, so that no
 operation is left out silently.
 
+Keep in step: a kernel that uses a secret has a line in `PURPOSES` too, and the numbers of a seed's elements
+are those of the kernels, since `privacy/leaks/evaluated.py` computes the bytes of terms from them.
+
     TWINS[my_kernel] = my_twin          # for a user-defined kernel of a protocol
 """
 
@@ -109,6 +112,8 @@ class SymbolicOps(EagerOps):
         contents = [self._content(argument) for argument in args]
         if self.longest is not None:
             if kernel is prg.expand:
+                # Handles keep their true length, so control flow and sizes stay those of the large model
+                # (test_symbolic.py: test_vectors_are_cut_and_handles_are_not).
                 contents[1] = min(contents[1], self.longest)
             elif kernel is quantize.quantise:
                 # The weight would be one more coordinate than the vectors that it is added to have.
@@ -121,6 +126,8 @@ class SymbolicOps(EagerOps):
     def _note(self, kernel: Kernel, contents: list[Any]) -> None:
         """Record the purpose of each seed, and the row that is sealed under each nonce."""
         index, purpose = PURPOSES[kernel]
+        # A seed that is used for two purposes would give related streams, although each use looks random by
+        # itself.
         for ((seed, *_),) in zip(contents[index], strict=True):
             uses = self.purposes[seed]
             uses.add(purpose)
@@ -128,6 +135,8 @@ class SymbolicOps(EagerOps):
                 self.misuse[f"{seed} is used for {' and for '.join(sorted(uses))}"] = None
         if kernel is keys.seal:
             for (key,), row, nonce in zip(contents[0], contents[1], contents[2], strict=True):
+                # The same row sealed again is the same ciphertext, and reveals nothing new (test_symbolic.py:
+                # test_the_same_row_may_be_sealed_again).
                 if self.sealed.setdefault((key, nonce), row) != row:
                     self.misuse[f"the {key} sealed two rows under nonce {nonce.hex()}"] = None
 
@@ -137,6 +146,7 @@ class SymbolicOps(EagerOps):
     ) -> Handle:
         """Return an update of unknown coordinates, which do not depend on the model before the training."""
         self._charge(trainer.work(user, steps if isinstance(steps, int) else None))
+        # A later training of a user is an unknown of its own: nothing is presumed of how updates are related.
         update, length = self._trained[user], trainer.d if self.longest is None else self.longest
         self._trained[user] += 1
         return Handle(1, trainer.d, F32, [tuple(Coordinate(user, update, k) for k in range(length))])
@@ -186,6 +196,7 @@ def _secret(entropy: bytes) -> Rows:
 def _parts(rows: Rows, which: Sequence[int], length: int) -> Rows:
     cut = []
     for row, at in zip(rows, which, strict=True):
+        # Columns of the handle are bytes here, but items of the row are whole shares.
         n = length // _columns(row[0])
         cut.append(row[at * n : (at + 1) * n])
     return cut
@@ -206,6 +217,7 @@ def _tamper(rows: Rows, at: int) -> Rows:
 def _agree(secret: Terms, publics: Terms, info: bytes) -> Rows:
     mine = only(secret)
     theirs = (p.secret if isinstance(p, Public) else p for (p,) in publics)
+    # A set, so that both sides derive one term. A key of unknown origin stands for its own secret.
     return [(Agreed(frozenset((mine, their)), info),) for their in theirs]
 
 
@@ -234,6 +246,7 @@ def _verify(publics: Terms, signed: Terms, messages: Sequence[bytes], rows: Term
     n = len(publics)
     for k, ((key,), (signature,), message) in enumerate(zip(publics, signed, messages, strict=True)):
         behind = tuple(row for (row,) in (rows or [])[k::n])
+        # By identity, as equal signatures are one object. Only their signer can make them.
         if not isinstance(key, VerificationKey) or signature is not Signed(key.secret, message, behind):
             raise keys.Forged(k, "does not verify")
     return list[Row](publics)
@@ -242,6 +255,8 @@ def _verify(publics: Terms, signed: Terms, messages: Sequence[bytes], rows: Term
 # --- Shamir ---------------------------------------------------------------------------------------
 def _share(secrets: Terms, seed: Terms, points: Sequence[int], t: int) -> Rows:
     p, n, of = shamir.P, len(secrets), only(seed)
+    # The order of `shamir.coefficients`: power after power. One unknown stands for the nine limbs, which are
+    # shared alike.
     polynomials = [
         [Value(secret), *(Element(of, p, j * n + k) for j in range(t - 1))]
         for k, (secret,) in enumerate(secrets)
@@ -260,6 +275,7 @@ def _reconstruct(rows: list[Rows], held: Sequence[tuple[Any, Any]], points: Sequ
         value = next(iter(unknowns), None)
         if len(unknowns) != 1 or not isinstance(value, Value) or unknowns[value] != 1:
             raise shamir.Inconsistent("shares do not belong to one secret", k)
+        # The term itself, so that what is derived from it later is equal to what its owner derived.
         secrets.append((value.secret,))
     return secrets
 
@@ -297,8 +313,10 @@ def _real_sum(vectors: Any, weights: Sequence[float]) -> Rows:
 
 def _encode(z: Rows, seed: Terms, points: Sequence[int], U: int, T: int, q: int) -> Rows:
     m = mds.share_length(len(z[0]), U, T)
+    # Zeros, as in `mds.uncoded`: known to all, so they hide nothing and reveal nothing.
     padding = [Form(q, {})] * ((U - T) * m - len(z[0]))
     uncoded = [*z[0], *padding, *_expand(seed, T * m, q)[0]]
+    # Always the product: a transform has the same result.
     return _product(mds.matrix(tuple(points), U, q), [uncoded[k * m : (k + 1) * m] for k in range(U)], q)
 
 
@@ -318,6 +336,7 @@ def _quantise(
     """Return the quantised, weighted update as unknowns: one for each coordinate, and one for its weight."""
     first: Coordinate = delta[0][0]  # type: ignore[assignment]
     length = len(delta[0]) + append_weight
+    # The rounding is left out: a coordinate is unknown before it and after it.
     return [tuple(Form(q, {Coordinate(first.user, first.update, k): 1}) for k in range(length))]
 
 

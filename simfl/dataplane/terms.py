@@ -99,6 +99,8 @@ class Agreed(Term, metaclass=_Interned):
 class Sealed(Term):
     """A row under authenticated encryption."""
 
+    # Not interned: a row may have forms, which have no hash. Two sealings of one row are different terms.
+
     key: Term
     """The key."""
     row: Row
@@ -186,6 +188,7 @@ class Form:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Form) and (self.q, self.of) == (other.q, other.of)
 
+    # A form is compared by content, and its dictionary may change: so it is no key.
     __hash__ = None  # type: ignore[assignment]
 
     def over(self, q: int) -> Form:
@@ -208,6 +211,7 @@ def residue(c: Any, q: int) -> Any:
     (4, 6)
     """
     exact = Fraction(c)
+    # The inverse exists for every denominator that q does not divide.
     return exact if q == REALS else exact.numerator * pow(exact.denominator, -1, q) % q
 
 
@@ -220,11 +224,15 @@ def combined(q: int, parts: Iterable[tuple[Any, Item]]) -> Form:
     """
     total: dict[Term, Any] = {}
     for weight, item in parts:
+        # A form's unknowns are taken over; a term is one unknown more.
         if isinstance(item, Form):
             for symbol, c in item.of.items():
+                # Python's integers and fractions are exact, so one reduction at the end is enough.
                 total[symbol] = total.get(symbol, 0) + weight * c
         else:
             total[item] = total.get(item, 0) + weight
+    # Without zeros: a mask that cancels must not be in the form, or it would seem to hide the rest
+    # (test_symbolic.py: test_cancelled_terms_are_not_in_a_form).
     if q != REALS:
         return Form(q, {symbol: r for symbol, c in total.items() if (r := c % q)})
     return Form(q, {symbol: c for symbol, c in total.items() if c})

@@ -92,6 +92,7 @@ def over_rows(rows: int, length: int, apart: bool) -> dict[str, int]:
         length: Elements of each.
         apart: They are separate arrays, and no matrix.
     """
+    # Rows are counted beside their elements: each costs a step of Python, however short it is.
     work = {"row": rows, "vector": 1, "field_mac": rows * length}
     if apart:
         work["long_row"] = rows
@@ -143,8 +144,8 @@ class Ledger:
         self._segments: list[Segment] = []
         self._counted: list[tuple[str, int]] | None = None
         self._mark_ns = 0
-        # A session whose trainer runs on a device replaces it by a timer that counts the device's kernels
-        # too.
+        # CPU time of this thread: neither other processes nor the pool's threads lengthen a step. A session
+        # whose trainer runs on a device replaces it by a timer that counts the device's kernels too.
         self.now_ns: Callable[[], int] = time.thread_time_ns
 
     def begin_step(self, where: tuple[Any, ...], phase: str) -> None:
@@ -155,13 +156,16 @@ class Ledger:
             phase: Its first phase.
         """
         self.where = where
+        # The segment's own list, so that a charge is an append. It is summed by kind only where it is read.
         self._counted = [("step", 1)]
         self._segments = [Segment(phase, self._counted)]
+        # Last, so that no work of the ledger is in the step's time.
         if self.timed:
             self._mark_ns = self.now_ns()
 
     def phase(self, name: str) -> None:
         """Book the following work to a phase; outside a step this does nothing."""
+        # Naming the present phase again opens no second segment: machines name it with each message.
         if self._segments and self._segments[-1].phase != name:
             self._mark()
             self._counted = []
@@ -179,8 +183,10 @@ class Ledger:
         if self._segments:
             self._mark()
         counted, self._counted = self._counted, None
+        # Without `finally`: after an error nothing is counted until the next step begins.
         yield
         self._counted = counted
+        # Only the mark moves: the time since `_mark` above belongs to no segment.
         self._mark_ns = self.now_ns()
 
     def segment_with(self, work: dict[str, int]) -> Segment:
@@ -199,6 +205,7 @@ class Ledger:
             self._mark_ns = now
 
     def _charge(self, work: dict[str, int]) -> None:
+        # None outside a step, and while work is uncharged.
         if self._counted is not None:
             self._counted.append(("call", 1))
             self._counted += work.items()

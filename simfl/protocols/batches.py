@@ -37,6 +37,7 @@ class Batches:
         """
         if self.broken == "keep":
             return frozenset()
+        # On the shared list the answer is cached: the server and each user ask for one set.
         return (users if isinstance(users, Users) else Users(users)).split(self.T)
 
 

@@ -121,6 +121,7 @@ class BufferedServer(ABC):
         if not self.admits(user):
             raise ValueError(f"user {user} is not admitted: in flight, in the buffer, or not enrolled")
         update = UpdateId(user, cycle)
+        # The version of the model that the user has, which may be older than the current one.
         self.flights[user] = (update, self.version - behind)
         return [Timer("upload", "upload", update), *self.invite(update)]
 
@@ -137,6 +138,7 @@ class BufferedServer(ABC):
         # A cycle that was given up, or another user's: no part of a later cycle can pass for it.
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
+        # A malformed update ends its cycle: the user would not send another one.
         flaw = misshapen(message.vector, 1, self.params.d, self.dtype)
         if flaw:
             return [Refuse(sender, "upload", flaw, message.update), *self._give_up(sender)]
@@ -147,7 +149,8 @@ class BufferedServer(ABC):
 
     def awaits(self, timer: Timer) -> bool:
         if timer.name == "buffer":
-            return timer is self.closing  # by identity: the timers of two aggregations are equal
+            # By identity, since the timers of two aggregations are equal.
+            return timer is self.closing
         update = timer.subject
         return isinstance(update, UpdateId) and self.flights.get(update.user, (None,))[0] == update
 
@@ -169,6 +172,8 @@ class BufferedServer(ABC):
 
     def next(self) -> Effects:
         """Discard stale updates; aggregate if enough are left and no aggregation is open."""
+        # At every arrival and close, and for all that wait: an update in the buffer grows older with each
+        # aggregate.
         bound = self.version - self.params.staleness_bound
         stale = [w for w in self.buffer if w.version < bound]
         self.buffer = [w for w in self.buffer if w.version >= bound]
@@ -176,10 +181,13 @@ class BufferedServer(ABC):
         beyond = f"beyond {self.params.staleness_bound}"
         effects: Effects = [Discard(w.update, Discarded.STALE, beyond) for w in stale]
         enough = self.params.least if self.due else self.params.K
+        # One aggregation at a time, so that t is one number for all of its updates (eq. 26).
         if len(self.buffer) < enough or self.aggregating:
             return effects
+        # The oldest arrivals first, and never more than K: `scenario/checks.py` bounds the sum by K weights.
         taken, self.buffer = self.buffer[: self.params.K], self.buffer[self.params.K :]
         self.aggregating = frozenset(w.update.user for w in taken)
+        # A user stays busy until its aggregate is done, but in one set at a time.
         self.buffered -= self.aggregating
         self.ops.phase("recovery")
         return [*effects, *self.aggregate(taken)]
@@ -187,6 +195,7 @@ class BufferedServer(ABC):
     def finish(self, effects: Effects, advance: bool) -> Effects:
         """Close the open aggregation; with `advance` the model has a new version."""
         self.aggregating = frozenset()
+        # Before `next`, which measures staleness by the new version.
         self.version += advance
         # Updates may have arrived while this aggregation was open: enough for the next one at once.
         return [*effects, *self._wait(), *self.next()]
@@ -202,5 +211,6 @@ class BufferedServer(ABC):
         return Member(upload.update.user, upload.update, factor, self.version - upload.version)
 
     def _give_up(self, user: int) -> Effects:
+        # Whatever it still sends for this cycle is then `NOT_IN_FLIGHT`.
         update, _ = self.flights.pop(user)
         return [GiveUp((user,), "upload", update)]

@@ -1,4 +1,10 @@
-"""Sealed channels between two users: the server relays their messages and cannot read them."""
+"""Sealed channels between two users: the server relays their messages and cannot read them.
+
+Invariant: no key meets a nonce twice (`tests/protocols/test_refusals.py::test_no_key_meets_a_nonce_twice`). A
+machine derives one key for each peer, for both directions. A nonce is (sender, counter), so the directions
+have different nonces, and each call of `seal` has a counter of its own: 0 in a round, the cycle over a
+buffer. Nonces and associated data are not sent: both ends derive them from what they know of the message.
+"""
 
 from collections.abc import Sequence
 from struct import Struct
@@ -41,6 +47,8 @@ class Channels:
         self.user = user
         self.ops = ops
         self._secret = secret
+        # The purpose is in the key: `pairwise_masks` derives seeds of masks from other key pairs and another
+        # `info`.
         self._info = b"simfl channel " + params.session
         self._keys: Handle | None = None
         # The users of the first call of `agree` stay a view; most machines call it once.
@@ -54,6 +62,7 @@ class Channels:
         if self._keys is None:
             self._keys, self._first = keys, users_of(users)
             return
+        # Behind the earlier rows, whose numbers stay.
         start = self._keys.rows
         self._later.update(zip(users, range(start, start + len(users)), strict=True))
         self._keys = self.ops.join([self._keys, keys])
@@ -72,8 +81,11 @@ class Channels:
         """
         if counter in self._counters:
             raise ValueError(f"user {self.user}: nonce counter {counter} was used before")
+        # Before the sealing: a call that fails uses the counter up too, so that it is not repeated with other
+        # rows.
         self._counters.add(counter)
-        nonces = Same(nonce(self.user, counter), len(to))  # one nonce, but each row has another key
+        # One nonce, but each row has another key.
+        nonces = Same(nonce(self.user, counter), len(to))
         aads = aads_of(Same(self.user, len(to)), to)
         try:
             return self.ops.seal(self._keys_of(to), items, nonces, aads)
@@ -90,6 +102,8 @@ class Channels:
             other row.
         """
         honest, rows, effects = senders, sealed, list[Effect]()
+        # An opening yields all rows or none, so each forged row costs another opening. Honest rounds need
+        # one.
         while len(honest):
             try:
                 return honest, self.open(honest, rows, Same(0, len(honest)), dtype), effects
@@ -102,6 +116,8 @@ class Channels:
     def open(self, senders: Sequence[int], sealed: Handle, counters: Sequence[int], dtype: DType) -> Handle:
         """Open the rows that `senders` sealed for this user; PeerFault if one is not authentic."""
         nonces = nonces_of(senders, counters)
+        # Both directions have one key: without the names a server could send a user's own row back to it
+        # (test_channels.py: test_a_message_does_not_open_at_its_own_sender).
         aads = aads_of(senders, Same(self.user, len(senders)))
         try:
             return self.ops.open(self._keys_of(senders), sealed, nonces, aads, senders, dtype)
@@ -113,6 +129,7 @@ class Channels:
 
     def _keys_of(self, users: Sequence[int]) -> Handle:
         assert self._keys is not None
+        # The first users' rows by their shared list; a dictionary only for those who came later.
         return self.ops.pick(self._keys, Lookup(self._row if self._later else self._first.row, users))
 
     def _row(self, user: int) -> int:
@@ -122,6 +139,7 @@ class Channels:
 def agreed(ops: Ops, secret: Handle, users: Sequence[int], publics: Handle, info: bytes) -> Handle:
     """Return a key with each of these users, [users x 32] bytes; PeerFault for a public key that has none."""
     try:
+        # A low-order key gives a secret that is public, so its owner is named.
         return ops.agree(secret, publics, info)
     except Forged as fault:
         raise PeerFault(users[fault.row], fault.why) from None

@@ -37,12 +37,14 @@ class _TabledClient(ABC):
     def _take(self, message: Message, refused: str) -> Effects:
         """Call the table's method and enter the next state, or `refused` if a peer is at fault."""
         method, following = self.table[self.state, type(message)]
+        # First, so that finding a forgery counts to the message's phase as well.
         self.ops.phase(message.phase)
         try:
             effects: Effects = getattr(self, method)(message)
         except PeerFault as fault:
             self.state = refused
             return [Refuse(fault.user, message.kind, fault.why, message.subject)]
+        # Only now: a message that is refused does not lead to the next state.
         self.state = following
         return effects
 
@@ -72,9 +74,12 @@ class Client(_TabledClient):
         if (self.state, type(message)) not in self.table:
             return [Ignore(sender, message.kind, Reason.OUT_OF_PHASE, detail=self.state)]
         effects = self._take(message, refused="refused")
+        # `Ready` before the upload of an update that waited: the offline phase ends first.
         return [*effects, Ready(), *self._upload_if_ready()] if self.state == "ready" else effects
 
     def submit(self, update: Update) -> Effects:
+        # A second update under the same mask would reveal the difference of the two (test_refusals.py:
+        # test_a_second_update_is_the_callers_fault).
         if self._submitted:
             raise ValueError(f"user {self.user}: an update was submitted twice")
         self._update, self._submitted = update, True
@@ -84,6 +89,7 @@ class Client(_TabledClient):
         if self.state != "ready" or self._update is None:
             return []
         self.ops.phase("upload")
+        # The update is not held any longer than this call needs it.
         update, self._update = self._update, None
         self.state = "uploaded"
         return self.upload(update)
@@ -113,9 +119,11 @@ class BufferedClient(_TabledClient):
 
     def receive(self, sender: int, message: Message) -> Effects:
         if (self.state, type(message)) not in self.table:
+            # For readers of a trace: an untimely message is not an unknown one.
             in_table = any(kind is type(message) for _, kind in self.table)
             reason = Reason.OUT_OF_PHASE if in_table else Reason.UNKNOWN
             return [Ignore(sender, message.kind, reason, message.subject)]
+        # The same state after a refusal: one bad message of the server must not end a whole run for its user.
         return self._take(message, refused=self.state)
 
     @abstractmethod

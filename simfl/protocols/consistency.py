@@ -39,6 +39,8 @@ def signed_bytes(what: str, p: Params, more: bytes) -> bytes:
     >>> signed_bytes("keys", Params(d=1, q=101, session=b"run", entry="secagg", round=2), b"")
     b"simfl keys (b'run', 'secagg', 2) "
     """
+    # Run, protocol and round stop a server that sends an old signature again. The repr of a tuple of bytes,
+    # text and number is unambiguous, so what follows cannot be taken for a part of it.
     return f"simfl {what} {(p.session, p.entry, p.round)} ".encode() + more
 
 
@@ -70,6 +72,7 @@ class SigningClient(MaskedClient):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
+        # On the object, over the class's number: a verification key is one more key to advertise.
         self.keys += self.params.pki is None
 
     def make_keys(self) -> list[Handle]:
@@ -88,9 +91,11 @@ class SigningClient(MaskedClient):
         """Check the roster, and under a PKI each user's signature of its keys."""
         super().check_roster(roster)
         p, users, n = self.params, roster.users, len(roster.users)
+        # Rosters have a row for each key and user; the verification keys are the last kind.
         self.publics, self.first_row = roster.publics, (self.keys - 1) * n
         if p.pki is None:
             return
+        # From the directory and not from the roster, which the server made.
         self.publics, self.first_row = p.pki.publics(users, self.ops), 0
         signed = roster.signatures
         if signed is None or misshapen(signed, n, SIGNATURE_BYTES, U8):
@@ -100,7 +105,10 @@ class SigningClient(MaskedClient):
         )
 
     def sign(self, survivors: Survivors) -> Effects:
+        # It answers for its own neighbourhood, and signs the whole set: neighbours in a sparse graph then
+        # sign one text.
         self.signed_survivors = self.of_roster(survivors)
+        # Before the signature, which would let others answer for a set that this user refuses.
         self.check(self.signed_survivors)
         self.statement = signed_bytes("survivors", self.params, survivors.users.digest)
         return [Send(SERVER, Signature(self.ops.sign(self.key, self.statement)))]
@@ -108,14 +116,20 @@ class SigningClient(MaskedClient):
     def answer_if_consistent(self, signatures: Signatures) -> Effects:
         """Answer if enough users of its roster signed the set that it signed, and no signature is bad."""
         signers = signatures.users
+        # The cheap checks come first: a verification takes 2.54 key agreements in the papers' profiles
+        # (docs/lying_server.md).
         if flaw := misshapen(signatures.signed, len(signers), SIGNATURE_BYTES, U8):
             raise PeerFault(SERVER, flaw)
+        # Otherwise a server could reach t with one signature many times.
         if not are_distinct(signers):
             raise PeerFault(SERVER, Refusal.DOUBLED)
+        # A user that is not in the set answers for none, so its signature vouches for nothing. Its key's row
+        # would be unknown, too.
         if not are_within(signers, self.signed_survivors.users):
             raise PeerFault(SERVER, Refusal.STRANGER)
         if len(signers) < self.t:
             raise PeerFault(SERVER, f"{Refusal.FEW}: {len(signers)}, {self.t} needed")
+        # The statement is its own, and not one from the server: a signature of another set does not verify.
         index_of, first = self.peers.base.index_of, self.first_row
         publics = self.ops.pick(self.publics, Lookup(lambda user: first + index_of[user], signers))
         self.verify(publics, signatures.signed, Same(self.statement, len(signers)), signers)
@@ -124,6 +138,7 @@ class SigningClient(MaskedClient):
     def verify(self, publics: Handle, signed: Handle, *of: Any) -> None:
         """Verify signatures; a bad one is the server's fault, which relayed it."""
         try:
+            # All of them, and one bad one is enough to refuse, as in the paper: any user can end a round so.
             self.ops.verify(publics, signed, *of)
         except PeerFault as fault:
             raise PeerFault(SERVER, f"{Refusal.FORGED}: that of user {fault.user}") from None
@@ -150,6 +165,7 @@ class SigningServer(MaskedServer):
     def reject_reason(self, sender: int, message: Any) -> str:
         if isinstance(message, Signature):
             return misshapen(message.signed, 1, SIGNATURE_BYTES, U8)
+        # Its form alone: users verify the signature, since they do not trust the server.
         if isinstance(message, Advertise) and self.params.pki is not None:
             if message.signature is None:
                 return Refusal.UNSIGNED
@@ -172,7 +188,8 @@ class SigningServer(MaskedServer):
 
     def send_signatures(self, got: dict[int, Signature]) -> Effects:
         """Send each user the signatures of the users in its roster, if these are enough."""
-        messages: dict[int, Signatures] = {}  # by id of the roster, which many users share
+        # By id of the roster, which many users share.
+        messages: dict[int, Signatures] = {}
         sends: list[Send] = []
         for user in got:
             roster = self.rosters[user]

@@ -201,6 +201,7 @@ def lacking(machine: object, contract: type) -> list[str]:
     >>> lacking(object(), ClientMachine)
     ['receive', 'submit']
     """
+    # Attributes without a value are annotations only, such as `quorum`.
     names = {
         name for base in contract.__mro__ for name in (*vars(base), *vars(base).get("__annotations__", ()))
     }
@@ -210,7 +211,8 @@ def lacking(machine: object, contract: type) -> list[str]:
 def client_machine(machine: object, kind: object) -> ClientMachine:
     """Return a user's machine as its protocol made it. RunFailed lists the members that it lacks."""
     if hasattr(machine, "receive") and hasattr(machine, "submit"):
-        return cast(ClientMachine, machine)  # `isinstance` with a typing.Protocol takes ten times as long
+        # `isinstance` with a typing.Protocol takes ten times as long, and there is a machine for each user.
+        return cast(ClientMachine, machine)
     lacks = ", ".join(lacking(machine, ClientMachine))
     raise RunFailed(
         f"{type(kind).__name__}.client returned {'None' if machine is None else type(machine).__name__}, "
@@ -226,11 +228,15 @@ def check_table(machine: type, entries: Iterable[tuple[object, str]]) -> None:
     """
     place = place_of(machine)
     for message, method in entries:
+        # A kind as text would never match a message, so that the table's entry would be dead
+        # (test_contracts.py: test_a_table_with_a_kind_as_text_fails_at_its_class).
         if not (isinstance(message, type) and issubclass(message, Message)):
             raise TypeError(f"{place}: its table has {message!r}, no type of messages")
+        # Without these the first such message would fail in the middle of a run.
         if missing := [name for name in ("kind", "phase") if not hasattr(message, name)]:
             raise TypeError(
                 f"{place}: its table has {message.__name__}, which has no {' and no '.join(missing)}"
             )
+        # On the class and its bases: a method may be inherited.
         if not callable(getattr(machine, method, None)):
             raise TypeError(f"{place}: its table names {method!r}, no method of it")

@@ -54,12 +54,15 @@ class FedAvgServer(Server):
         return 1
 
     def reject_reason(self, sender: int, message: PlainUpload) -> str:
+        # A weight of zero or less could make the divisor zero, or turn an update around.
         if message.weight < 1:
             return f"malformed: a weight of {message.weight}"
         return misshapen(message.delta, 1, self.d, F32)
 
     def average(self, got: dict[int, PlainUpload]) -> Effects:
         self.ops.phase("recovery")
+        # All at once at the end: floats are summed in the order of users, whatever the order of arrival
+        # (Server._close).
         weights = [m.weight for m in got.values()]
         total = self.ops.real_sum([m.delta for m in got.values()], weights)
         return [Result(total, self.ops.divide(total, sum(weights)), tuple(map(Member, got)))]

@@ -33,9 +33,11 @@ class FedBuffServer(BufferedServer):
 
     def aggregate(self, taken: list[Upload]) -> Effects:
         members = tuple(self.member(w, self.params.staleness(self.version - w.version)) for w in taken)
+        # Divided by their sum and not by K (eq. 26): old updates lower their own part, not the step.
         weights = [m.factor for m in members]
         total = self.ops.real_sum([w.vector for w in taken], weights)
         result = Result(total, self.ops.divide(total, sum(weights)), members)
+        # At once: without masks there is no recovery to wait for.
         return self.finish([result], advance=True)
 
 

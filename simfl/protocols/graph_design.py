@@ -67,6 +67,7 @@ def p_star(n: int, q_total: float) -> float:
     _check_least("n", n, 2)
     left = 1 - _probability("q_total", q_total)
     m: int = math.ceil(n * left**0.75 - math.sqrt(n * math.log(n)))
+    # Beyond these bounds a term is zero, negative or undefined, and would seem to allow any graph.
     if m <= 1 or q_total >= 0.5:
         return math.inf
     reliable = (3 * math.sqrt((n - 1) * math.log(n - 1)) - 1) / ((n - 1) * (2 * left - 1))
@@ -88,11 +89,13 @@ def threshold(n: int, p: float) -> int:
 def unreliable_bound(n: int, p: float, q_total: float, t: int) -> float:
     """Return Theorem 5's bound: P[not reliable] <= n exp(-(n-1) D_KL((t-1)/(n-1) || p (1-q)^4)), at most 1.
     It is 1 if (t-1)/(n-1) >= p (1-q)^4, where Chernoff's bound does not apply."""
+    # Imported on first use: scipy takes long to import, and complete graphs need none of it.
     from scipy.special import rel_entr
 
     _check_least("n", n, 2)
     _check_least("t", t, 1)
     a, b = (t - 1) / (n - 1), _probability("p", p) * (1 - _probability("q_total", q_total))
+    # The bound is of a lower tail, below the mean.
     if a >= b:
         return 1.0
     return _exp(math.log(n) - (n - 1) * float(rel_entr(a, b) + rel_entr(1 - a, 1 - b)))
@@ -107,15 +110,20 @@ def not_private_bound(n: int, p: float, q_total: float) -> float:
     from scipy.special import gammaln, logsumexp, xlog1py, xlogy
 
     _check_least("n", n, 1)
+    # Three of the four steps lie before V3.
     stays = (1 - _probability("q_total", q_total)) ** 0.75
     sizes = np.arange(n + 1)
     factorial = gammaln(sizes + 1.0)
     survive = factorial[n] - factorial - factorial[::-1] + xlogy(sizes, stays) + xlog1py(n - sizes, -stays)
+    # A graph of at most one user is connected.
     apart = np.full(n + 1, -np.inf)
     for m in range(2, n + 1):
+        # The smaller side of a cut, so that each cut is counted once.
         k = np.arange(1, m // 2 + 1)
         cuts = factorial[m] - factorial[k] - factorial[m - k]
         apart[m] = np.logaddexp.reduce(cuts + xlog1py(k * (m - k), -_probability("p", p)))
+    # In logarithms: the binomials overflow floats, and the bound itself may be far below their range
+    # (test_graph_design.py: test_theorem_6_is_not_lost_to_rounding).
     return _exp(float(logsumexp(survive + apart)))
 
 
@@ -127,6 +135,7 @@ def unmasking_bound(n: int, p: float, t: int) -> float:
 
     _check_least("t", t, 1)
     _probability("p", p)
+    # bdtrc(k, n, p) is P[Bin > k], so 2t - 2 stands for >= 2t - 1.
     return min(1.0, n * float(bdtrc(2 * t - 2, n - 1, p))) if 2 * t - 2 < n - 1 else 0.0
 
 
@@ -141,12 +150,14 @@ def edges(n: int, q_total: float, sigma: float, eta: float) -> tuple[float, int]
     """
 
     def fitting(p: float) -> int | None:
+        # Half for each of two bounds that are added: Theorem 6 and Proposition 1.
         hidden = 2**-sigma / 2
         t = next((t for t in range(2, n + 1) if unmasking_bound(n, p, t) <= hidden), None)
         reliable = t is not None and unreliable_bound(n, p, q_total, t) <= 2**-eta
         return t if reliable and not_private_bound(n, p, q_total) <= hidden else None
 
     # More edges never make a graph less safe, with the t that fits them.
+    # The index of 1 / 256 is 0. If none of 1 .. 255 fits, p = 1 is left, which is looked at below.
     p = (1 + bisect_left(range(1, 256), True, key=lambda part: fitting(part / 256) is not None)) / 256
     t = fitting(p)
     return None if t is None else (p, t)
@@ -176,6 +187,7 @@ def failure(n: int, k: int, t: int, T: int, D: int) -> Failure:
     _check_least("t", t, 1)
     _check_counts(n, T, D)
     insecure, incorrect = _failures(n, min(k, n - 1), T, D)
+    # No neighbourhood has k + 2 shares, so any larger t fails alike.
     return Failure(float(insecure[min(t, k + 2)]), float(incorrect[min(t, k + 2)]))
 
 
@@ -201,10 +213,13 @@ def design(
     (20, 11)
     """
     _check_counts(n, T, D)
+    # From the sparsest on; the complete graph, k = n - 1, is what is left after the loop.
     for degree in range(2, n - 1) if k is None else [min(k, n - 1)]:
+        # log2(0) = -inf is meant: a bound of zero is below every goal.
         with np.errstate(divide="ignore"):
             insecure, incorrect = np.log2(_failures(n, degree, T, D))
         excess = np.maximum(insecure + sigma, incorrect + eta)
+        # t from 2 on. `argmin` takes the first of equals, which is the smallest t.
         best = min(t, degree + 2) if t is not None else 2 + int(np.argmin(excess[2:]))
         if excess[best] <= 0 or k is not None:
             return degree, t or best
@@ -226,8 +241,10 @@ def _failures(n: int, k: int, T: int, D: int) -> Floats:
     """Return bounds on P[not E1 or not E2] and P[not E3], each at most 1, for t = 0 .. k + 2: [2, k + 3]."""
     _check_least("k", k, min(2, n - 1))
     t = np.arange(k + 3)
+    # One user has k + 1 neighbours if n and k are odd: E1 is bounded for it, and so for all.
     most = k + (n * k) % 2
     insecure = n * _tail(n, T, most)[t] + _disconnected(n, k, min(n, T + D))
+    # 1 + k - H < t is H >= k + 2 - t, and k - H < t is H >= k + 1 - t.
     left, lost = _tail(n, D, k), _tail(n, D - 1, k)
     incorrect = (n - D) * left[np.maximum(k + 2 - t, 0)] + D * lost[np.maximum(k + 1 - t, 0)]
     return np.minimum(1.0, np.stack([insecure, incorrect]))
@@ -242,15 +259,19 @@ def _tail(n: int, K: int, k: int) -> Floats:
         """Return log C(a, b), -inf if b < 0 or b > a."""
         return np.where((b < 0) | (b > a), -np.inf, gammaln(a + 1) - gammaln(b + 1) - gammaln(a - b + 1))
 
+    # K is D - 1 = -1 if no user is lost.
     K, H = min(max(K, 0), n - 1), np.arange(k + 3.0)
     pmf: Floats = np.exp(choose(K, H) + choose(n - 1 - K, k - H) - choose(n - 1, k))
+    # Summed from the far end, so that small tails are not lost beside large terms.
     return np.minimum(1.0, np.cumsum(pmf[::-1])[::-1])
 
 
 def _disconnected(n: int, k: int, gone: int) -> float:
     """Return the bound on P[not E2] if at most `gone` of n users are marked; it may exceed 1."""
     h = k // 2
+    # The bound grows while h (n - m) > m + 1, that is m < (h n - 1) / (h + 1).
     peak = math.ceil((h * n - 1) / (h + 1))
+    # `gone` is a maximum, and fewer may be worse: the bound at its peak holds for all.
     m = min(gone, max(peak, k))
     s = n - m
     if m < k or s < 2:
@@ -263,6 +284,7 @@ def _disconnected(n: int, k: int, gone: int) -> float:
 # --- checks ---------------------------------------------------------------------------------------
 def _exp(log: float) -> float:
     """Return e^log as an upper bound on a probability: at most 1, and 0 only if it is exactly 0."""
+    # An underflow to 0 would promise that it never happens.
     return min(1.0, max(math.exp(min(log, 0.0)), math.ulp(0.0))) if log > -math.inf else 0.0
 
 

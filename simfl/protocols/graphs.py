@@ -58,8 +58,11 @@ def harary(users: Sequence[int], k: int, seed: bytes) -> Graph:
     return _closed({order[v]: [order[w] for w in near] for v, near in enumerate(ring)})
 
 
-@lru_cache(maxsize=4)  # only the order of the users changes from round to round
+# Only the order of the users changes from round to round.
+@lru_cache(maxsize=4)
 def _ring(k: int, n: int) -> list[list[int]]:
+    # Imported on first use: other protocols need no networkx (test_graphs.py:
+    # test_networkx_and_scipy_are_imported_on_first_use_only).
     from networkx import hkn_harary_graph
 
     ring = hkn_harary_graph(k, n)
@@ -80,12 +83,17 @@ def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:
     """
     if not 0 <= p <= 1:
         raise ValueError(f"p={p} must be at least 0 and at most 1: it is a probability")
+    # Without draws, and with one list for all, so that a server builds each message once.
     if p == 1:
         return complete(users)
     # A draw for each pair v < w of the sorted users, row by row.
+    # This order of draws is part of the graph: another one gives other graphs (test_graphs.py:
+    # test_graphs_equal_the_stored_ones). By numpy, as networkx takes 20 to 60 times as long at 1,000 users
+    # (docs/differences.md).
     rng, order = _rng(seed), sorted(users)
     others: dict[int, list[int]] = {user: [] for user in order}
     for v, i in enumerate(order, 1):
+        # `random` is below 1 and may be 0: with p = 0 none is joined.
         joined = np.flatnonzero(rng.random(len(order) - v) < p) + v
         for j in map(order.__getitem__, joined.tolist()):
             others[i].append(j)
@@ -94,6 +102,7 @@ def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:
 
 
 def _rng(seed: bytes) -> np.random.Generator:
+    # The whole seed of 32 bytes: numpy's seeding takes an integer of any size.
     return np.random.Generator(np.random.Philox(int.from_bytes(seed, "big")))
 
 
@@ -147,13 +156,15 @@ class Evolution:
         """True if the server gets no sum over a proper part of V3 (Theorem 2): G3 is connected, or each
         component C_l has a user of C_l^+ that is not informative. True if V3 is empty: nothing was
         uploaded."""
+        # Of a connected G3 no proper part can be summed, whatever is informative.
         components = list(self._components())
         return len(components) < 2 or not any(all(map(self.informative, self._plus(C))) for C in components)
 
     @cached_property
     def _answers(self) -> dict[int, int]:
         """User -> users of its closed neighbourhood in V4."""
-        counts: dict[int, int] = {}  # by id of a neighbourhood
+        # By id of a neighbourhood, which all users of a complete graph share.
+        counts: dict[int, int] = {}
         for closed in self.graph.values():
             if id(closed) not in counts:
                 counts[id(closed)] = len(self.V4 & set(closed))
@@ -168,6 +179,8 @@ class Evolution:
         while unvisited:
             frontier = [unvisited.pop()]
             component = set(frontier)
+            # Ends once all users are reached, which takes few steps on a dense graph
+            # (test_graph_conditions.py: test_the_complete_graph_is_gone_through_a_few_times_only).
             while frontier and unvisited:
                 reached = unvisited.intersection(self.graph[frontier.pop()])
                 unvisited -= reached

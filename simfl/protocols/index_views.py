@@ -37,6 +37,7 @@ class LazySequence(Sequence[T], Generic[T]):
             return [self.at(i) for i in range(*k.indices(len(self)))]
         if not -len(self) <= k < len(self):
             raise IndexError(k)
+        # A negative index counts from the end, as in a list.
         return self.at(k % len(self))
 
     def __eq__(self, other: object) -> bool:
@@ -134,6 +135,8 @@ class Users(tuple[int, ...]):
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the set of users, equal for all orders of a list."""
+        # Sorted, as the set is signed and not the order of a server's list. Little-endian, so that all
+        # machines hash the same bytes.
         return sha256(np.sort(self.array).astype("<i8").tobytes()).digest()
 
     @cached_property
@@ -142,9 +145,13 @@ class Users(tuple[int, ...]):
 
     def within(self, others: Users) -> bool:
         """Return True if `others` lists all of these users too; computed once for each other list."""
+        # On a complete graph the server sends one list to all, so this or the cache answers nearly every
+        # check.
         if others is self:
             return True
-        if id(others) not in self._within:  # `others` is held, so that no later list gets its id
+        # By id, since a hash of the list would take a step for each user. The entry holds `others`, so that
+        # no later list gets its id.
+        if id(others) not in self._within:
             self._within[id(others)] = others, others.index_of.keys() >= set(self)
         return self._within[id(others)][1]
 
@@ -154,6 +161,7 @@ class Users(tuple[int, ...]):
 
     def split(self, T: int) -> frozenset[int]:
         """Return the users whose batch k T .. (k + 1) T - 1 is incomplete in this list; computed once."""
+        # Cached on the list, as every user of a round checks the same one.
         if T not in self._split:
             batches, sizes = np.unique(self.array // T, return_counts=True)
             broken = np.isin(self.array // T, batches[sizes < T])
@@ -185,6 +193,7 @@ class UsersExcept(LazySequence[int]):
         return self.base[k + (k >= self.k)]
 
     def row(self, user: int) -> int:
+        # A user that is not listed fails here, and the one that is left out below: both by KeyError.
         index = self.base.index_of[user]
         if user == self.but:
             raise KeyError(user)
@@ -206,10 +215,13 @@ def first_share_rows(
     """
     sizes = [len(rows) for rows in owners]
     owner = np.concatenate(owners)
+    # Stable, so that the shares of one owner keep the order of the answers, and the first ones are taken. A
+    # few passes over all rows take the place of a step for each owner and answer.
     order = np.argsort(owner, kind="stable")
     answer = np.repeat(np.arange(len(owners)), sizes)[order]
     row = (np.arange(len(owner)) - np.repeat(np.cumsum([0, *sizes[:-1]]), sizes))[order]
     starts, ends = (np.searchsorted(owner[order], users, side).tolist() for side in ("left", "right"))
+    # Owners without a share have an empty span; the caller compares its length with t.
     spans = [slice(a, min(b, a + t)) for a, b, t in zip(starts, ends, limits, strict=True)]
     return [(answer[span], row[span]) for span in spans]
 
@@ -217,11 +229,13 @@ def first_share_rows(
 def users_among(circle: Users, chosen: Container[int]) -> Users:
     """Return the chosen users of a circle; the circle itself if all are chosen, so that it stays shared."""
     subset = Users(filter(chosen.__contains__, circle))
+    # The same object, and not an equal one: messages are built once for each list, by its id.
     return circle if len(subset) == len(circle) else subset
 
 
 def closed(others: Sequence[int], user: int) -> Users:
     """Return the others and the user: the list of which the others are a view, if they are one."""
+    # The shared list itself, so that `within` recognises it.
     if isinstance(others, UsersExcept) and others.but == user:
         return others.base
     return Users((*others, user))
@@ -230,6 +244,7 @@ def closed(others: Sequence[int], user: int) -> Users:
 def rows_of(others: Sequence[int], user: int) -> Callable[[int], int]:
     """Return the function from a user to its row: the others' rows in their order, then the user's own."""
     names = users_of(others)
+    # Keep in step with `MaskedClient.held_share_owners`: the own row is the last.
     return lambda other: len(names) if other == user else names.row(other)
 
 
@@ -244,6 +259,7 @@ def are_distinct(names: Sequence[int]) -> bool:
 def are_within(names: Sequence[int], known: Container[int]) -> bool:
     names = users_of(names)
     if isinstance(known, range) and names.base:
+        # Of a range the bounds are enough, and a list has them for all its users.
         least, largest = names.base.bounds
         if least >= known.start and largest < known.stop:
             return True

@@ -23,6 +23,8 @@ class UsersMessage(Message):
     """The users, in the server's order."""
 
     def __post_init__(self) -> None:
+        # One object from here on, whose facts (rows, digest, bounds) are computed once. `object.__setattr__`,
+        # as the class is frozen.
         if not isinstance(self.users, Users):
             object.__setattr__(self, "users", Users(self.users))
 
@@ -134,15 +136,18 @@ def coded_bytes(params: Params, length: int) -> int:
 
 def check_names(users: Sequence[int], known: Container[int], what: str) -> None:
     """Refuse a list from the server that names a user twice, or a user who is not `known`."""
+    # A doubled user would count twice towards a threshold.
     if not are_distinct(users):
         raise PeerFault(SERVER, f"{what} names a user twice")
     if not are_within(users, known):
+        # Looked for only to name it: the check above is a few set operations.
         stranger = next(user for user in users if user not in known)
         raise PeerFault(SERVER, f"{what} names stranger {stranger}")
 
 
 def check_roster(roster: Roster, user: int | None, params: Params, keys: int) -> None:
     check_names(roster.users, params.points, "the roster")
+    # None for a buffer's rosters, which may be of newcomers alone.
     if user is not None and user not in roster.users.index_of:
         raise PeerFault(SERVER, f"a roster of {len(roster.users)} users without me")
     _refuse(misshapen(roster.publics, keys * len(roster.users), 32, U8))
@@ -151,6 +156,7 @@ def check_roster(roster: Roster, user: int | None, params: Params, keys: int) ->
 def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: int) -> None:
     """Refuse an inbox that names a user twice or no peer, or too few users for `least` to recover."""
     check_names(inbox.senders, peers, "the inbox")
+    # One more with its own share, which is in no inbox.
     if len(inbox.senders) + 1 < least:
         raise PeerFault(SERVER, f"an inbox of {len(inbox.senders)} users, below {least} with me")
     _refuse(misshapen(inbox.sealed, len(inbox.senders), share_bytes + TAG_BYTES, U8))
@@ -158,6 +164,7 @@ def check_inbox(inbox: Inbox, peers: Container[int], least: int, share_bytes: in
 
 def check_survivors(survivors: Survivors, circle: Container[int], user: int, least: int) -> None:
     check_names(survivors.users, circle, "the survivors")
+    # It helps with sums that hide its own update too, over at least t users.
     if user not in survivors.users.index_of or len(survivors.users) < least:
         raise PeerFault(SERVER, f"{len(survivors.users)} survivors, below {least} or without me")
 

@@ -53,12 +53,14 @@ class LightSecAggClient(MaskedClient):
         ops, p = self.ops, self.params
         self.z = ops.prg(ops.secret(self.entropy("mask")), p.d + 1)
         noise = ops.secret(self.entropy("noise"))
+        # Points by user number and not by place in the roster: shares of all senders lie on the same points.
         return ops.encode(self.z, noise, Lookup(partial(mds.point_of, q=p.q), roster.users), p.U, p.T)
 
     def answer(self, survivors: Survivors) -> Effects:
         """Sum the coded shares of the survivors' masks (eq. 6)."""
         users = self.check(survivors)
         if len(self.kept) < len(self.partners):
+            # A share that was refused is missing in the sum, and such a sum would decode to other masks.
             missing = next((u for u in users if u != self.user and u not in self.kept), None)
             if missing is not None:
                 return [Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {missing}")]
@@ -83,19 +85,23 @@ class LightSecAggServer(MaskedServer):
         return coded_bytes(self.params, self.params.d + 1)
 
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
-        if missing:  # a user that lacks a share sends no sum
+        # A user that lacks a share sends no sum.
+        if missing:
             return "malformed: a sum that misses shares"
         return misshapen(content, 1, self.share_bytes // U32.itemsize, U32)
 
     def recoverable(self) -> bool:
+        # Any U: sums of shares by different users are on different points.
         return len(self.got) >= self.params.U
 
     def unmask(self, got: dict[int, Answer]) -> Effects:
         ops, p = self.ops, self.params
         assert self.sum is not None
+        # U of them decode; further answers add nothing.
         first = dict(islice(got.items(), p.U))
         rows = ops.join([m.content for m in first.values()])
         masks = ops.decode(rows, mds.points_of(tuple(first), p.q), p.U, p.T, p.d + 1)
+        # One subtraction for all masks, whatever the number of lost users: the point of the protocol.
         return self.unmasked(ops.sub(self.sum, masks))
 
 
@@ -122,6 +128,7 @@ class Coded(Protocol):
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
         """Try several U, each with the transforms' prime too: a large U makes short shares, a small U a short
         wait for answers."""
+        # A dictionary, as several positions may give one U in a small cohort.
         answers = dict.fromkeys(p.T + math.ceil((p.N - p.D - p.T) * share) for share in U_SHARES)
         for U in answers:
             yield from ({"privacy.U": U, "field.q": q} for q in (ntt.Q, p.q) if U > p.T)
@@ -137,7 +144,8 @@ class Coded(Protocol):
 
     def shares_bytes(self, p: Params, users: int) -> int:
         sealed = coded_bytes(p, p.d + 1) + TAG_BYTES
-        return users**2 * (3 * sealed + 2 * KEY_BYTES)  # a share is held sealed, opened and once more
+        # A share is held sealed, opened and once more.
+        return users**2 * (3 * sealed + 2 * KEY_BYTES)
 
 
 class SignedLightSecAggClient(SigningClient, LightSecAggClient):

@@ -106,8 +106,11 @@ class LightSecAggAsyncServer(BufferedServer):
     # --- enrolment: once for all users, then one by one for those who come late
     def enrol(self, user: int, message: Advertise) -> Effects:
         """Register a user's key, and send the rosters that follow from it."""
+        # The sender is checked before the content: a stranger's message is dropped unread.
         if user not in self.invited:
             return [Ignore(user, "advertise", Reason.STRANGER)]
+        # Another key now would be one that others do not have (test_buffer_servers.py:
+        # test_second_or_third_party_advertise_changes_no_key).
         if user in self.publics:
             return [Ignore(user, "advertise", Reason.REPEATED)]
         flaw = misshapen(message.publics, 1, 32, U8)
@@ -115,6 +118,7 @@ class LightSecAggAsyncServer(BufferedServer):
             return [Refuse(user, "advertise", flaw)]
         self.publics[user] = message.publics
         if self.enrolled:
+            # One key for those who have all others, and the whole roster for the newcomer.
             newcomer = Roster(Users((user,)), message.publics)
             others = [Send(u, newcomer) for u in self.publics if u != user]
             return [*others, Send(user, self._roster())]
@@ -146,20 +150,24 @@ class LightSecAggAsyncServer(BufferedServer):
         if self.shared.get(sender) == message.update:
             return [Ignore(sender, "shares", Reason.REPEATED, message.update)]
         share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
+        # A doubled receiver, a stranger or the sender itself: rows would be relayed to the wrong user.
         flaw, to = misshapen(message.sealed, len(message.to), share_bytes, U8), set(message.to)
         if flaw or len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
             reason = flaw or "malformed: for strangers or twice"
             return [Refuse(sender, "shares", reason, message.update), *self._give_up(sender)]
         self.shared[sender] = message.update
-        self.gathered.pop(sender, None)  # no recovery requests a mask of an abandoned cycle
+        # No recovery requests a mask of an abandoned cycle. Removed first, so that the new one is the last.
+        self.gathered.pop(sender, None)
         self.gathered[sender] = message
         return self._pass_on() if len(self.gathered) >= self.params.K else []
 
     def _pass_on(self) -> Effects:
         """Send each user, in one message, its shares of the gathered masks."""
         gathered, self.gathered = list(self.gathered.values()), {}
+        # Receiver -> row, for each mask: senders know different users, so that rows differ.
         rows = [dict(zip(m.to, range(len(m.to)), strict=True)) for m in gathered]
-        all_columns = _columns(gathered)  # one list of names for all users that have a share of every mask
+        # One list of names for all users that have a share of every mask.
+        all_columns = _columns(gathered)
         effects: Effects = []
         for user in self.publics:
             # A user has no share of its own mask, nor of a mask that was shared before it enrolled.
@@ -177,14 +185,18 @@ class LightSecAggAsyncServer(BufferedServer):
         recovery, self.recoveries = RecoveryId(self.recoveries), self.recoveries + 1
         weights = []
         for w in taken:
+            # Named by the update: it is in one aggregate, so the name is used once.
             seed = seed_array(self.entropy(f"staleness {w.update}"))
             s = self.params.staleness(self.version - w.version)
             weights.append(round_weight(s, self.params.c_g, seed))
         self.members = tuple(self.member(w, weight) for w, weight in zip(taken, weights, strict=True))
+        # Masked updates are summed by the same integers as their masks (eq. 35), so that the masks' sum comes
+        # off.
         self.sum = self.ops.weighted_sum([w.vector for w in taken], weights)
         self.answers = {}
         masks = tuple(w.update for w in taken)
         self.request = Recover(recovery, self.version, masks, tuple(weights))
+        # Users who are offline are sent the request when they return (`back`).
         asked = [user for user in self.publics if user not in self.offline]
         waits = any(w.update.user in self.gathered for w in taken)
         timer = Timer("recovery", "recovery", recovery)
@@ -194,6 +206,7 @@ class LightSecAggAsyncServer(BufferedServer):
 
     def take_answer(self, user: int, message: SumOfShares) -> Effects:
         """Take an answer to the open recovery; the U-th one decodes."""
+        # A sum of shares by other weights would decode to another sum of masks.
         if self.request is None or message.recovery != self.request.recovery:
             return [Ignore(user, "answer", Reason.LATE, message.recovery)]
         if user in self.answers:
@@ -204,15 +217,19 @@ class LightSecAggAsyncServer(BufferedServer):
         if flaw:
             return [Refuse(user, "answer", flaw, message.recovery)]
         self.answers[user] = message.content
+        # Exactly at the U-th: later answers find no open request.
         return self._decode() if len(self.answers) == self.params.U else []
 
     def _decode(self) -> Effects:
+        # Sorted, as U users have one matrix, in whatever order they answered.
         ops, p, users = self.ops, self.params, tuple(sorted(self.answers))
         rows = ops.join([self.answers[user] for user in users])
         masks = ops.decode(rows, mds.points_of(users, p.q), p.U, p.T, p.d)
         total = ops.sub(self.sum, masks)
+        # The divisor is known to the server, so no coordinate carries it, and vectors have length d.
         mean = ops.dequantise(total, p.levels, sum(int(m.factor) for m in self.members))
         self.request = None
+        # The request is closed before: `finish` may open the next one at once.
         return self.finish([Result(total, mean, self.members)], advance=True)
 
     # --- timers and connections
@@ -231,6 +248,7 @@ class LightSecAggAsyncServer(BufferedServer):
         if timer.name == "recovery":
             assert self.request is not None
             reason = f"recovery: {len(self.answers)} users answered, {self.params.U} needed"
+            # Lost for good: some users may have answered, and answer for a mask once.
             discards: Effects = [Discard(mask, Discarded.ABORTED) for mask in self.request.masks]
             self.request = None
             return self.finish([*discards, Abort(reason)], advance=False)
@@ -293,6 +311,7 @@ class LightSecAggAsync(Coded):
         except ValueError as error:
             yield "staleness", str(error)
             return
+        # With a tolerance: c_g = 1 / s(tau) is meant to pass, and the product may round below 1.
         if self.c_g * weight < 1 - 1e-9:
             least = math.ceil(1 / weight - 1e-9)
             remedy = f"use c_g={least} or above" if least < 2**31 else "use a smaller staleness_bound"
@@ -303,7 +322,8 @@ class LightSecAggAsync(Coded):
             )
 
     def pairs(self, p: Params, users: int, members: int) -> float:
-        return float(users * (users + members))  # all users' keys, and a share of each mask in flight
+        # All users' keys, and a share of each mask in flight.
+        return float(users * (users + members))
 
     def sum_weight(self, p: Params, heaviest: int | None) -> int | None:
         return p.K * self.c_g

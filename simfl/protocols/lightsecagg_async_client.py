@@ -149,6 +149,8 @@ class LightSecAggAsyncClient(BufferedClient):
         """Derive the channel keys of enrolled users; users who enrol later come in rosters of their own."""
         assert self.channels is not None
         check_roster(roster, None, self.params, keys=1)
+        # Known users keep their first key: a second roster cannot exchange it (test_buffer_refusals.py:
+        # test_a_second_roster_changes_no_key).
         unknown = [k for k, u in enumerate(roster.users) if u != self.user and not self.channels.knows(u)]
         if unknown:
             new = [roster.users[k] for k in unknown]
@@ -156,6 +158,7 @@ class LightSecAggAsyncClient(BufferedClient):
             self.peers = sorted([*self.peers, *new])
             k = bisect(self.peers, self.user)
             self.circle = (*self.peers[:k], self.user, *self.peers[k:])
+            # Below every cycle, so that the first share of each is new.
             self.latest.update(dict.fromkeys(new, -1))
         return []
 
@@ -163,10 +166,13 @@ class LightSecAggAsyncClient(BufferedClient):
         """Make the mask z_i^(t_i), code it among all, and send the sealed shares (eq. 28)."""
         ops, p = self.ops, self.params
         mask = message.update
-        self.refused.add(mask)  # unless it has begun below
+        # Taken back below, once the cycle has begun: any refusal in between leaves it here.
+        self.refused.add(mask)
         (owner,), (cycle,), _ = _columns((mask,))
+        # A cycle names its mask, and is the counter of its nonce: both are used once.
         if owner != self.user or cycle <= self.latest.get(owner, -1):
             raise PeerFault(SERVER, f"{mask} is not a new cycle of mine")
+        # A mask that is coded among fewer than U users could never be removed.
         if len(self.peers) + 1 < p.U:
             raise PeerFault(SERVER, f"a cycle with {len(self.peers) + 1} users enrolled, below U={p.U}")
         assert self.channels is not None
@@ -179,6 +185,7 @@ class LightSecAggAsyncClient(BufferedClient):
         others = AllBut(len(self.circle), index)
         self.mask = (mask, z)
         self.refused.discard(mask)
+        # Its own share of its own mask: it answers for that one too.
         self.held_shares[mask] = (ops.pick(coded, [index]), 0)
         self.masks_of[message.version].append(mask)
         sealed = self.channels.seal(self.peers, ops.pick(coded, others), cycle)
@@ -187,33 +194,35 @@ class LightSecAggAsyncClient(BufferedClient):
 
     def submit(self, update: Update) -> Effects:
         """Mask the update (eq. 32) with the mask of its cycle, which serves once."""
+        # Not the driver's mistake: it could not see that the server's request was refused.
         if update.id in self.refused:
             return [Ignore(self.user, "update", Reason.NOT_BEGUN, update.id)]
         if self.mask is None or self.mask[0] != update.id:
             raise ValueError(f"user {self.user}: no mask for update {name_of(update.id)}")
         self.ops.phase("upload")
+        # Let go before it is used, so that no second update meets it.
         (mask, z), self.mask = self.mask, None
         x = self.params.quantise(self.ops, update, self.entropy, weighted=False)
         return [Send(SERVER, Upload(mask, update.version, self.ops.add(x, z)))]
 
     def hold(self, inbox: MaskInbox) -> Effects:
-        """Keep other users' coded shares until a recovery requests them or they are too old.
-
-        A sender's cycles only grow, so a used or dropped share is never accepted again.
-        """
+        """Keep other users' coded shares until a recovery requests them or they are too old."""
         assert self.channels is not None
         users, cycles, distinct = _columns(inbox.masks)
         if distinct < len(users) or len(inbox.versions) != len(users):
             raise PeerFault(SERVER, "the inbox names a user twice, or a mask without its version")
         effects: Effects = []
+        # A sender's cycles only grow, so a used or dropped share is never accepted again.
         new = self._new(users, cycles)
         if len(new) < len(users):
             for k in (k for k in range(len(users)) if k not in new):
                 reason = Reason.REPEATED if users[k] in self.latest else Reason.STRANGER
                 effects.append(Ignore(users[k], "share", reason, inbox.masks[k]))
+        # Only if a share is wanted: an inbox of known shares alone is not refused for its form.
         flaw = misshapen(inbox.sealed, len(users), self.share_bytes, U8) if new else ""
         if flaw:
             raise PeerFault(SERVER, flaw)
+        # Opening is all or nothing: a forged row is taken out, and the others are opened again.
         while new:
             masks, versions, sealed = inbox.masks, inbox.versions, inbox.sealed
             if len(new) < len(users):
@@ -226,7 +235,9 @@ class LightSecAggAsyncClient(BufferedClient):
                 forged = new.pop(senders.index(fault.user))
                 effects.append(Refuse(fault.user, "share", fault.why, inbox.masks[forged]))
                 continue
+            # Only for authentic rows: a forged one must not make a later honest share look old.
             self.latest.update(zip(senders, counters, strict=True))
+            # One matrix for all rows of a message, and a number for each: no row is copied.
             self.held_shares.update(
                 zip(masks, zip(repeat(rows), range(rows.rows), strict=False), strict=True)
             )
@@ -239,8 +250,10 @@ class LightSecAggAsyncClient(BufferedClient):
         """Return the indices of masks of later cycles than any before of the same peer."""
         last_cycles = list(map(self.latest.get, users, repeat(AFTER_ALL_CYCLES)))
         if self.user in users:
+            # `latest` has its own last cycle too, but shares of its own masks never come from others.
             last_cycles[users.index(self.user)] = AFTER_ALL_CYCLES
-        if all(map(gt, cycles, last_cycles)):  # the usual case, without a step of Python for each mask
+        # The usual case, without a step of Python for each mask.
+        if all(map(gt, cycles, last_cycles)):
             return list(range(len(users)))
         return [k for k, (cycle, last) in enumerate(zip(cycles, last_cycles, strict=True)) if cycle > last]
 
@@ -253,17 +266,24 @@ class LightSecAggAsyncClient(BufferedClient):
     def answer(self, request: Recover) -> Effects:
         """Sum the coded shares by the weights of eq. 34, once for each mask."""
         p, masks = self.params, request.masks
+        # A second sum by other weights could separate the masks of one recovery.
         if request.recovery.number <= self.asked:
             return [Ignore(SERVER, "recover", Reason.REPEATED, request.recovery)]
         _, _, distinct = _columns(masks)
         least = f"least={p.least}" if p.timed else f"K={p.K}"
+        # A mask that is named twice, or too few of them, would make the sum one over fewer users.
         if distinct < len(masks) or len(masks) < (p.least if p.timed else p.K):
             raise PeerFault(SERVER, f"{len(masks)} masks of {distinct} users: doubled, or below {least}")
         if len(masks) != len(request.weights):
             raise PeerFault(SERVER, f"{len(request.weights)} weights for {len(masks)} masks")
+        # A weight of zero would hide that a mask is not in the sum. The server sends weights, as clients
+        # cannot repeat its rounding (eq. 34).
         if not 1 <= min(request.weights) <= max(request.weights) <= p.c_g:
             raise PeerFault(SERVER, f"a weight outside 1 .. c_g={p.c_g}")
         for mask in filterfalse(self.held_shares.__contains__, masks):
+            # Not held, though its cycle is known: it was answered for, dropped as too old, or never shared. A
+            # later cycle may still be on its way (test_adversaries.py:
+            # test_once_stays_once_after_forgetting).
             if mask.cycle <= self.latest.get(mask.user, -1):
                 raise PeerFault(SERVER, f"mask {mask} was answered for before, or is too old")
         # After all checks: a refused request must neither use up a recovery nor drop shares.
@@ -272,12 +292,14 @@ class LightSecAggAsyncClient(BufferedClient):
         missing = list(filterfalse(self.held_shares.__contains__, masks))
         if missing:
             return [Ignore(SERVER, "recover", Reason.NO_SHARE, request.recovery, f"mask {missing[0]}")]
+        # Taken out as they are used, so that no later request finds them.
         matrices, rows = zip(*map(self.held_shares.pop, masks), strict=True)
         content = self.ops.weighted_sum(self.ops.gather(matrices, rows), request.weights)
         return [Send(SERVER, SumOfShares(request.recovery, content))]
 
 
-@lru_cache(maxsize=64)  # every user is sent the same masks
+# Every user is sent the same masks, so the work is done for the first one only.
+@lru_cache(maxsize=64)
 def _columns(masks: tuple[UpdateId, ...]) -> tuple[tuple[int, ...], tuple[int, ...], int]:
     """Return the users and cycles of the masks that the server names, and the number of distinct users.
 

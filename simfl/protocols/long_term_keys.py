@@ -26,7 +26,9 @@ class Directory:
     def publics(self, users: Users, ops: Ops) -> Handle:
         """Return the public keys of these users, [users x 32] bytes. They are derived once, free of
         charge."""
+        # By identity: on a complete graph all users have one list, and verify with one matrix.
         if self._last is None or self._last[0] is not users:
+            # Users have them before the run, so no round pays for them.
             with ops.uncharged():
                 new = [user for user in users if user not in self._known]
                 self._known |= {user: ops.signing_key(ops.secret(self.secret(user))) for user in new}

@@ -163,6 +163,7 @@ class _Round:
     def run(self) -> LoopbackRound:
         self.apply_effects(SERVER, self.server.start())
         if not self.offline:
+            # Before any message is delivered: machines must hold an update that comes early.
             for user in self.clients:
                 self.submit(user)
         while self.wires or self.late or self.timers:
@@ -173,6 +174,7 @@ class _Round:
             # pass.
             overdue = True
             if self.timers:
+                # The oldest first, as no deadline has a length here.
                 timer = self.timers.popleft()
                 overdue = self.server.awaits(timer)
                 self.out.passed += [timer.name] if overdue else []
@@ -193,15 +195,18 @@ class _Round:
                 self.submit(party)
 
     def send(self, party: int, to: int, message: Message) -> None:
+        # Also within one call: of several messages those after the loss are not sent.
         if party in self.lost:
             return
         fate = "deliver" if party == SERVER else self.fate(party, message)
+        # Lost before the message is sent or dropped: `leave` sends this one, and no later one.
         if fate in ("lose", "break", "leave"):
             self.lost.add(party)
         if fate not in ("lose", "break"):
             self.out.sent.append((party, to, message))
             (self.late if fate == "late" else self.wires).append((party, to, message))
         if fate in ("break", "leave"):
+            # Behind the message, which arrives before the report that its sender is gone.
             self.wires.append((party, SERVER, None))
 
     def submit(self, user: int) -> None:
@@ -210,6 +215,7 @@ class _Round:
     def deliver(self, sender: int, to: int, message: Message | None) -> None:
         if message is None:
             self.apply_effects(SERVER, self.server.gone(sender))
+        # A lost user receives nothing. What it sent before still arrives.
         elif to not in self.lost:
             machine = self.server if to == SERVER else self.clients[to]
             self.apply_effects(to, machine.receive(sender, message))
@@ -271,6 +277,7 @@ class LoopbackBuffer(Record):
         update = UpdateId(user, self.cycles[user])
         self.versions[update] = self.version
         self.apply_effects(SERVER, self.server.begin(*update))
+        # After the call: a cycle that the server refuses by an error has not begun.
         self.cycles[user] += 1
         if not self.offline:
             self.trained[user] = update
@@ -291,6 +298,7 @@ class LoopbackBuffer(Record):
 
     def settle(self, held_back: Callable[[Message], bool] = lambda message: False) -> None:
         """Deliver all messages, except those held back and the messages behind them on their links."""
+        # A new walk after each delivery, which may add links and messages.
         while link := next((link for link in self.waiting() if not held_back(self.links[link][0])), None):
             self.deliver(*link)
 
@@ -302,7 +310,9 @@ class LoopbackBuffer(Record):
         """Take a user offline; with `notify` the transport reports it to the server."""
         self.away.add(user)
         sending = self.links.get((user, SERVER), [])
+        # It enrols when it is back, so that message alone is not lost.
         self.links[user, SERVER] = [message for message in sending if isinstance(message, Advertise)]
+        # Its training is lost with it, so `submit` never comes for this cycle.
         self.trained.pop(user, None)
         if notify:
             self.disconnected.add(user)
@@ -310,6 +320,7 @@ class LoopbackBuffer(Record):
 
     def back(self, user: int) -> None:
         self.away.discard(user)
+        # A server that was not notified of the loss is not notified of the return.
         if user in self.disconnected:
             self.disconnected.discard(user)
             self.apply_effects(SERVER, self.server.back(user))

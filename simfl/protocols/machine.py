@@ -21,6 +21,8 @@ from simfl.dataplane.ops import Ops
 from simfl.errors import did_you_mean
 from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.long_term_keys import Directory
+
+# `X as X` exports a name again: machines find all their words in this module.
 from simfl.trace.codes import Discarded as Discarded
 from simfl.trace.codes import Reason as Reason
 from simfl.trace.codes import RecoveryId as RecoveryId
@@ -39,12 +41,15 @@ Number = Annotated[int, "number"]
 
 SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery")
 """Points of a round at which a user can be lost, in their order: all that a scenario can name."""
+# Keep in step: `Deadlines` (scenario/world.py) has a key for each stage, `protocol.py` the lists without
+# signatures.
 SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery")
 """Stages of a server, each with a deadline: all that a scenario can name."""
 
 
 def place_of(kind: type) -> str:
     """Return the file and name of a class, with which messages about it begin."""
+    # A class of an interactive session has no file.
     file = getattr(sys.modules.get(kind.__module__), "__file__", None) or kind.__module__
     return f"{file}: {kind.__name__}"
 
@@ -98,6 +103,8 @@ class Message:
     def __init_subclass__(cls) -> None:
         # `slots=True` makes each class twice, and a bare `super()` would refer to the first of the two.
         super(Message, cls).__init_subclass__()
+        # A base class such as `UsersMessage` has no phase yet. `contracts.check_table` wants one where a
+        # message is used.
         check_known(cls, "phase", {getattr(cls, "phase", PHASES[0])}, PHASES)
         check_known(cls, "point", {cls.point} - {None}, SIGNED_POINTS)
 
@@ -123,16 +130,19 @@ def _field_names(message: Any) -> tuple[str, ...]:
     return tuple(part.name for part in fields(message))
 
 
-_NUMBERS = (int, UpdateId, RecoveryId)  # as a tuple: `isinstance` would build a union anew for each field
+# A tuple, since `isinstance` would build a union anew for each field.
+_NUMBERS = (int, UpdateId, RecoveryId)
 
 
 def _bytes_of(value: Any) -> int:
     if isinstance(value, Handle):
         return value.size_bytes
+    # An absent part of a message is not sent.
     if value is None:
         return 0
     if isinstance(value, _NUMBERS):
         return INT_BYTES
+    # A list has items of one type, so the first one decides. User and cycle are two numbers.
     of_updates = len(value) > 0 and isinstance(value[0], UpdateId)
     return (INT_BYTES + INT_BYTES * of_updates) * len(value)
 
@@ -220,8 +230,8 @@ class Result:
     """One aggregate.
 
     Attributes:
-        total: The sum over `members`: 1 x (d + 1) or 1 x d over F_q, or 1 x d float32 without a field.
-        mean: The mean update g, 1 x d float32, that the sum stands for.
+        total: The sum over `members`: 1 x (d + 1) or 1 x d over F_q, or 1 x d float64 without a field.
+        mean: The mean update g, 1 x d float64, that the sum stands for.
         members: The aggregated updates, in the order of summation.
 
     >>> from simfl.dataplane.handles import F32, U32
@@ -411,11 +421,14 @@ class Params:
     @property
     def points(self) -> range:
         """The users that can have evaluation points, both in F_q and in Shamir's field."""
+        # User u has the point u + 1 < p in Shamir's field. In F_q it has that one too, or one of q - 1
+        # powers.
         return range(min(self.q, P) - 1)
 
     def threshold(self, circle: int) -> int:
         """Return t_i of a user with `circle` users in its closed neighbourhood. A majority is the least
         number that two disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
+        # Never below t, which is at least 2: a neighbourhood of one user would be a majority of itself.
         return max(self.t, circle // 2 + 1) if self.majority else self.t
 
     def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
@@ -430,6 +443,7 @@ class Params:
         Returns:
             1 x (d + 1) over F_q, or 1 x d without weights.
         """
+        # A name for each update: in an asynchronous run one source serves all cycles of a user.
         seed = ops.secret(entropy(f"quantise{name_of(update.id)}"))
         weight = update.weight if weighted else 1
         return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)

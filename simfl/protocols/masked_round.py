@@ -1,6 +1,10 @@
 """The round that SecAgg and LightSecAgg share: keys, sealed shares, masked uploads, survivors.
 
 A subclass makes the mask and its shares, answers for survivors, and removes the masks from the sum.
+`pairwise_masks` and `lightsecagg` open with the papers' rounds, whose numbers the stages follow.
+
+Invariant: a mask is added to one update, and a user answers for one set of survivors. All checks of a message
+come before the first secret that it would make a user reveal.
 
 The server sends no user what an honest user would refuse: a user with fewer than t_i users left in its closed
 neighbourhood (its `circle`) is given up. Messages to users with one circle are one object, so that a complete
@@ -130,6 +134,8 @@ class MaskedClient(Client):
     def share(self, roster: Roster) -> Effects:
         """Share its secrets among the roster, each share sealed for its receiver."""
         ops = self.ops
+        # Both checks come before a share is made: a roster that is too small would put the secrets into few
+        # hands.
         self.check_roster(roster)
         self.t = self.threshold(roster)
         index = roster.users.index_of[self.user]
@@ -138,20 +144,26 @@ class MaskedClient(Client):
         shares = self.share_secrets(roster)
         self.own_share = ops.pick(shares, [index])
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
+        # The counter is 0: a machine is for one round and has a channel key of its own, under which it seals
+        # once.
         return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
 
     def hold_shares(self, inbox: Inbox) -> Effects:
         """Open the shares for it; a share that is not authentic is refused, and the others stay."""
         check_inbox(inbox, self.peers, self.t, self.share_bytes)
+        # Partners and not `kept` are the set that survivors must be in: a user whose share was forged on its
+        # way may upload all the same.
         self.partners = users_of(inbox.senders)
         self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.dtype)
+        # The own share comes last, as `held_share_owners` and `index_views.rows_of` expect.
         self.held_shares = self.own_share if opened is None else self.ops.join([opened, self.own_share])
         return refusals
 
     def upload(self, update: Update) -> Effects:
         x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
         masked = self.ops.add(x, self.z)
-        del self.z  # it serves once, and is as large as the update
+        # It serves once, and is as large as the update.
+        del self.z
         return [Send(SERVER, MaskedUpload(masked))]
 
     def help(self, survivors: Survivors) -> Effects:
@@ -160,15 +172,20 @@ class MaskedClient(Client):
     def of_roster(self, survivors: Survivors) -> Survivors:
         """Return the survivors in its roster. PeerFault if the survivors split a batch."""
         roster, everyone = self.peers.base, survivors.users
+        # Before the batches: a doubled name could make a batch look complete.
         check_names(everyone, self.params.points, "the survivors")
         if self.params.batches.refuse and (split := self.params.batches.split(everyone)):
             raise PeerFault(SERVER, f"{Refusal.SPLIT}: {len(split)} of {len(everyone)} users")
         if everyone.within(roster) or (self.params.batches.refuse and not self.params.sparse):
-            return survivors  # with strangers, who could complete a batch: `check` refuses them
+            # With strangers, which could complete a batch: `check` refuses them (test_batches.py:
+            # test_third_party_completes_no_batch). On a sparse graph a user does not know all others.
+            return survivors
         return Survivors(users_among(roster, everyone.index_of))
 
     def check(self, survivors: Survivors) -> Users:
         """Return the survivors. PeerFault for a set that no honest server sends."""
+        # Among the partners, since others shared no secret with it; with itself, since its own upload is in
+        # the sum.
         check_survivors(survivors, closed(self.partners, self.user), self.user, self.t)
         return survivors.users
 
@@ -178,6 +195,8 @@ class MaskedClient(Client):
         return (*self.kept, self.user)
 
     def refuse(self, survivors: Survivors) -> Effects:
+        # The difference of two sums may be one user's update, and SecAgg's second answer could hold the other
+        # half of a user's secrets.
         raise PeerFault(SERVER, "asks for a second set of survivors")
 
 
@@ -209,6 +228,7 @@ class MaskedServer(Server):
 
     def __init__(self, circles: Graph, t: Mapping[int, int], params: Params, ops: Ops) -> None:
         super().__init__(circles, ops)
+        # The circles stay alive here: messages are found by their ids.
         self.circles, self.t, self.params = circles, t, params
         self.batches, self.parts = params.batches, dict[int, tuple[int, Handle]]()
         if self.needed("recovery") < 2:
@@ -272,11 +292,14 @@ class MaskedServer(Server):
         if not isinstance(message, MaskedUpload):
             return message
         part: Handle | None = message.masked
+        # Into the sum only with its whole batch: a masked upload cannot be taken out again.
         if self.batches.drop:
             part = self.add_to_batch(sender // self.batches.T, message.masked)
         if part is not None:
+            # At its arrival: a sum modulo q does not depend on the order, as a sum of floats would.
             self.sum = part if self.sum is None else self.ops.add(self.sum, part)
-        return None  # the upload is in the sum, and its memory is free
+        # The upload is in the sum, or in that of its batch, so its memory is free.
+        return None
 
     def add_to_batch(self, batch: int, masked: Handle) -> Handle | None:
         """Add an upload to those of its batch; return their sum once the batch is complete."""
@@ -289,7 +312,8 @@ class MaskedServer(Server):
 
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
         """Send each user the keys of the users in its circle who advertised, if these are enough."""
-        rosters: dict[int, Roster] = {}  # by id of the circle, which many users share
+        # By id of the circle, which many users share.
+        rosters: dict[int, Roster] = {}
         sends: list[Send] = []
         for user in got:
             circle, t = self.circles[user], self.t[user]
@@ -303,7 +327,8 @@ class MaskedServer(Server):
 
     def send_inboxes(self, got: dict[int, Shares]) -> Effects:
         """Send each user the shares that others of its roster sealed for it, if these are enough."""
-        senders_of: dict[int, tuple[Users, HandleList]] = {}  # by id of the roster
+        # By id of the roster, which many users share.
+        senders_of: dict[int, tuple[Users, HandleList]] = {}
         sends: list[Send] = []
         for user in got:
             roster = self.rosters[user]
@@ -313,6 +338,7 @@ class MaskedServer(Server):
             users, sealed = senders_of[id(roster)]
             senders = self.peers[user] = UsersExcept(users, user)
             if len(users) >= self.t[user]:
+                # A view: the N^2 row numbers are computed only where rows are gathered for real.
                 row = Lookup(partial(self._row_for, user), senders)
                 sends.append(Send(user, Inbox(senders, self.ops.gather(sealed.without(senders.k), row))))
         return self.open_next("upload", got, sends)
@@ -320,12 +346,14 @@ class MaskedServer(Server):
     def _row_for(self, user: int, sender: int) -> int:
         """Return the row of a sender's sealed shares that is for a user; it has no row for itself."""
         index_of = self.rosters[sender].index_of
+        # Behind the sender's own place the rows are one higher than the users.
         return index_of[user] - (index_of[user] > index_of[sender])
 
     def open_next(
         self, stage: str, got: Iterable[int], messages: list[Send], phase: str = "offline"
     ) -> Effects:
         """Open the next stage for the receivers of `messages`; give up the other users who answered."""
+        # A user that answered and is sent nothing has too few neighbours left.
         receivers = {message.to for message in messages}
         alone = tuple(user for user in got if user not in receivers)
         give_up: Effects = [GiveUp(alone, phase)] if alone else []
@@ -335,6 +363,7 @@ class MaskedServer(Server):
         """Send each survivor the survivors of its roster."""
         self.ops.phase("recovery")
         self.survivors = Users(got)
+        # One message for each distinct list, since on a complete graph all users have one.
         rosters = {id(roster): roster for roster in map(self.rosters.__getitem__, got)}
         messages = {key: self.survivors_for(roster) for key, roster in rosters.items()}
         sends = [Send(user, messages[id(self.rosters[user])]) for user in got]

@@ -53,37 +53,47 @@ class SecAggClient(MaskedClient):
 
     def make_keys(self) -> list[Handle]:
         self.s = self.ops.secret(self.entropy("mask key"))
+        # The channel key comes first: rosters have the first keys of all users, then the second
+        # (`MaskedServer.by_kind`).
         return [*super().make_keys(), self.ops.public(self.s)]
 
     def threshold(self, roster: Roster) -> int:
         n, t = len(roster.users), roster.t or 0
+        # A server could lower t until few colluders reconstruct. With t = 1 each neighbour could alone. A
+        # higher t protects more, and is taken (test_refusals.py:
+        # test_a_threshold_above_the_rule_binds_the_server).
         if t < max(2, self.params.threshold(n)) or n < t:
             raise PeerFault(SERVER, f"a roster of {n} users of whom t={t} reconstruct")
         return t
 
     def share_secrets(self, roster: Roster) -> Handle:
         ops, n = self.ops, len(roster.users)
+        # The second half of the rows, without its own.
         self.mask_publics = ops.pick(roster.publics, AllBut(n, roster.users.index_of[self.user], start=n))
         self.b = ops.secret(self.entropy("private seed"))
         seed = ops.secret(self.entropy("share coefficients"))
+        # Both secrets in one sharing: a row has the share of b_i and behind it that of s_i (`B`, `S`).
         return ops.share(ops.join([self.b, self.s]), seed, Lookup(point, roster.users), self.t)
 
     def hold_shares(self, inbox: Inbox) -> Effects:
-        """Keep the shares of V2, agree on the pairwise seeds a_ij, and expand the whole mask.
-
-        This is offline work (LightSecAgg Table 5), which may overlap with training: the upload is one
-        addition.
-        """
+        """Keep the shares of V2, agree on the pairwise seeds a_ij, and expand the whole mask."""
         ops, refusals = self.ops, super().hold_shares(inbox)
         publics = ops.pick(self.mask_publics, Lookup(self.peers.row, self.partners))
+        # With all partners, also those whose share was refused: they mask with this user too, so both masks
+        # must be in the sum to cancel.
         seeds = agreed(ops, self.s, self.partners, publics, _mask_info(self.params))
+        # Opposite signs at the two ends (LightSecAgg eq. 1).
         signs = Lookup(lambda j: -1 if j < self.user else 1, self.partners)
+        # Now and not with the upload: this is offline work (LightSecAgg Table 5), which may overlap with
+        # training. The upload is then one addition.
         self.z = ops.mask(ops.prg(self.b, self.params.d + 1), seeds, signs)
         return refusals
 
     def answer(self, survivors: Survivors) -> Effects:
         """Reveal one share for each user i of V2: of b_i if i survived, of s_i if it was lost, never both."""
         alive = self.check(survivors).index_of
+        # One half of each row. Both halves from t_i users would unmask the upload of user i
+        # (test_refusals.py: test_secagg_client_never_reveals_both_secrets).
         halves = Lookup(lambda user: B if user in alive else S, self.held_share_owners)
         missing: tuple[int, ...] = ()
         if len(self.kept) < len(self.partners):
@@ -127,16 +137,20 @@ class SecAggServer(MaskedServer):
         return misshapen(content, len(peers) + 1 - len(missing), SHARE_BYTES, U8)
 
     def roster(self, users: Users, t: int, publics: HandleList) -> Roster:
+        # t_i follows from a neighbourhood that its user does not know: users of it may have been lost before
+        # the roster.
         return replace(super().roster(users, t, publics), t=t)
 
     def send_rosters(self, got: dict[int, Advertise]) -> Effects:
+        # Kept apart: a lost user's masks are removed with its neighbours' second keys.
         self.mask_publics = {user: self.ops.pick(m.publics, [1]) for user, m in got.items()}
         return super().send_rosters(got)
 
     def ask_survivors(self, got: dict[int, None]) -> Effects:
-        """Announce V3, or abort. V4 is part of V3: without t_i neighbours in V3, no secret of i comes
-        back."""
+        """Announce V3, or abort if the round cannot become reliable."""
         V1, V2, V3 = self.answered
+        # As if every survivor answered: V4 is part of V3, so without t_i neighbours in V3 no secret of i
+        # comes back.
         best = Evolution(self.graph, self.t, V1, V2, V3, V4=V3)
         lost = next((i for i in sorted(best.V3_plus) if not best.informative(i)), None)
         if lost is not None:
@@ -146,13 +160,16 @@ class SecAggServer(MaskedServer):
             if i not in V3:
                 # The masks between two lost users cancel, so that they need no removal (`lost_masks`).
                 others = list(peers) if self.params.all_masks else list(filter(V3.__contains__, peers))
+                # A lost user without masks in the sum is not reconstructed at all.
                 self.partners.update({i: others} if others else {})
+        # One user of each list stands for all of it: they share the same set of answers.
         self.short = list({id(self.peers[i].base): i for i in (*got, *self.partners)}.values())
         return super().ask_survivors(got)
 
     def keep(self, sender: int, message: Any) -> Any:
         if isinstance(message, Answer) and message.missing:
             self.lacking.update(message.missing)
+            # Users whose shares are missing somewhere are counted one by one.
             self.short += message.missing
         return super().keep(sender, message)
 
@@ -164,6 +181,7 @@ class SecAggServer(MaskedServer):
             return False
         while self.short:
             i = self.short[-1]
+            # Answers of its neighbourhood, less those that lack its share.
             if len(self.got.keys() & self.peers[i].base.index_of.keys()) - self.lacking[i] < self.t[i]:
                 return False
             self.short.pop()
@@ -172,6 +190,7 @@ class SecAggServer(MaskedServer):
     def receive(self, sender: int, message: Any) -> Effects:
         """Take a message. The shares in a late answer count for the verdict: if it changes, it is sent
         again."""
+        # First: only then is it known whether the answer came in time, and is in `got`.
         effects = super().receive(sender, message)
         if isinstance(message, Answer) and sender in self.survivors.index_of and sender not in self.got:
             self.late.add(sender)
@@ -182,12 +201,14 @@ class SecAggServer(MaskedServer):
 
     def evolution(self) -> Evolution:
         """Return the graphs G0 .. G4; users of stages that the round did not reach are missing."""
+        # Not strict: an aborted round has fewer answers than stages.
         answered = dict(zip(self.stages, self.answered, strict=False))
         return Evolution(self.graph, self.t, *(answered.get(stage, frozenset()) for stage in STAGES))
 
     def private(self) -> bool:
         """Return True if the round is private so far (Theorem 2): late answers reveal as much as others."""
-        with self.ops.uncharged():  # a real server does not judge its round, so this costs it no time
+        # A real server does not judge its round, so this costs it no time.
+        with self.ops.uncharged():
             e = self.evolution()
             return replace(e, V4=e.V4 | self.late).private
 
@@ -213,22 +234,28 @@ class SecAggServer(MaskedServer):
         """
         ops, survivors, partners = self.ops, self.survivors, self.partners
         assert self.sum is not None
+        # The order of the reconstructed secrets: b_i of the survivors, then s_i of the lost.
         owners = [*survivors, *partners]
         rows_of = [self._owners(j, answer.missing) for j, answer in got.items()]
         held = first_share_rows(rows_of, owners, [self.t[i] for i in owners])
         for i, (holders, _) in zip(owners, held, strict=True):
+            # Known from names alone, before anything is reconstructed.
             if len(holders) < self.t[i]:
                 return self.abort(f"recovery: {len(holders)} shares of user {i}, {self.t[i]} needed")
         try:
             secrets = ops.reconstruct([m.content for m in got.values()], held, list(map(point, got)))
-        except Inconsistent as error:  # which of the shares is false does not show
+        except Inconsistent as error:
+            # The shares alone do not show which of them is false.
             owner = owners[error.secret]
             return self.abort(f"recovery: the shares of user {owner} do not belong to one secret")
         seeds, signs = [ops.pick(secrets, range(len(survivors)))], [-1] * len(survivors)
         for k, (i, others) in enumerate(partners.items(), start=len(survivors)):
             publics = ops.join([self.mask_publics[j] for j in others])
+            # The same key from the other end: s_i with the public keys of i's neighbours.
             seeds.append(ops.agree(ops.pick(secrets, [k]), publics, _mask_info(self.params)))
+            # Survivor j added PRG(a_ij) for i > j and subtracted it for i < j: this takes it back.
             signs += [1 if i < j else -1 for j in others]
+        # All streams in one operation, which goes over the sum once (prg.mask).
         result = self.unmasked(ops.mask(self.sum, ops.join(seeds), signs))
         return [*self.verdict(done=True), *result]
 
@@ -236,6 +263,7 @@ class SecAggServer(MaskedServer):
         """Return the users whose shares are the rows of a user's answer, int64 [rows]: its peers, itself
         last."""
         circle, k = self.peers[user].base.array, self.peers[user].k
+        # The order of `MaskedClient.held_share_owners`: rows are found by it, as no message names them.
         owners = np.concatenate([circle[:k], circle[k + 1 :], circle[k : k + 1]])
         return owners[~np.isin(owners, missing)] if missing else owners
 

@@ -87,13 +87,16 @@ class Protocol(Block):
         """Check a protocol's class attributes when its class is defined; TypeError names file and class."""
         super().__pydantic_init_subclass__(**kwargs)
         for old, new in OLD_NAMES.items():
-            if old in vars(cls) and new not in vars(cls):  # a class with both works with two versions
+            # A class with both names works with two versions of simfl, and is not warned of.
+            if old in vars(cls) and new not in vars(cls):
                 text = f"simfl.protocols.protocol.Protocol.{old} is now {new}: {place_of(cls)}"
                 warnings.warn(text, DeprecationWarning, stacklevel=2)
+                # Under its new name, by which all of simfl calls it.
                 setattr(cls, new, vars(cls)[old])
         check_known(cls, "point", cls.points, SIGNED_POINTS)
         check_known(cls, "timer", cls.timers, SIGNED_STAGES)
         check_known(cls, "mode", [cls.mode], [mode.value for mode in Mode])
+        # Users of every protocol train and upload, so they can be lost at both.
         if lacking := {"training", "upload"} - set(cls.points):
             raise TypeError(f"{place_of(cls)}: its points lack {', '.join(sorted(lacking))}")
         for message in cls.model_with or ():
@@ -156,6 +159,7 @@ class Protocol(Block):
     def failure(self, p: Params) -> Failure:
         """Return bounds on two probabilities: that a round is insecure if T users collude, and that it has no
         sum if D are lost. `simfl plan` takes no settings that fail too often."""
+        # By the protocol's own statements: a guarantee that holds surely, or none at all.
         hidden, needed = self.max_colluders(p), max(self.needed(stage, p) for stage in self.timers)
         return Failure(
             0.0 if hidden is not None and hidden >= p.T else 1.0, 0.0 if needed <= p.N - p.D else 1.0
@@ -181,6 +185,7 @@ class Protocol(Block):
     def derived(self, p: Params) -> dict[str, Any]:
         """Return the values that its rules derive for keys that are not given."""
         params = self.params(p)
+        # `params` has the rules, so they are not repeated here.
         absent = [key for key in type(self).model_fields if getattr(self, key) is None]
         return {key: getattr(params, key) for key in absent if hasattr(params, key)}
 
@@ -221,6 +226,8 @@ class Protocol(Block):
         Returns:
             None for an aggregate over the reals, and while the weights are unknown.
         """
+        # As if every user had the most samples: `scenario/checks.py` refuses a field that such a sum could
+        # leave.
         return p.N * heaviest if self.offline and heaviest is not None else None
 
     @classmethod

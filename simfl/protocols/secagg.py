@@ -88,6 +88,7 @@ class SecAgg(Pairwise):
     """Shares that reconstruct a secret; T + 1, and at least 2, unless given."""
 
     def params(self, p: Params) -> Params:
+        # At least 2, or each single user could reconstruct every secret.
         return replace(super().params(p), t=max(2, p.T + 1) if self.t is None else self.t)
 
     def problems(self, p: Params) -> Problems:
@@ -103,6 +104,7 @@ class SecAgg(Pairwise):
 
     @classmethod
     def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
+        # The largest t that tolerates `lost` losses, so that one more can end in an abort.
         return {"t": users - lost}
 
 
@@ -130,6 +132,7 @@ class SecAggPlus(Pairwise):
         k, t = self.k, self.t
         if k is None or t is None:
             k, t = graph_design.design(p.N, p.T, p.D, self.sigma, self.eta, k=k, t=t)
+        # Beyond N - 1 the graph is complete, and `Params.sparse` compares k with that.
         return replace(super().params(p), t=t, k=min(k, p.N - 1))
 
     def problems(self, p: Params) -> Problems:
@@ -137,6 +140,7 @@ class SecAggPlus(Pairwise):
         if self.k is not None and not 2 <= self.k < p.N:
             yield "k", f"k={self.k} must be at least 2 and below N={p.N}"
             return
+        # A closed neighbourhood has k + 1 users, and by rule k may be up to N - 1.
         max_t = p.N if self.k is None else self.k + 1
         if self.t is not None and not 2 <= self.t <= max_t:
             yield "t", f"t={self.t} must be at least 2 and at most k + 1 = {max_t}"
@@ -197,14 +201,17 @@ class Ccesa(Pairwise):
         return p.D / p.N if self.q_total is None else self.q_total
 
     def params(self, p: Params) -> Params:
+        # p* may exceed 1, or be inf: only the complete graph is left then.
         edge = min(1.0, graph_design.p_star(p.N, self.lost_in_all(p))) if self.p is None else self.p
         if self.majority:
+            # t is the least of all users' thresholds here; each user's own follows from its neighbourhood.
             return replace(super().params(p), t=2, majority=True, p=edge)
         t = graph_design.threshold(p.N, edge) if self.t is None else self.t
         return replace(super().params(p), t=t, p=edge)
 
     def derived(self, p: Params) -> dict[str, Any]:
         values = {**super().derived(p), "q_total": self.lost_in_all(p)}
+        # With `majority` t is only the least of the users' thresholds, so it is not shown as theirs.
         return {key: value for key, value in values.items() if key != "t" or not self.majority}
 
     def problems(self, p: Params) -> Problems:
@@ -218,13 +225,16 @@ class Ccesa(Pairwise):
     def failure(self, p: Params) -> graph_design.Failure:
         """Return its theorems' bounds, which hold only if no user colludes."""
         q = self.lost_in_all(p)
+        # The theorems presume that no user colludes, and Theorem 5 that all users have one t.
         if p.T or p.majority:
             return graph_design.Failure(1.0, 1.0 if p.majority else 0.0)
+        # The union bound over two ways to be exposed.
         exposed = graph_design.not_private_bound(p.N, p.p, q) + graph_design.unmasking_bound(p.N, p.p, p.t)
         return graph_design.Failure(min(1.0, exposed), graph_design.unreliable_bound(p.N, p.p, q, p.t))
 
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
         q = self.lost_in_all(p)
+        # The bounds presume that no user colludes: with T > 0 there is nothing to design by.
         graph = None if p.T else graph_design.edges(p.N, q, sigma, eta)
         yield {} if graph is None else {"p": graph[0], "t": graph[1], "q_total": q}
 

@@ -2,6 +2,10 @@
 
 A protocol's server is a table of stages, each with a method that takes the collected messages. This module
 has the common part: the expected users, deadlines and quorums, ignored and refused messages.
+
+Invariant: a stage closes once, by its last answer, its deadline, a quorum or the loss of the last missing
+user. Each expected user is then in `answered`, or named by one `GiveUp` or `Surplus`, unless the stage needs
+no more. An answer that comes later is ignored.
 """
 
 import math
@@ -126,7 +130,8 @@ class Server(ABC):
         stage = self.stages[self.stage]
         self.ops.phase(stage.phase)
         flaw = self.reject_reason(sender, message)
-        if flaw:  # its later messages could not be used either, so it counts as lost
+        # Its later messages could not be used either, so it counts as lost.
+        if flaw:
             return [Refuse(sender, message.kind, flaw), *self.gone(sender)]
         self.got[sender] = self.keep(sender, message)
         return self._close() if self.enough() or len(self.got) == self._wanted else self._start_grace()
@@ -137,6 +142,7 @@ class Server(ABC):
             order = [stage.message for stage in self.stages.values()]
             if kind not in order:
                 return Reason.UNKNOWN
+            # After the end of the round every message of its kinds is late.
             now = list(self.stages).index(self.stage) if self.stage else len(order)
             return Reason.LATE if order.index(kind) < now else Reason.EARLY
         if sender in self.got:
@@ -147,10 +153,12 @@ class Server(ABC):
         if self._grace is None or len(self.got) < self._grace:
             return []
         assert self.stage is not None
-        self._grace = None  # one grace period a stage, however many answers follow
+        # One grace period a stage, however many answers follow.
+        self._grace = None
         return [Timer(grace(self.stage), self.stages[self.stage].phase)]
 
     def awaits(self, timer: Timer) -> bool:
+        # By name: a stage opens once, so both of its timers are stale as soon as it has closed.
         return self.stage is not None and timer.name in (self.stage, grace(self.stage))
 
     def expire(self, timer: Timer) -> Effects:
@@ -159,10 +167,12 @@ class Server(ABC):
         return self._close()
 
     def gone(self, user: int) -> Effects:
+        # Remembered, as a later stage must not wait for it either.
         self.lost.add(user)
         # The answer of a user who left after it still counts.
         if self.stage is None or user in self.got or user not in self.expected:
             return []
+        # Then the others may be complete: this may close the stage.
         self.expected.discard(user)
         give_up: Effects = [GiveUp((user,), self.stages[self.stage].phase)]
         return give_up + (self._close() if self.enough() else [])
@@ -188,21 +198,29 @@ class Server(ABC):
         needed = self.needed(name)
         missing = tuple(sorted(self.expected - set(got)))
         effects: Effects = []
+        # Surplus if the quorum closed the stage, and given up otherwise. In a recovery with enough answers
+        # the others are neither: they did nothing wrong, and no answer of theirs is needed.
         if missing and len(got) == self._wanted:
             effects = [Surplus(missing, stage.phase)]
         elif missing and not self.enough():
             effects = [GiveUp(missing, stage.phase)]
+        # Closed after `enough`, which looks at the open stage, and before the stage's method, which opens the
+        # next one.
         self.stage = None
+        # Only after the upload: a user that is lost later is in the sum already (test_batches.py:
+        # test_loss_after_the_upload_splits_no_batch).
         split = self.batches.split(tuple(got)) if name == "upload" else frozenset()
         count = f"{len(got)} users answered"
         if split and self.batches.drop:
             effects.append(GiveUp(tuple(sorted(split)), stage.phase))
             got = {user: answer for user, answer in got.items() if user not in split}
             count = f"{len(got)} users answered in whole batches"
+        # Without the users of split batches: they are in no sum.
         self.answered.append(frozenset(got))
         if len(got) < needed:
             return [*effects, *self.abort(f"{name}: {count}, {needed} needed")]
-        if split and self.batches.refuse:  # each user would refuse this set, so the server asks none
+        # Each user would refuse this set, so the server asks none.
+        if split and self.batches.refuse:
             return [*effects, *self.abort(f"{name}: {Refusal.SPLIT}: {len(split)} of {count}")]
         # In the order of users: a sum of floats, and the members of a result, must not depend on the order of
         # arrival (`test_a_result_is_exact_in_any_order_of_messages_and_timers`).

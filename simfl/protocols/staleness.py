@@ -29,6 +29,8 @@ class Staleness(Block):
     def checked(self, tau: int) -> float:
         """Return s(tau). ValueError if it is not in (0, 1]."""
         weight = self(tau)
+        # A user-defined weight may return anything. Zero would leave out an update that counts as a member.
+        # Above 1 it could round to more than c_g levels, which clients refuse.
         if not 0 < weight <= 1:
             raise ValueError(f"staleness weight s({tau}) = {weight} must be above 0 and at most 1")
         return weight
@@ -78,6 +80,7 @@ class Hinge(Staleness):
 
 STALENESS = KindRegistry("staleness weight", Staleness, (Constant, Polynomial, Hinge), "staleness")  # type: ignore[type-abstract]
 
+# mypy sees the base class; pydantic needs the union of the kinds, which is made at run time.
 if TYPE_CHECKING:
     AnyStaleness = Staleness
 else:
