@@ -96,7 +96,8 @@ def _members(cls: type) -> Iterator[tuple[str, Any]]:
         if not name.startswith("_") or name in SHOWN_DUNDERS:
             if isinstance(value, property):
                 yield name, value.fget
-            elif inspect.isfunction(value):
+            # A method's old name is not listed: it stands for the method of the new one.
+            elif inspect.isfunction(value) and value.__name__ == name:
                 yield name, value
 
 

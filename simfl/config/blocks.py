@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
 from itertools import pairwise
-from math import exp, inf, log1p
+from math import exp, inf, log, log1p, sqrt
 from statistics import NormalDist
 from textwrap import dedent
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -201,9 +201,10 @@ def clip_to_bounds(draws: Draws) -> Draws:
     return np.clip(draws, LEAST, GREATEST)
 
 
-# A distribution has three methods. `draw` returns draws, of which the first do not depend on `size`.
+# A distribution has four methods. `draw` returns draws, of which the first do not depend on `size`.
 # `quantile` returns the draw that belongs to a uniform one, 0 < u < 1. `average` is the mean without the clip
-# to bounds.
+# to bounds. `remaining` returns the rest of a time that is under way at a random moment, for uniform u and v:
+# v of a draw with density x f(x) / mean, as such a moment lies in a long time more often than in a short one.
 
 
 class Fixed(Block):
@@ -222,6 +223,9 @@ class Fixed(Block):
 
     def average(self) -> float:
         return self.value
+
+    def remaining(self, u: float, v: float) -> float:
+        return v * self.value
 
 
 class Uniform(Block):
@@ -249,6 +253,10 @@ class Uniform(Block):
     def average(self) -> float:
         return (self.low + self.high) / 2
 
+    def remaining(self, u: float, v: float) -> float:
+        # The density x on [low, high] has the distribution function (x^2 - low^2) / (high^2 - low^2).
+        return v * sqrt(self.low**2 + (self.high**2 - self.low**2) * u)
+
 
 class LogNormal(Block):
     """The log-normal distribution."""
@@ -269,6 +277,11 @@ class LogNormal(Block):
     def average(self) -> float:
         return float(self.median * np.exp(self.sigma**2 / 2))
 
+    def remaining(self, u: float, v: float) -> float:
+        # A factor x moves the mean of a normal logarithm by sigma^2.
+        logarithm = self.sigma**2 + self.sigma * STANDARD_NORMAL.inv_cdf(u)
+        return v * min(max(self.median * exp(logarithm), LEAST), GREATEST)
+
 
 class Exponential(Block):
     """The exponential distribution."""
@@ -287,6 +300,10 @@ class Exponential(Block):
 
     def average(self) -> float:
         return self.mean
+
+    def remaining(self, u: float, v: float) -> float:
+        # It has no memory: the rest has the distribution of the whole.
+        return self.quantile(u)
 
 
 class Pareto(Block):
@@ -309,6 +326,11 @@ class Pareto(Block):
 
     def average(self) -> float:
         return self.alpha * self.least / (self.alpha - 1) if self.alpha > 1 else inf
+
+    def remaining(self, u: float, v: float) -> float:
+        # A factor x takes 1 from the exponent. By logarithms, as the power overflows for alpha near 1.
+        logarithm = log(self.least) - log1p(-u) / (self.alpha - 1)
+        return v * exp(min(logarithm, log(GREATEST)))
 
 
 class Zipf(Block):
@@ -343,6 +365,10 @@ class Zipf(Block):
     def average(self) -> float:
         k = np.arange(1.0, self.ranks + 1)
         return float(self.unit * (k ** (1 - self.s)).sum() / (k**-self.s).sum())
+
+    def remaining(self, u: float, v: float) -> float:
+        # A factor k takes 1 from the exponent.
+        return v * self.unit * (int(np.searchsorted(_ranked(self.s - 1, self.ranks), u)) + 1)
 
 
 # At most four tables of 8 MB. A table depends on its arguments alone, so none becomes invalid.
@@ -400,6 +426,17 @@ class Quantiles(Block):
     def average(self) -> float:
         # The mean is the integral of the quantile function, here by trapezes, as it is linear between points.
         return sum((q - p) * (a + b) / 2 for (p, a), (q, b) in pairwise(self.points))
+
+    def remaining(self, u: float, v: float) -> float:
+        # Between two points draws are uniform, so a factor x weighs a piece by its part of the mean.
+        target = u * self.average()
+        for (p, a), (q, b) in pairwise(self.points):
+            weight = (q - p) * (a + b) / 2
+            if target < weight:
+                break
+            target -= weight
+        # Rounding may leave `target` at the last piece's weight or just above it.
+        return v * sqrt(a**2 + (b**2 - a**2) * min(target / weight, 1.0))
 
 
 Drawn = Uniform | LogNormal | Exponential | Pareto | Zipf | Quantiles

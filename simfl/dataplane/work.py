@@ -183,11 +183,13 @@ class Ledger:
         if self._segments:
             self._mark()
         counted, self._counted = self._counted, None
-        # Without `finally`: after an error nothing is counted until the next step begins.
-        yield
-        self._counted = counted
-        # Only the mark moves: the time since `_mark` above belongs to no segment.
-        self._mark_ns = self.now_ns()
+        try:
+            yield
+        finally:
+            # After an error too: a machine may catch it, and the step continues.
+            self._counted = counted
+            # Only the mark moves: the time since `_mark` above belongs to no segment.
+            self._mark_ns = self.now_ns()
 
     def segment_with(self, work: dict[str, int]) -> Segment:
         """Return the present segment as it would be with one more operation, which is not charged."""

@@ -93,6 +93,9 @@ class Protocol(Block):
                 warnings.warn(text, DeprecationWarning, stacklevel=2)
                 # Under its new name, by which all of simfl calls it.
                 setattr(cls, new, vars(cls)[old])
+            # Under its old name, by which the `super()` of a class that defines the old one looks for it.
+            elif new in vars(cls) and old not in vars(cls):
+                setattr(cls, old, vars(cls)[new])
         check_known(cls, "point", cls.points, SIGNED_POINTS)
         check_known(cls, "timer", cls.timers, SIGNED_STAGES)
         check_known(cls, "mode", [cls.mode], [mode.value for mode in Mode])
@@ -234,3 +237,8 @@ class Protocol(Block):
     def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
         """Return its settings in the explorer's cohort of `users`; at most `lost` may be lost."""
         return {}
+
+
+# The base itself, for which the hook of subclasses is not called.
+for _old, _new in OLD_NAMES.items():
+    setattr(Protocol, _old, vars(Protocol)[_new])

@@ -98,12 +98,11 @@ def with_its_files(name: str) -> dict[Path, Path]:
 def refuse_other(tree: Node, wanted: str) -> None:
     """Refuse a file of another kind than `wanted`: a scenario, study or fleet."""
     kinds = {**OTHERS, "clock": ("scenario", "run"), "rounds": ("scenario", "run")}
-    if any(tree.child(key) is not None for key, (kind, _) in kinds.items() if kind == wanted):
-        # A study or a fleet with a key of its own is one, whatever else it has. A scenario's keys are still
-        # compared with those of the others, since a study's key may stand in it by mistake.
-        if wanted != "scenario":
-            return
-        kinds = OTHERS
+    own_keys = [key for key, (kind, _) in kinds.items() if kind == wanted]
+    # A study or a fleet with a key of its own is one, whatever else it has. A scenario is not: a study's key
+    # may stand in it by mistake.
+    if wanted != "scenario" and any(tree.child(key) is not None for key in own_keys):
+        return
     for key, (kind, command) in kinds.items():
         if kind != wanted and (at := tree.child(key)) is not None:
             message = f"this is a {kind} and not a {wanted}; `simfl {command}` reads it"

@@ -25,6 +25,8 @@ from simfl.world.csv_series import Columns, Reader, bounded, first_of_group, rea
 COLUMNS = ("user", "from_s", "to_s")
 PERIOD = "period_s"
 
+MAX_DIGITS = 18
+"""Digits of a user's number, so that it is within int64."""
 _DIGITS = frozenset("0123456789")
 
 
@@ -127,7 +129,7 @@ def _users(cells: Sequence[str], users: int | None) -> Column:
     """Return the users of many cells; ValueError unless all are digits, and below `users`."""
     # `int` also takes signs, underscores and the digits of other scripts, which `_user` refuses. All cells
     # are joined for one test.
-    if not _DIGITS.issuperset("".join(cells)):
+    if not _DIGITS.issuperset("".join(cells)) or max(map(len, cells), default=0) > MAX_DIGITS:
         raise ValueError("digits")
     entries = np.array(list(map(int, cells)), np.int64)
     if users is not None and (entries >= users).any():
@@ -138,7 +140,7 @@ def _users(cells: Sequence[str], users: int | None) -> Column:
 def _user(cells: Cells, users: int | None) -> int:
     """Return the user of a line."""
     user = cells["user"].strip()
-    if not re.fullmatch("[0-9]{1,18}", user):
+    if not re.fullmatch(f"[0-9]{{1,{MAX_DIGITS}}}", user):
         raise Wrong("user", f"must be a whole number, not {show(user)}")
     if users is not None and int(user) >= users:
         raise Wrong("user", f"user={user} does not exist: {numbered(users)}")

@@ -21,6 +21,7 @@ from simfl.config.blocks import (
     STANDARD_NORMAL,
     Block,
     Draws,
+    Exponential,
     NonNegative,
     Seconds,
     SecondsDrawn,
@@ -278,14 +279,19 @@ class Markov(LinkStates):
         return shares
 
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
-        # The first level is drawn by its share of time, and stays for a whole time of its own. So the shares
-        # are constant from the start for exponential times alone, and vary with time for others.
         first, after = _cumulated(self)
         index = _picked(first, rng)
+        dwell_s = self.levels[index].dwell_s
+        # The first time is the rest of one that began before the start. An exponential time has no memory.
+        if isinstance(dwell_s, Exponential):
+            seconds = float(dwell_s.draw(rng, 1)[0])
+        else:
+            # On the grid of `Uniforms`, without 0 and 1: a state lasts longer than 0 s.
+            seconds = dwell_s.remaining(*((rng.integers(2**52, size=2) + 0.5) * 2.0**-52).tolist())
         while True:
-            level = self.levels[index]
-            yield float(level.dwell_s.draw(rng, 1)[0]), level.factor, level.factor
+            yield seconds, self.levels[index].factor, self.levels[index].factor
             index = _picked(after[index], rng)
+            seconds = float(self.levels[index].dwell_s.draw(rng, 1)[0])
 
 
 # All users of a model share the sums. Beyond 16 models (a scenario may have 1,000 classes) sums are computed

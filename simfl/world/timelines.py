@@ -53,17 +53,21 @@ def alternating(
 ) -> Iterator[tuple[float, bool]]:
     """Yield on and off times in turn, as (seconds, True if on).
 
-    The first state is on with probability mean(on) / (mean(on) + mean(off)), the share of time that is on.
+    They start in the stationary state: at any time the share of keys that are on is
+    mean(on) / (mean(on) + mean(off)). So the first time is the rest of one that began before the start.
 
     Args:
         draws: Uniform draws in [0, 1).
         on_s: Distribution of the seconds of an on time.
         off_s: Distribution of the seconds of an off time.
     """
-    # The first state is drawn by its share of time, and lasts a whole time of its own. So the share that is
-    # on is constant from the start for exponential times alone, and varies with time for others.
     mean_on, mean_off = on_s.average(), off_s.average()
-    on = next(draws) < mean_on / (mean_on + mean_off)
+    share, u = mean_on / (mean_on + mean_off), next(draws)
+    on = u < share
+    # Given the state, u is uniform on its part of [0, 1): a second draw, independent of the state.
+    rest = u / share if on else (u - share) / (1 - share)
+    yield (on_s if on else off_s).remaining(next(draws), rest), on
+    on = not on
     for u in draws:
         yield (on_s if on else off_s).quantile(u), on
         on = not on

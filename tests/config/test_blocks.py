@@ -15,6 +15,7 @@ from simfl.config.blocks import (
     GREATEST,
     Distribution,
     Exponential,
+    Fixed,
     LogNormal,
     Pareto,
     Quantiles,
@@ -49,6 +50,26 @@ def test_draws_are_those_of_the_quantiles(spec: Distribution) -> None:
     for u in (0.001, 0.1, 0.25, 0.5, 0.9, 0.999):
         value = spec.quantile(u)
         assert (drawn < value).mean() - 0.01 <= u <= (drawn <= value).mean() + 0.01
+
+
+RESTS = [Fixed(value=3.0), Uniform(low=1.0, high=5.0), LogNormal(median=2.0, sigma=0.9)]
+
+
+@pytest.mark.parametrize(
+    "spec", [*RESTS, Exponential(mean=3.0), Pareto(least=2.0, alpha=2.5), *OURS[2:]], ids=repr
+)
+def test_remaining_times_are_those_of_renewals(spec: Distribution) -> None:
+    """The rest of a time X is below x with probability E[min(X, x)] / E[X] (renewal theory)."""
+    us, vs = (np.arange(2000) + 0.5) / 2000, (np.arange(40) + 0.5) / 40
+    rests = np.array([spec.remaining(u, v) for u in us for v in vs])
+    times = np.array([spec.quantile(u) for u in (np.arange(20_000) + 0.5) / 20_000])
+    for x in np.quantile(times, (0.1, 0.5, 0.9)) * 0.9:
+        assert (rests <= x).mean() == pytest.approx(np.minimum(times, x).mean() / spec.average(), abs=0.013)
+
+
+def test_remaining_times_of_a_long_tail_are_finite() -> None:
+    assert Pareto(least=1.0, alpha=1.0001).remaining(1 - 2**-53, 0.5) == pytest.approx(GREATEST / 2)
+    assert 0 < LogNormal(median=1.0, sigma=10.0).remaining(1 - 2**-53, 0.5) <= GREATEST
 
 
 def test_a_unit_is_a_factor_of_each_rank() -> None:

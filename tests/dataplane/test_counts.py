@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -163,3 +164,21 @@ def test_many_secrets_are_compiled(secrets: int, passes: int) -> None:
     n = 10 * secrets
     sums = {"row": n, "secret": secrets, "shamir_mac": 9 * n, "lagrange_pair": 10 * n}
     assert work == {**sums, **({"vector": passes} if passes else {})}
+
+
+def test_work_after_an_uncharged_error_is_counted() -> None:
+    """A machine may catch an error of uncharged work; its step is then counted as any other."""
+    ops = ShadowOps(Q)
+    ops.begin_step((), "recovery")
+    with suppress(KeyError), ops.uncharged():
+        ops.prg(SEED, 10)
+        raise KeyError
+    ops.total(rows(2, 10))
+    assert ops.end_step()[0].work == {
+        "step": 1,
+        "call": 1,
+        "row": 2,
+        "vector": 1,
+        "field_mac": 20,
+        "short_element": 40,
+    }

@@ -1,6 +1,7 @@
 """The contracts of machines: their examples run, ours keep them, and a table's slip is found at its class."""
 
 import doctest
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from simfl.protocols.keyed_messages import Invite
 from simfl.protocols.machine import Message, Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
+from simfl.protocols.secagg import SecAgg
 from simfl.protocols.server import Server, Stage
 from tests.engine.harness import ASYNC, SYNC
 from tests.protocols.buffers import Buffers
@@ -110,3 +112,24 @@ def test_protocol_takes_the_old_names_of_its_methods():
     with pytest.warns(DeprecationWarning, match=r"Protocol\.(withstands|small) is now"):
         old = type("Old", (FedAvg,), {"__module__": __name__, **own})
     assert (old().max_colluders(Params(d=1, q=101)), old.small_settings(4, 1)) == (7, {"t": 4})
+
+
+def test_old_methods_may_call_the_old_names_of_their_base():
+    """By `super()`, and through a class between that has the new name."""
+
+    class New(SecAgg):
+        def max_colluders(self, p: Params) -> int | None:
+            return (super().max_colluders(p) or 0) + 100
+
+    def withstands(self: Any, p: Params) -> int:
+        return int(super(old, self).withstands(p)) + 1000
+
+    def small(kind: Any, users: int, lost: int) -> dict[str, Any]:
+        return {**super(old, kind).small(users, lost), "x": lost}
+
+    own = {"withstands": withstands, "small": classmethod(small), "__module__": __name__}
+    with pytest.warns(DeprecationWarning, match=r"Protocol\.(withstands|small) is now"):
+        old = type("Old", (New,), own)
+    p = Params(d=1, q=101, N=4, T=2, D=1, t=3)
+    assert old().max_colluders(p) == old().withstands(p) == 1000 + 100 + (SecAgg().max_colluders(p) or 0)
+    assert old.small_settings(4, 1) == {**SecAgg.small_settings(4, 1), "x": 1}

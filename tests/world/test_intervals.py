@@ -264,6 +264,22 @@ def test_lines_are_accepted_as_columns_are(
         assert wrong == plain_problems(text, users, period_s)
 
 
+@pytest.mark.parametrize(
+    ("digits", "accepted"), [("9" * 18, True), ("1" * 19, False), ("0" * 18 + "1", False)]
+)
+def test_long_numbers_are_alike_by_columns_and_lines(tmp_path: Path, digits: str, accepted: bool) -> None:
+    """A number of 18 digits is accepted and one of 19 refused, beside a line that is right or wrong."""
+    refusal = f"online.csv:2: user: must be a whole number, not '{digits}'"
+    for other in ("0,0,1\n", "0,0,x\n"):
+        path = csv(tmp_path, f"{HEADER}{digits},0,1\n{other}")
+        try:
+            read_intervals(path, None)
+            problems = []
+        except ScenarioError as error:
+            problems = str(error).splitlines()
+        assert any(line.endswith(refusal) for line in problems) is not accepted, (other, problems)
+
+
 def test_nested_intervals_hide_no_later_overlap(tmp_path: Path) -> None:
     assert wrong(tmp_path, HEADER + "1,0,100\n1,10,20\n1,90,110\n1,110,120\n") == [
         "online.csv:3: user 1 is online from 0 to 100 already, by line 2",

@@ -224,6 +224,15 @@ def test_levels_have_their_share_of_time(now_s: int) -> None:
         assert near(factors.count(factor), 3000, share)
 
 
+@pytest.mark.parametrize("now_s", [0, 1, 2, 4])
+def test_fixed_levels_have_their_share_of_time(now_s: int) -> None:
+    """Two levels of 3 s and 1 s: three of four users have the first one at any time."""
+    at = markov((1.0, 3.0, None), (0.5, {"kind": "uniform", "low": 0.5, "high": 1.5}, None))
+    changes = at.changes(3000, Streams(1))
+    full = sum(changes(user, now_s * NS, OWN)[0] == OWN for user in range(3000))
+    assert near(full, 3000, 0.75)
+
+
 def test_shares_are_those_of_the_transitions() -> None:
     """pi = (1/2, 1/3, 1/6) solves pi P = pi of these weights, by hand."""
     seconds = ((1.0, 1.0, [0, 2, 1]), (0.5, 1.0, [1, 0, 0]), (0.1, 3.0, [1, 0, 0]))
