@@ -42,7 +42,11 @@ def derive(seed: int, *names: Name) -> bytes:
 
 def _hash(key: bytes, names: tuple[Name, ...]) -> bytes:
     # `index` turns NumPy integers into plain ones, so that a user's number names one stream only.
+    # Quotes and commas keep the names apart: 1 from "1", and ("a", "b") from ("ab",) (test_random_streams.py:
+    # test_names_are_unambiguous).
     plain = [_quoted(name) if isinstance(name, str) else str(index(name)) for name in names]
+    # The same bytes as `json.dumps` of the list, which the golden values fix (test_random_streams.py:
+    # test_derivation_is_golden).
     return blake2b(f"[{', '.join(plain)}]".encode(), key=key, digest_size=_BYTES).digest()
 
 
@@ -67,10 +71,13 @@ class Uniforms:
 
     def __call__(self, user: int, place: int) -> float:
         """Return the draw at a place of a user's row, on the 52-bit grid whose ends are neither 0 nor 1."""
+        # Eight words of 8 bytes are one digest of 64 bytes.
         block = (user, place >> 3)
         if block != self._last:
             digest = blake2b(self._name.pack(*block), key=self._key).digest()
             self._last, self._block = block, self._words.unpack(digest)
+        # The upper 52 of 64 bits, and half a step: all values are exact in a float64 of 53 bits, and a
+        # logarithm of one, or of 1 minus one, is finite.
         return ((self._block[place & 7] >> 12) + 0.5) * 2.0**-52
 
     def since(self, user: int, place: int) -> Iterator[float]:
@@ -160,4 +167,6 @@ class OsEntropy(ZeroEntropy):
         """
         if name not in self._drawn:
             raise ValueError(f"{name!r} was not drawn yet from the entropy of {self.scope}")
+        # Held, since the operating system returns other bytes each time and the auditor asks for these once
+        # more.
         return self._secrets.setdefault(name, os.urandom(_BYTES))

@@ -1,5 +1,6 @@
 """Virtual time: integer nanoseconds since the start of a run."""
 
+# Not 1e9, a float: products and quotients of nanoseconds stay exact integers.
 NS = 10**9
 """Nanoseconds of a second."""
 

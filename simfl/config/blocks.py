@@ -37,7 +37,7 @@ STANDARD_NORMAL = NormalDist()
 Positive = Annotated[float, Field(strict=True, ge=LEAST, le=GREATEST, allow_inf_nan=False)]
 # Seconds, or a weight, that may be zero.
 NonNegative = Annotated[float, Field(strict=True, ge=0, le=GREATEST, allow_inf_nan=False)]
-# From 1 bit/s on; below `engine.network.UNBOUNDED` for 2^31 users together.
+# From 1 bit/s on, so that no rate rounds to 0; below `engine.links.UNBOUNDED` for 2^31 users together.
 LEAST_MBPS, GREATEST_MBPS = 1e-6, 1e8
 Mbps = Annotated[
     float, Field(strict=True, ge=LEAST_MBPS, le=GREATEST_MBPS, allow_inf_nan=False), unit("Mbit/s")
@@ -95,10 +95,12 @@ def descriptions(cls: type) -> dict[str, str]:
     """
     try:
         (tree,) = ast.parse(dedent(inspect.getsource(cls))).body
-    except (OSError, TypeError):  # a class made at run time has no source; its bases describe its fields
+    # A class made at run time has no source; its bases describe its fields.
+    except (OSError, TypeError):
         return {}
     assert isinstance(tree, ast.ClassDef)
     texts = {}
+    # A last statement that is no string, so that the last field has a successor too.
     for field, below in pairwise([*tree.body, ast.Pass()]):
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
             value = below.value if isinstance(below, ast.Expr) else None
@@ -118,6 +120,9 @@ def _describe_keys(schema: dict[str, Any], block: Any) -> None:
 class Block(BaseModel):
     """A part of a scenario: frozen, extra keys forbidden, no silent coercion between types."""
 
+    # `frozen` gives blocks a hash, by which caches find them. `defer_build` builds a validator at its first
+    # use, so that a command pays for those alone that it uses. `validate_default` holds defaults to the
+    # bounds of values from a file.
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, json_schema_extra=_describe_keys, defer_build=True
     )
@@ -139,7 +144,8 @@ class Block(BaseModel):
         texts: dict[str, str] = {}
         for base in reversed([base for base in cls.__bases__ if issubclass(base, Block)]):
             texts |= base.descriptions()
-        texts |= descriptions(cls)  # a field that is declared again has lost its base's description
+        # A field that is declared again has lost its base's description.
+        texts |= descriptions(cls)
         return {field: text for field, text in texts.items() if text}
 
 
@@ -165,13 +171,18 @@ def shorthand(number: str = "fixed", /, **main: str) -> BeforeValidator:
     """
 
     def expand(value: Any) -> Any:
+        # A text that begins like a number is a number with a unit, unless the choice has no number.
         if isinstance(value, str) and not (number in main and re.match(r"[-+]?\.?[0-9]", value)):
+            # At the first colon: the rest may have more, as in `path.py:Name`.
             word, colon, rest = value.partition(":")
             if colon and word in main:
                 return {"kind": word, main[word]: rest}
             return {"kind": value}
         if isinstance(value, dict) and "kind" not in value:
+            # A user-defined class may have a field with the name of another kind, so `module` decides first.
             words = ["module"] if "module" in value and "module" in main else [w for w in value if w in main]
+            # Two words name two kinds. And if the main key is given besides, a word's value would have two
+            # places: validation reports both cases.
             if len(words) == 1 and (main[words[0]] == words[0] or main[words[0]] not in value):
                 (word,) = words
                 return {"kind": word, **{main[word] if k == word else k: v for k, v in value.items()}}
@@ -271,6 +282,7 @@ class Exponential(Block):
         return clip_to_bounds(rng.exponential(self.mean, size))
 
     def quantile(self, u: float) -> float:
+        # `log1p` keeps the digits of a small u, which 1 - u would lose.
         return min(max(-self.mean * log1p(-u), LEAST), GREATEST)
 
     def average(self) -> float:
@@ -288,9 +300,11 @@ class Pareto(Block):
     """The exponent of the tail; up to 1 there is no mean, which sessions need."""
 
     def draw(self, rng: np.random.Generator, size: int) -> Draws:
+        # 1 - u lies in (0, 1], so no power is infinite: at most 2^530, for alpha = 0.1.
         return clip_to_bounds(self.least * (1 - rng.random(size)) ** (-1 / self.alpha))
 
     def quantile(self, u: float) -> float:
+        # No lower bound is needed: the quotient is at least 1, and `least` is within the bounds.
         return float(min(self.least * (1 - u) ** (-1 / self.alpha), GREATEST))
 
     def average(self) -> float:
@@ -331,10 +345,12 @@ class Zipf(Block):
         return float(self.unit * (k ** (1 - self.s)).sum() / (k**-self.s).sum())
 
 
+# At most four tables of 8 MB. A table depends on its arguments alone, so none becomes invalid.
 @lru_cache(maxsize=4)
 def _ranked(s: float, ranks: int) -> Draws:
     """Return the probabilities of a rank of at most 1, 2, ..., of which the last is 1."""
     cumulated: Draws = np.cumsum(np.arange(1.0, ranks + 1) ** -s)
+    # A number divided by itself is exactly 1, so no draw below 1 is beyond the last rank.
     cumulated /= cumulated[-1]
     return cumulated
 
@@ -382,6 +398,7 @@ class Quantiles(Block):
         return _Columns(*np.array(self.points).T)
 
     def average(self) -> float:
+        # The mean is the integral of the quantile function, here by trapezes, as it is linear between points.
         return sum((q - p) * (a + b) / 2 for (p, a), (q, b) in pairwise(self.points))
 
 

@@ -30,7 +30,9 @@ Column = NDArray[Any]
 Cells = Mapping[str, str]
 
 _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?inf(inity)?|nan", re.I)
-_DECIMAL = frozenset("0123456789+-.eE")  # of these characters, `float` accepts the texts that `_NUMBER` does
+# Of these characters, `float` accepts the texts that `_NUMBER` does: signs of other scripts and underscores,
+# which `float` reads too, are not among them.
+_DECIMAL = frozenset("0123456789+-.eE")
 
 
 class Wrong(Exception):
@@ -42,6 +44,7 @@ def number(row: Cells, column: str, minimum: float, maximum: float, scale: float
     text = row[column].strip()
     if not _NUMBER.fullmatch(text):
         raise Wrong(column, f"must be a number, not {show(text)}")
+    # The bounds are those of the scaled value (test_numbers.py: test_a_bound_holds_after_the_scale).
     value = float(text) * scale
     if not math.isfinite(value):
         raise Wrong(column, f"must be a finite number, not {cut(text)}")
@@ -54,6 +57,7 @@ def number(row: Cells, column: str, minimum: float, maximum: float, scale: float
 
 def numbers(cells: Sequence[str]) -> Draws:
     """Return numbers, float64 [cells]; ValueError if a cell is no plain number."""
+    # One look at all cells together. The words inf and nan fail here too, and are refused line by line.
     if not _DECIMAL.issuperset("".join(cells)):
         raise ValueError("signs")
     return np.array(list(map(float, cells)), np.float64)
@@ -67,12 +71,17 @@ def by_columns(text: str, known: Sequence[str] = ()) -> Iterator[dict[str, list[
         ValueError: A line has not as many cells as the header, or a column in `known` occurs twice.
         csv.Error: It is no CSV.
     """
+    # Blank lines are left out. `newline=""` leaves line breaks to the reader, which a quoted cell may
+    # contain.
     rows = filter(None, csv.reader(io.StringIO(text, newline=""), strict=True))
     names = [name.strip() for name in next(rows, [])]
     once = [name for name in names if names.count(name) == 1]
+    # A used column that occurs twice is refused, as a `dict` would silently keep the last; others may.
     if any(names.count(name) > 1 for name in known):
         raise ValueError("header")
+    # The first chunk outside of the loop: a file without lines still yields its columns, empty.
     lines = list(islice(rows, CHUNK_LINES))
+    # `strict` finds lines of different lengths; in `dict(zip(...))` below it compares them with the header.
     cells = zip(*lines, strict=True) if lines else [()] * len(names)
     while True:
         columns = dict(zip(names, cells, strict=True))
@@ -103,6 +112,7 @@ def by_lines(
             if names.count(name) > 1 or (name in needed and name not in names):
                 what = "doubled" if name in names else "missing"
                 hint = f"the header needs {','.join(needed)}" if len(needed) > 1 else _there_are(name, names)
+                # `line_num` counts lines of the file, also those within a quoted cell, as an editor does.
                 raise refusal(file, reader.line_num if names else 1, f"the column {name} is {what}: {hint}")
         for row in rows:
             try:
@@ -140,6 +150,7 @@ def read_column(
         ScenarioError: The file cannot be read, lacks the column, has no lines, or a line of it is wrong.
     """
     try:
+        # The product is a new array: callers may change it, and the cached one stays.
         values = _columns(file, _stamp(file), key)[column] * scale
         if values.size and bool(((values >= minimum) & (values <= maximum)).all()):
             return values
@@ -163,18 +174,21 @@ def _stamp(file: str) -> tuple[int, ...]:
     """Return a key of the file's state, for the cache of files that were read."""
     try:
         status = os.stat(file)
-    except (OSError, ValueError):  # reading it raises the error with its message
+    # Reading the file raises the error again, with its message.
+    except (OSError, ValueError):
         return ()
     return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 # A run reads each column by itself, and again for each protocol: the file is parsed once for all of them.
+# `_stamp` is part of the key, so a changed file is read anew.
 @lru_cache(maxsize=4)
 def _columns(file: str, stamp: tuple[int, ...], key: str) -> dict[str, Draws]:
     """Return the columns of plain numbers of a file."""
     columns: dict[str, list[Draws]] | None = None
     for cells in by_columns(text_of(Path(file), file, key)):
         columns = {name: [] for name in cells} if columns is None else columns
+        # A column with a text in any chunk is dropped for good: a caller that wants it reads by lines.
         for name in list(columns):
             try:
                 columns[name].append(numbers(cells[name]))

@@ -21,6 +21,7 @@ MAX_SUMS_BYTES = 10**7
 REMEDY = "restore it from a copy, or run it again in another folder"
 
 _LINE = re.compile(r"([0-9a-f]{64})  ([^/\\\n]+)")
+# A dictionary for its order: folders are reported in the order in which they were read.
 _unchecked: dict[Path, None] = {}
 
 
@@ -38,6 +39,8 @@ def of_bytes(content: bytes) -> str:
 
 def of_file(path: Path) -> str:
     """Return the digest of a regular file; Damaged if it cannot be read."""
+    # Before the read, which a pipe without a writer would never end (test_digests.py:
+    # test_a_pipe_is_not_read).
     need_regular(path)
     try:
         with path.open("rb") as file:
@@ -66,6 +69,7 @@ def read_bytes(path: Path) -> bytes:
 # --- files ---------------------------------------------------------------------------------------
 def manifest(folder: Path, names: Iterable[str]) -> str:
     """Return the content of SHA256SUMS for files in a folder."""
+    # Two blanks: the format of `sha256sum`, whose second blank stands for text mode.
     lines = "".join(f"{of_file(folder / name)}  {name}\n" for name in sorted(names))
     return f"{lines}# {of_bytes(lines.encode())}\n"
 
@@ -73,12 +77,17 @@ def manifest(folder: Path, names: Iterable[str]) -> str:
 def listed(folder: Path) -> dict[str, str] | None:
     """Return the digests in a folder's SHA256SUMS, by file; None without one; Damaged if it is damaged."""
     path = folder / SUMS
+    # A link to nothing exists as a link, and must not pass for a folder of an earlier simfl.
     if not path.exists() and not path.is_symlink():
         return None
     need_regular(path)
+    # Before the file is read into memory.
     if path.stat().st_size > MAX_SUMS_BYTES:
         raise Damaged(path, f"has more than {MAX_SUMS_BYTES} bytes")
+    # From the right: a file's name may contain the mark, the digest cannot.
     lines, mark, digest = read_bytes(path).rpartition(b"# ")
+    # `replace`, as bytes that are no text change the digest anyway. No name has a slash, so none leads to a
+    # file of another folder.
     matches = [_LINE.fullmatch(line) for line in lines.decode(errors="replace").splitlines()]
     if not mark or digest != f"{of_bytes(lines)}\n".encode() or None in matches:
         raise Damaged(path, "not as it was written")
@@ -92,6 +101,7 @@ def checked(path: Path) -> Path:
     digests = listed(path.parent)
     if digests is None:
         need_regular(path)
+        # Accepted, but listed: a command warns of what it could not check.
         _unchecked[path.parent] = None
         return path
     if path.name not in digests:
@@ -112,6 +122,8 @@ def check_all(folder: Path) -> set[str]:
 def names_in(folder: Path, pattern: str) -> list[Path]:
     """Return the files of a folder that fit a pattern, by name. SHA256SUMS lists the files, if it exists."""
     digests = listed(folder)
+    # The list and not the folder, so that a file that is gone is missed (test_digests.py:
+    # test_a_listed_file_that_is_gone_is_still_listed).
     files = folder.glob(pattern) if digests is None else (folder / name for name in digests)
     return sorted(path for path in files if path.match(pattern))
 

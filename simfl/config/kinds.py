@@ -6,6 +6,9 @@ are three ways to name one, with the same checks, messages and JSON Schema:
     staleness: {kind: hinge, a: 10}                     built-in: a line in the registry of its thing
     staleness: {kind: theirs, a: 10}                    a package's, by an entry point in `simfl.staleness`
     staleness: {module: hinge.py:Hinge, a: 10}          user-defined, relative to the scenario's folder
+
+Validation meets the first two as members of a union that is distinguished by the tag. The third is its last
+member, a `FileKind`, which executes the file and validates the data anew by the class that it finds there.
 """
 
 import os
@@ -65,7 +68,8 @@ class FileKind(Block):
         thing."""
         try:
             user_class = python_files.find(reference, f"a class of {cls.thing}", cls.base)
-        except ValueError as problem:  # a path may be long, and have characters that act on a terminal
+        # A path may be long, and have characters that act on a terminal.
+        except ValueError as problem:
             raise ValueError(cut(str(problem), MAX_LINE)) from problem
         _check(user_class, cls.base, f"{reference:.200}", cls.thing)
         return _tagged(user_class, cls.tag, "module", reference, cls.mixin)
@@ -73,9 +77,11 @@ class FileKind(Block):
     @model_validator(mode="wrap")
     @classmethod
     def _as_own_class(cls, data: Any, handler: ModelWrapValidatorHandler[Any]) -> Any:
+        # A default, or a block of a copied scenario, is an instance already.
         if isinstance(data, cls.base):
             return data
         has_module = isinstance(data, Mapping) and isinstance(data.get("module"), str)
+        # Without executing the file the data stay keys of a `FileKind`, which allows any.
         if not has_module or python_files.are_left_alone():
             return handler(data)
         return cls.named(data["module"]).model_validate(dict(data))
@@ -91,6 +97,7 @@ def _check(offered: Any, base: type[Block], offer: str, thing: str) -> None:
         raise ValueError(f"{offer} is no complete {thing}: it lacks {lacks}")
 
 
+# One class for each set of arguments: two blocks of one kind are equal only if their classes are the same.
 @cache
 def _tagged(
     kind: type[Block], tag: str, word: str, reference: str = "", mixin: type[Block] | None = None
@@ -100,6 +107,7 @@ def _tagged(
     if reference:
         fields["module"] = (FileName, reference)
     bases: Any = kind if mixin is None else (kind, mixin)
+    # The kind's own documentation and module, by which messages and `facts` recognise it.
     fields |= {"__doc__": kind.__doc__, "__module__": kind.__module__}
     return cast(type[Block], create_model(kind.__name__, __base__=bases, **fields))
 
@@ -128,9 +136,13 @@ class KindRegistry(Generic[B]):
         self.thing, self.base, self.tag, self.number = thing, base, tag, number
         self.classes: dict[str, type[B]] = {cls.model_fields[tag].default: cls for cls in own}
         for word, cls in _installed(f"simfl.{group}", base, thing):
+            # A package must not replace a kind of simfl's: a scenario would mean something else where it is
+            # installed.
             if word in self.classes or word == "module":
                 raise BadInput(f"entry point {word} of simfl.{group}: is the name of another {thing}")
             tagged = _tagged(cls, tag, word)
+            # Declared by the class or by a base of its own: the empty default of `Block` is no statement of
+            # its author (test_remote.py: test_installed_kinds_must_declare_that_they_open_nothing).
             if not any("opens" in vars(parent) for parent in cls.__mro__[: cls.__mro__.index(base)]):
                 tagged.opens = "executes code of an installed package, which does not state what it opens"
             self.classes[word] = cast(type[B], tagged)
@@ -174,9 +186,11 @@ class KindRegistry(Generic[B]):
         classes: dict[str, type[Block]] = {**self.classes}
         if mixin is not None:
             classes = {word: _tagged(cls, self.tag, word, mixin=mixin) for word, cls in classes.items()}
+        # `FileKind` is last, and its tag is `module`, so it takes part in the same discriminated union.
         union = reduce(or_, (*classes.values(), self._outside(mixin)))
         mains = {word: key for word, cls in classes.items() if (key := getattr(cls, "main_key", ""))}
         short = [shorthand(self.number, **mains, module="module")] if self.tag == "kind" else []
+        # pydantic would write a user-defined class by the fields of the annotation, and drop its own.
         any_kind: Any = SerializeAsAny[union]  # type: ignore[valid-type, misc]
         tag, name = Field(discriminator=self.tag), UnionName(self.base.__name__)
         return Annotated[any_kind, tag, name, *short, *before]
@@ -185,10 +199,12 @@ class KindRegistry(Generic[B]):
         name = "".join(part.capitalize() for part in ("own", *self.thing.split()))
         fixed = {"base": self.base, "thing": self.thing, "tag": self.tag, "mixin": mixin}
         tag = {"__annotations__": {self.tag: Literal["module"]}, self.tag: "module"}
+        # Made by `type`, as the tag's name is an argument, which a class statement cannot take.
         return type(name, (FileKind,), {"__module__": __name__, "__doc__": FileKind.__doc__, **fixed, **tag})
 
 
-_entry_points = cache(entry_points)  # it reads the metadata of every installed package
+# It reads the metadata of every installed package.
+_entry_points = cache(entry_points)
 
 
 def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str, type[Block]]]:
@@ -198,6 +214,7 @@ def _installed(group: str, base: type[Block], thing: str) -> Iterable[tuple[str,
         offer = f"entry point {point.name} = {point.value} of package {package}"
         try:
             kind = point.load()
+        # The import runs a package's code, which may raise anything.
         except Exception as error:
             raise BadInput(f"{offer} cannot be loaded: {type(error).__name__}: {error}") from error
         try:

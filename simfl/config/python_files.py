@@ -1,6 +1,8 @@
 """Python files that a scenario names: executed once; an error of theirs is reported with file and line.
 
 Such a file can do whatever its user can. `executed` lists them, so that a command can name the files it ran.
+There is no sandbox. Instead `scenario.remote` refuses a scenario of another machine that names a file, and
+reports read another user's scenario without its files (`left_alone`).
 """
 
 import hashlib
@@ -18,6 +20,7 @@ from simfl.errors import blame, executed_files, raised
 
 # File -> the digest of the text that was executed, and its module.
 _modules: dict[Path, tuple[str, ModuleType]] = {}
+# A context variable: another thread or task may load its own scenario at the same time.
 _left_alone: ContextVar[bool] = ContextVar("left alone", default=False)
 
 
@@ -46,6 +49,7 @@ def find(reference: str, what: str, base: type = object) -> Any:
     Raises:
         ValueError: The file or the name does not exist, or the file raises an error.
     """
+    # At the last colon: a path may have colons, a name has none.
     file, colon, name = reference.rpartition(":")
     if not (colon and file and name):
         raise ValueError(f"{reference!r:.200} must be path.py:Name, {what} in a Python file")
@@ -65,6 +69,7 @@ def classes(path: Path, base: type) -> list[str]:
 
 
 def _classes(module: ModuleType, base: type) -> list[str]:
+    # Only classes that the file defines: those that it imports have another module.
     kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base))
     return list(dict.fromkeys(kind.__name__ for kind in kinds if kind.__module__ == module.__name__))
 
@@ -77,19 +82,23 @@ def _there_are(module: ModuleType, base: type) -> str:
 def execute(path: Path) -> ModuleType:
     """Return the module of a file, executed again only if its text has changed. ValueError if it raises."""
     assert not are_left_alone(), f"{path} must not be executed"
+    # One entry for a file, by whichever link or relative path it is named.
     path = path.resolve()
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     cached = _modules.get(path)
     if cached is not None and cached[0] == digest:
         return cached[1]
+    # By the path, so that two files of one name are two modules, and none hides an installed package.
     private = f"_simfl_file_{hashlib.sha256(str(path).encode()).hexdigest()[:16]}"
     spec = spec_from_file_location(private, path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path}: it cannot be loaded as Python")
     module = module_from_spec(spec)
-    sys.modules[private] = module  # dataclasses and pydantic look up the module of a class there
+    # Dataclasses and pydantic look up the module of a class there.
+    sys.modules[private] = module
     try:
         spec.loader.exec_module(module)
+    # Not BaseException: an interrupt of the user ends the process, and is no error of the file.
     except Exception as error:
         del sys.modules[private]
         raise ValueError(raised(error, path)) from error
@@ -109,6 +118,7 @@ def located_errors(kind: type[Exception]) -> Iterator[None]:
     try:
         yield
     except Exception as error:
+        # Without an executed file no frame can be a user's.
         message = blame(error) if _modules else None
         if message is None:
             raise

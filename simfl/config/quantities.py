@@ -14,6 +14,8 @@ from pydantic import BeforeValidator, GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 _NUMBER = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
+# A unit begins with none of the characters of numbers: 1,000 and 12:30 are no numbers with a unit, and
+# `meant` proposes another spelling for the first.
 _WITH_UNIT = re.compile(rf"({_NUMBER})\s*([^0-9\s.,_:+-].*)")
 _BITS = {"": "1e-6", "k": "1e-3", "M": "1", "G": "1e3", "T": "1e6"}
 _BYTES = {"k": "1e-6", "M": "1e-3", "G": "1", "T": "1e3"}
@@ -22,6 +24,7 @@ _BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 UNITS: Mapping[str, Mapping[str, str]] = {
     "s": {
         **dict.fromkeys(("s", "sec", "second", "seconds"), "1"),
+        # Two letters that look alike: the micro sign of keyboards, and the Greek mu.
         **{"ns": "1e-9", "us": "1e-6", "µs": "1e-6", "μs": "1e-6", "ms": "1e-3"},
         **dict.fromkeys(("min", "minute", "minutes"), "60"),
         **dict.fromkeys(("h", "hour", "hours"), "3600"),
@@ -54,7 +57,8 @@ def in_unit(value: Any, unit: str) -> Any:
     >>> in_unit("5 ms", "s"), in_unit("1.5 Gbit/s", "Mbit/s"), in_unit("20%", "1"), in_unit(3, "s")
     (0.005, 1500.0, 0.2, 3)
     """
-    if not isinstance(value, str) or re.fullmatch(_NUMBER, value):  # a number in quotes is text
+    # A number in quotes is text.
+    if not isinstance(value, str) or re.fullmatch(_NUMBER, value):
         return value
     match = _WITH_UNIT.fullmatch(value.strip())
     if match is None:
@@ -65,6 +69,8 @@ def in_unit(value: Any, unit: str) -> Any:
     if written not in UNITS[unit]:
         what = "a fraction takes a number from 0 to 1, or" if unit == "1" else "its units are"
         raise ValueError(f"unknown unit {written[:20]!r}: {what} {_KNOWN[unit]}")
+    # Exact until the one conversion: 5 ms is the float nearest to 0.005, which 5 * 1e-3 need not be
+    # (test_quantities.py: test_a_quantity_is_its_nearest_float).
     return float(Decimal(number) * Decimal(UNITS[unit][written]))
 
 

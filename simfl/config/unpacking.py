@@ -24,7 +24,9 @@ VARIABLE = "SIMFL_UNPACK_GB"
 MOST_GB = 4.0
 """GB to which a file may unpack."""
 _CHUNK_BYTES = 1 << 20
-_HEADER_BYTES = 1 << 14  # more than the longest header that numpy reads, 10,000 bytes
+# More than the longest header that numpy reads, 10,000 bytes.
+_HEADER_BYTES = 1 << 14
+# The versions that numpy writes for plain arrays.
 _HEADERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 
 
@@ -39,6 +41,7 @@ def most_bytes() -> float:
         max_bytes = float(text) * 1e9
     except ValueError:
         max_bytes = math.nan
+    # Not `<= 0`: a comparison with NaN is false, and must refuse.
     if not max_bytes > 0:
         raise UnpackingError(f"{VARIABLE}={text!r:.60} must be a number above 0")
     return max_bytes
@@ -68,12 +71,15 @@ def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) ->
             if absent:
                 raise UnpackingError(f"no {', '.join(absent)} among its arrays {list(members)!r:.200}")
             wanted = {name: members[name] for name in (*needed, *optional) if name in members}
+            # By the directory, before a byte is unpacked. It may lie, so each member is compared with it as
+            # it is read.
             if sum(info.file_size for info in wanted.values()) > max_bytes:
                 raise too_large(max_bytes)
             return {name: _read_member(archive, name, info) for name, info in wanted.items()}
     except UnpackingError:
         raise
-    except Exception as error:  # zipfile and its decompressors have kinds of their own
+    # zipfile and its decompressors have kinds of errors of their own.
+    except Exception as error:
         raise UnpackingError(f"cannot be read as an .npz file of plain arrays: {_short(error)}") from None
 
 
@@ -82,7 +88,9 @@ def _short(error: Exception) -> str:
 
 
 def _read_member(archive: ZipFile, name: str, info: ZipInfo) -> NDArray[Any]:
-    longer = copy(info)  # zipfile ends silently where a member should end: one byte more shows
+    # zipfile ends silently where a member should end: one byte more shows a member that is longer
+    # (test_npz.py: test_a_member_larger_than_declared_is_refused).
+    longer = copy(info)
     longer.file_size += 1
     with archive.open(longer) as stream:
         try:
@@ -98,15 +106,19 @@ def _read_array(stream: IO[bytes], size: int) -> NDArray[Any]:
     if version not in _HEADERS:
         raise ValueError(f"format {version}")
     shape, by_column, dtype = _HEADERS[version](head)
+    # The only dtype whose content is unpickled, which would execute code of the file.
     if dtype.hasobject:
         raise ValueError("Object arrays are pickled, and are not read")
+    # Python's integers: a product in int64 could wrap around to a length that fits.
     length = math.prod(shape) * dtype.itemsize
     if min(shape, default=0) < 0 or not dtype.itemsize or head.tell() + length != size:
         raise ValueError(f"{dtype} {list(shape)} is not what {size - head.tell()} bytes hold")
+    # Only now: the sizes of header and directory agree, and the latter is within the bound.
     array = np.empty(math.prod(shape), dtype)
     content = array.view(np.uint8)
     filled, chunk = 0, first[head.tell() :]
     while chunk:
+        # Before the copy, which would otherwise fail with numpy's own message.
         if filled + len(chunk) > length:
             raise ValueError("it is larger than the archive states")
         content[filled : filled + len(chunk)] = np.frombuffer(chunk, np.uint8)

@@ -86,6 +86,7 @@ def naming_files(tree: Node, paths: Iterable[Keys]) -> Iterator[Node]:
             node = node.child(key) if node else None
         if node is not None and isinstance(node.value, str):
             yield node
+    # A list and not a recursion: this runs on trees of any depth, outside of `parse`'s check.
     waiting = [tree]
     while waiting:
         value = waiting.pop().value
@@ -104,6 +105,7 @@ def _names_a_file(key: str) -> bool:
 class _Loader(yaml.SafeLoader):
     """Reads the scalars of YAML 1.2's core schema alone."""
 
+    # A new dictionary: PyYAML's own, of YAML 1.1, is shared by all of its loaders.
     yaml_implicit_resolvers = {}
 
 
@@ -112,7 +114,8 @@ class _Dumper(yaml.SafeDumper):
 
 
 _TAG = "tag:yaml.org,2002:"
-_CORE_SCHEMA = (  # type, pattern, and the characters with which it may begin
+# Type, pattern, and the characters with which it may begin.
+_CORE_SCHEMA = (
     ("null", r"(~|null|Null|NULL|)$", ["~", "n", "N", ""]),
     ("bool", r"(true|True|TRUE|false|False|FALSE)$", "tTfF"),
     ("int", r"([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
@@ -121,6 +124,7 @@ _CORE_SCHEMA = (  # type, pattern, and the characters with which it may begin
 )
 for _name, _pattern, _first in _CORE_SCHEMA:
     _Loader.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
+    # Added to those of YAML 1.1: a text that either version reads as another type is quoted.
     _Dumper.add_implicit_resolver(_TAG + _name, re.compile(_pattern), _first)
 
 
@@ -142,17 +146,20 @@ def parse(text: str, file: str, path: str = "") -> Node:
     reader = _Reader(file)
     above = (path,) if path else ()
     try:
+        # Composed, and not loaded: no tag constructs an object.
         root = yaml.compose(text, Loader=_Loader)
         tree = Node(None, file) if root is None else reader.convert(root, above, reader.line(root))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = ", ".join(part for part in (error.context, error.problem) if part)
+        # PyYAML counts lines from 0.
         line = mark.line + 1 if mark and not is_override(file) else None
         raise refusal(file, line, f"not YAML: {cut(problem)}", path) from None
     except yaml.reader.ReaderError as error:
         line = text[: error.position].count("\n") + 1 if not is_override(file) else None
         message = f"not YAML: the character {chr(error.character)!r} is not allowed"
         raise refusal(file, line, message, path) from None
+    # The depth of a tree is bounded by Python's stack alone.
     except RecursionError:
         raise refusal(file, None, "nested too deeply", path) from None
     if reader.problems:
@@ -180,6 +187,8 @@ class _Reader:
         return None if is_override(self.file) else node.start_mark.line + 1
 
     def convert(self, node: yaml.Node, path: Keys, line: int | None) -> Node:
+        # An alias is converted anew at each place, so the count bounds what aliases multiply to
+        # (test_yaml_tree.py: test_aliases_that_multiply_are_refused).
         self.count += 1
         if self.count > MAX_VALUES:
             raise refusal(self.file, None, f"more than {MAX_VALUES} values: its aliases may multiply")
@@ -201,6 +210,7 @@ class _Reader:
         else:
             shown = cut(node.tag.replace(_TAG, "!!"))
             self._bad(path, line, f"the tag {shown} is refused: a scenario holds plain values only")
+        # The same node may occur again beside itself; only within itself it is a circle.
         self.open.discard(id(node))
         return Node(value, self.file, line)
 
@@ -212,6 +222,7 @@ class _Reader:
             if not isinstance(key, yaml.ScalarNode) or key.tag != _TAG + "str":
                 shown = show(key.value) if isinstance(key, yaml.ScalarNode) else "a list or mapping"
                 self._bad(path, line, f"a key must be text, not {shown}: put it in quotes")
+            # In quotes it is an ordinary key.
             elif key.value == "<<" and key.style is None:
                 merged.append(self.convert(value, (*path, "<<"), line))
             elif key.value in out:
@@ -219,6 +230,7 @@ class _Reader:
                 self._bad((*path, key.value), line, f"the key {show(key.value)} is doubled{first}")
             else:
                 out[key.value] = self.convert(value, (*path, key.value), line)
+        # After all own keys, wherever `<<` stands among them.
         for base in merged:
             for each in base.value if isinstance(base.value, list) else [base]:
                 if not isinstance(each.value, dict):
@@ -239,8 +251,10 @@ def _whole(text: str) -> int:
         remedy = "leave it out, write 0o.. for octal, or put it in quotes"
         raise ValueError(f"{cut(text)} has a leading zero: {remedy}")
     try:
+        # Base 0 reads 0o and 0x. Leading zeros, which it refuses, have their own message above.
         whole = int(text, 0)
-        str(whole)  # `int` limits decimal digits only, and messages print the number
+        # `int` limits decimal digits only, and messages print the number.
+        str(whole)
     except ValueError:
         raise ValueError(f"{show(text)} is not a whole number that can be read") from None
     return whole
@@ -248,6 +262,7 @@ def _whole(text: str) -> int:
 
 def _number(text: str) -> float:
     try:
+        # YAML writes .inf and .nan, Python inf and nan.
         return float(re.sub(r"^([-+]?)\.(?=[a-zA-Z])", r"\1", text))
     except ValueError:
         raise ValueError(f"{show(text)} is not a number") from None

@@ -56,16 +56,21 @@ class Battery:
     def _flow(self, now: int, draws: int) -> tuple[int, int, int, int]:
         """Return the powers in, out, and of the latter for standby, and the time until they change."""
         (charger, base), until = self.store.flow(self.user, now)
+        # An empty device draws nothing, standby power included.
         return charger, (draws + base) * self.is_on, base * self.is_on, until
 
     def _until_turn(self, gain: int, drain: int) -> int:
         """Return the nanoseconds until it runs empty, rounded down, or until it is back, rounded up."""
+        # Both roundings err to the safe side: a device is never on without energy, and never back too early.
+        # `back` is at least 1 fJ (`world/energy.py`); `max` is for a device at that level that cannot pay its
+        # next nanosecond, which must be charged first.
         if self.is_on:
             return self.level // (drain - gain) if drain > gain else FOR_EVER
         return -(-max(1, self.store.back - self.level) // gain) if gain else FOR_EVER
 
     def turn(self, now: int, draws: int) -> int:
         """Return the time up to which its state is certain, if the device draws the same power."""
+        # The powers are constant up to `until` only, so a turn that lies beyond it is not known yet.
         gain, drain, _, until = self._flow(now, draws)
         return min(until, now + self._until_turn(gain, drain))
 
@@ -75,9 +80,13 @@ class Battery:
         Where that is more than a second away, it is a bound without the charger's times, which are costly.
         """
         if self.is_on:
+            # The worst case: no charger, and the maximum of the standby power. The user's charging times,
+            # which may have to be drawn, are not read. Within a second they are: a wait for the bound would
+            # be followed by ever shorter ones.
             ns = self._until_turn(0, draws + self.store.base)
             return now + ns if ns > NS else self.turn(now, draws)
-        # Without a charger it never comes back.
+        # Two lower bounds of the time at which it is back, so the later one is a bound too: the charger at
+        # its maximum without a pause (none: never), and the flow of now up to its next change.
         return max(now + self._until_turn(self.store.charger, 0), self.turn(now, draws))
 
     def advance(self, begin: int, until: int, draws: int) -> int:
@@ -92,6 +101,8 @@ class Battery:
         # may be less, so that the remainder suffices.
         turns = turn < until if self.is_on else turn <= until
         ns = (turn if turns else until) - begin
+        # At capacity the charger gives no more than is drawn. So the charged amount follows from the levels,
+        # and the sum of the invariant holds exactly (test_battery.py: test_conservation_in_rounds).
         level = min(self.store.capacity, self.level + (gain - drain) * ns)
         self.charged += level - self.level + drain * ns
         self.standby += standby * ns
@@ -101,6 +112,8 @@ class Battery:
 
     def pay(self, fj: int) -> int:
         """Draw an amount at once, at most the level, after which it is empty; return the amount drawn."""
+        # The bytes have moved already, so the rest of the amount is not owed (test_battery.py:
+        # test_more_than_the_level_is_paid_as_far_as_it_goes).
         paid = min(fj, self.level)
         self.level -= paid
         self.is_on &= paid == fj
@@ -154,24 +167,34 @@ class Batteries:
         if battery is None or not (account.is_active or user in self._empty):
             return
         turn_ns = now
-        if battery.is_on != (user in self._empty):  # otherwise it turned before it was followed: act now
+        # Otherwise it turned while it was not followed, and its device has to be switched now.
+        if battery.is_on != (user in self._empty):
             turn_ns = battery.earliest_turn(now, account.power())
+        # A wait that is too short is repeated, so only one that is too long has to end. Most changes of power
+        # thus wake no life.
         if turn_ns >= FOR_EVER or (battery.turn_ns is not None and battery.turn_ns <= turn_ns):
-            return  # a wait that is too short is repeated, so only one that is too long has to end
+            return
         sleeps, battery.turn_ns = battery.turn_ns is not None, turn_ns
         if battery.life is None:
             battery.life = Life(self.env, self._live(user, account, battery), at_once=True)
         elif sleeps:
-            battery.life.wake(True)  # to wait for the new time
+            # The value makes the life wait anew, for the earlier time. If it does not sleep, it is at work
+            # below this call, and reads `turn_ns` next.
+            battery.life.wake(True)
 
     def _live(self, user: int, account: Account, battery: Battery) -> Waits:
         """Turn a device off and on as its battery runs empty and is charged, while it is followed."""
         while battery.turn_ns is not None:
+            # `follow` sends a value when it has set an earlier time; the end of the wait sends None.
             if (yield battery.turn_ns - self.env.now):
-                continue  # `follow` has set an earlier time
+                continue
+            # Before anything else: `follow`, which `_switch` may call too, sets the next time. If none is
+            # set, the device is inactive, and the life ends.
             battery.turn_ns = None
             account.advance(self.env.now)
             if account.is_active or user in self._empty:
+                # `advance` leaves a battery on that runs empty exactly now, as the power drawn from now on
+                # may be less. It is not.
                 if battery.is_empty(self.env.now, account.power()):
                     battery.is_on = False
                 if battery.is_on == (user in self._empty):
@@ -187,6 +210,8 @@ class Batteries:
             presence.on_recharged(user)
         else:
             self._empty.add(user)
+            # The radio goes off with its device, and has no tail left when it is back (test_battery.py:
+            # test_a_device_that_ran_empty_has_no_tail_when_it_is_back).
             account.tail_until = account.booked_ns
             # Before the device is off: the row of the loss names the training that it interrupts.
             presence.add_reason(user, BATTERY)

@@ -12,6 +12,10 @@ known to be offline. One that turns out to be offline leaves the pool until its 
 
 Invariant: each online user is picked with the same probability, as if all were followed
 (tests/engine/test_idle_users.py).
+
+A user that is not in `idle` is `parked`, `asleep`, known to be offline (`presence.reasons`), or busy: in
+`pending`, then in the machine's `flights`, then on its way. `rest` alone brings it back. The alternative, to
+draw among the users that are online at the moment, reads the states of all users for each pick.
 """
 
 from array import array
@@ -52,16 +56,20 @@ class IdleUsers:
 
     def discard(self, user: int) -> None:
         """Remove a user, if it is in the set; the last member takes its place."""
+        # Order means nothing in the set, so the last member may fill the hole: nothing else moves.
         hole = self.index[user]
         if hole >= 0:
             self.index[user] = -1
             moved = self.users.pop()
+            # The last member itself leaves no hole.
             if moved != user:
                 self.users[hole] = moved
                 self.index[moved] = hole
 
     def draw(self, rng: np.random.Generator) -> int:
         """Remove a user that is drawn uniformly, and return it."""
+        # One draw of the stream `pick` for each user taken, offline ones included; the draws thus depend on
+        # the order of members, which follows from the run alone.
         user = self.users[rng.integers(len(self.users))]
         self.discard(user)
         return user
@@ -100,25 +108,31 @@ class Buffer(ServerSide):
         self.machine = buffer_server(server)
         cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
         self.users.follow_all()
-        yield 0  # first, users that are offline from the start leave
+        # `follow_all` has taken users offline that are so from the start. Calls that this requested for time
+        # 0 come before the first pick.
+        yield 0
         self.call(self.machine, "start", None, cause, setup.first_phase)
         if offline := self.users.presence.reasons:
             for user in everyone:
                 if user not in offline:
                     self.idle.add(user)
-        else:  # the usual case, without a call for each of many users
+        else:
+            # The usual case, without a call for each of many users.
             self.idle = IdleUsers(len(everyone), full=True)
         self.picking, picked_by = True, cause
         while True:
             self._fill(picked_by)
+            # `pick` ends the wait with a row. A sleeping user that may be back ends it without one, and its
+            # own return is the cause then.
             picked_by = yield None if self.waking == FOR_EVER else self.waking - self.env.now
-            if picked_by is None:  # its time has come
+            if picked_by is None:
                 self.waking = FOR_EVER
 
     # -- picking
     def rest(self, user: int) -> None:
         """Put a user into the pool if it is free."""
         task = self.current.get(user)
+        # A user that was given up may still train or upload: it gets its next cycle after that only.
         busy = task is not None and self.users.in_flight(task)
         awaited = user in self.pending or user in self.machine.flights
         if user not in self.users.presence.reasons and not busy and not awaited:
@@ -133,6 +147,8 @@ class Buffer(ServerSide):
     @property
     def _has_free_flight(self) -> bool:
         limit = self.config.concurrency or self.config.users
+        # A picked user counts from now on, although its `begin` still waits in the lane of the server
+        # (test_buffered.py: test_no_more_are_in_flight_than_the_concurrency).
         return len(self.machine.flights) + len(self.pending) < limit
 
     def _fill(self, cause: int | None) -> None:
@@ -147,10 +163,12 @@ class Buffer(ServerSide):
         while asleep and asleep[0][0] <= now:
             self.rest(heappop(asleep)[1])
         while self._has_free_flight and self.machine.open and not self.done:
-            if not self.idle.users:  # pick again when a sleeping user may be online
+            if not self.idle.users:
+                # Pick again when a sleeping user may be online. An earlier time that was set before stays.
                 self.waking = min([self.waking, *(until for until, _ in asleep[:1])])
                 return
             user = self.idle.draw(self.rng)
+            # Drawn first and looked at afterwards: the state of a user that is not drawn is never read.
             online, until = self.users.presence.state_of(user)
             if not online:
                 # A connected user that is offline has run empty: all other reasons were reported.
@@ -160,14 +178,20 @@ class Buffer(ServerSide):
                     self.runtime.meter.batteries.turn_off(user)
                 elif until < FOR_EVER:
                     heappush(asleep, (until, user))
+                    # So that a run whose users are never online ends (test_progress.py:
+                    # test_users_that_are_never_online_end_a_run).
                     self.count_return(stays=True)
             elif self.machine.admits(user):
                 picked_by = cause
                 if picked_by is None:
+                    # The pick follows from the user's unseen return, so the trace gets a row of it as its
+                    # cause.
                     picked_by = self.trace.add(rows.Presence(user, True, now))
                     self.count_return()
                 self._begin(user, picked_by)
-            else:  # its update waits in the buffer, or it did not enrol: pick it again once that has changed
+            else:
+                # Its update waits in the buffer, or it did not enrol. It returns to the pool once that may
+                # have changed: as the aggregation closes, or with its next message.
                 self.parked[user] = None
 
     def _begin(self, user: int, cause: int) -> None:
@@ -175,6 +199,8 @@ class Buffer(ServerSide):
         cycle, self.cycles[user] = self.cycles[user], self.cycles[user] + 1
         model_lag = 0 if self.config.model_lag is None else self.config.model_lag(user, cycle)
         update, machine, setup = UpdateId(user, cycle), self.machine, self.runtime.setup
+        # By the user's own count of cycles, not by time or aggregation: all protocols lose the same cycles
+        # (test_common_random_numbers.py: test_in_buffers_a_users_cycle_is_lost_at_the_same_point).
         plan = setup.losses.in_cycle(user, cycle)
         self.pending.add(user)
         task = UserRound.begin(setup, user, self.round, machine, self.host.weights, plan, update)
@@ -182,7 +208,9 @@ class Buffer(ServerSide):
         self.users.begin(task)
 
         def run() -> Effects:
+            # In the same step as `begin` of the machine, which has it among its flights after that.
             self.pending.discard(user)
+            # The model is chosen here and not at the pick: aggregates of the time between count as seen.
             return self.host.open_cycle(machine, task, model_lag)
 
         self.call(machine, "begin", None, cause, setup.first_phase, subject=update, task=task, run=run)
@@ -215,13 +243,16 @@ class Buffer(ServerSide):
     def _on_processed(self, task: UserRound, step: int) -> None:
         if task.id in self.tasks:  # the server accepted it
             self.runtime.progress.reset()
+        # A late upload, of a cycle that was given up, must not end the cycle that its user is in now.
         if self.current.get(task.user) is task:
             del self.current[task.user]
             self.users.forget(task)
         self.rest(task.user)
 
     def _on_message(self, user: int, step: int) -> None:
-        if user in self.parked and self.machine.admits(user):  # it has enrolled
+        # The message may have completed its enrolment (test_progress.py:
+        # test_users_that_enrol_late_take_part).
+        if user in self.parked and self.machine.admits(user):
             del self.parked[user]
             self.rest(user)
 
@@ -230,7 +261,8 @@ class Buffer(ServerSide):
         for user in users:
             self.users.end_task(user, task)
             self.rest(user)
-        if task is None or task.is_lost:  # the return of a lost user is counted instead
+        # The return of a lost user is counted instead.
+        if task is None or task.is_lost:
             return
         progress = self.runtime.progress
         progress.late += 1
@@ -248,7 +280,9 @@ class Buffer(ServerSide):
     def drop(self, task: UserRound) -> None:
         """Remove a lost user's cycle; its upload may still arrive if it has left."""
         self.current.pop(task.user, None)
-        if task.user in self.pending:  # lost before it began, so the machine will never give it up
+        if task.user in self.pending:
+            # Lost before it began, so the machine will never give it up. Otherwise the task stays, since its
+            # upload may have left.
             self.pending.discard(task.user)
             assert task.id is not None
             del self.tasks[task.id]
@@ -260,10 +294,13 @@ class Buffer(ServerSide):
 
     def on_offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
         self.idle.discard(user)
-        if not was_lost and why != LOST:  # `on_lost` has reported a loss already
+        # `on_lost` has reported a loss already, and one connection breaks once.
+        if not was_lost and why != LOST:
             self.disconnections.report(user, None, self.machine, "training", row)
 
     def on_online(self, user: int, row: int) -> None:
+        # In this order: the machine is notified that the old connection broke before it is that the user is
+        # back. The jobs run first in, first out.
         self.disconnections.notify(user)
         self.call(self.machine, "back", user, row, "recovery")
         self.rest(user)

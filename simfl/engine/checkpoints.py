@@ -35,7 +35,7 @@ class ResumeState:
     models: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
     """Version -> global model [1, d], as in `RoundCheckpoint`."""
     moments: NDArray[np.float64] | None = None
-    """Memory of an adaptive server [2, d], if it has one."""
+    """Memory of an adaptive server [rows, d], if it has one."""
 
 
 class Checkpoints:
@@ -44,11 +44,13 @@ class Checkpoints:
     def __init__(self, server: ServerSide, users: UserSide, past: ResumeState) -> None:
         self.server, self.users, self.past = server, users, past
         self.models: dict[int, Handle] = {0: server.host.weights}
+        # Before the first step, or the replay would compute the content of its first operations.
         server.runtime.ops.deferring = past.rounds > 0
 
     def add_model(self) -> None:
         """Record a new global model."""
         ops, host, past = self.server.runtime.ops, self.server.host, self.past
+        # A shadow run has no content, so a checkpoint of it needs no models.
         if not ops.executes:
             return
         # A new dict, as checkpoints that are not written yet have the former one.
@@ -56,6 +58,8 @@ class Checkpoints:
         if ops.deferring:
             ops.replace(host.weights, past.models.get(host.version))
             if host.moments is not None:
+                # Only the moments of the last finished round were saved. Earlier ones have no content, and
+                # nothing needs it: their models come from the checkpoint.
                 ops.replace(host.moments, past.moments if host.version == max(past.models) else None)
 
     def take_checkpoint(self) -> RoundCheckpoint:
@@ -63,10 +67,16 @@ class Checkpoints:
         server, runtime = self.server, self.server.runtime
         ops, host = runtime.ops, server.host
         if ops.executes:
+            # A model stays while a straggler trains it, or while a prescribed lag may still hand it out. The
+            # others are dropped here, or a long run would hold a model for each round. By identity, as the
+            # content of a handle may not exist yet.
             used = {id(task.weights) for task in server.using_model()} | set(map(id, host.models))
             self.models = {version: model for version, model in self.models.items() if id(model) in used}
-        if server.round == self.past.rounds:  # the replay ends here
+        # The replay ends here: `_end_round` has counted the closed round already, so this is the number of
+        # finished ones.
+        if server.round == self.past.rounds:
             ops.deferring = False
+        # Other clocks give the same durations again.
         running = tuple(self._running()) if runtime.clock.measures else ()
         models, moments = (self.models, host.moments) if ops.executes else ({}, None)
         return RoundCheckpoint(len(server.trace), models, moments, running)

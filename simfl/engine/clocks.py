@@ -80,6 +80,8 @@ class Recording:
         steps = self._steps.get(lane_key)
         if steps:
             return steps[0][0][1]
+        # A whole recording that lacks the step is a mistake. "" lets the training run in full, and `next`
+        # then refuses the step.
         return None if self.continued else ""
 
     def next(self, key: Key) -> Spans | None:
@@ -89,7 +91,8 @@ class Recording:
             ReplayError: The lane's next steps are of other kinds, or the recording has none.
         """
         steps = self._steps.get(key[:3])
-        for k, (kind, spans) in enumerate(steps or ()):  # most often the first
+        # Most often the first one: in real time, two messages may have changed places.
+        for k, (kind, spans) in enumerate(steps or ()):
             if kind == key[3:]:
                 del steps[k]  # type: ignore[union-attr]
                 return spans
@@ -174,11 +177,17 @@ class Clock(ABC):
         if self.measures:
             return None
 
+        # Work grows with the minibatches, so the largest number that ends in time is found by bisection, and
+        # not by counting all of them.
         def ns(steps: int) -> int:
             return self.work_ns(of(steps), slowdown)
 
-        if ns(total_steps) <= within_ns:  # as for most users
+        # The case of most users, without a bisection.
+        if ns(total_steps) <= within_ns:
             return total_steps
+        # The range begins at 1, so the index that `bisect_right` returns is the number of minibatches that
+        # fit. None of them fitting leaves one: an update without any would be no update
+        # (test_partial_work.py: test_a_deadline_below_one_step_leaves_one).
         return max(1, bisect_right(range(1, total_steps), within_ns, key=ns))
 
 
@@ -201,6 +210,7 @@ class MeasuredClock(Clock):
     def prepare(self) -> None:
         if self._other_data is not None:
             time.sleep(PAUSE_S)
+            # One byte of each cache line is enough: the machine loads the whole line, and evicts other data.
             self._other_data[::CACHE_LINE].sum()
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
@@ -223,17 +233,20 @@ class ModelledClock(Clock):
 
     def __init__(self, seconds: Mapping[str, float]) -> None:
         super().__init__()
+        # Floats until the end of a segment: a rate below a nanosecond, rounded here, would be lost.
         self.ns = {kind: value * 1e9 for kind, value in seconds.items()}
         self._sums: dict[tuple[tuple[str, int], ...], float] = {}
 
     def work_ns(self, segment: Segment, slowdown: float) -> int:
+        # The list itself is the key, so a hit costs no sum by kind.
         counted = tuple(segment.counted)
         ns = self._sums.get(counted)
         if ns is None:
             work = segment.work
             # In a fixed order, as a sum of floats depends on it.
             ns = sum([work[kind] * self.ns[kind] for kind in sorted(work)])
-            if len(counted) < MAX_REMEMBERED:  # most users do the same work
+            # Most users do the same work.
+            if len(counted) < MAX_REMEMBERED:
                 self._sums[counted] = ns
         return round(slowdown * ns)
 

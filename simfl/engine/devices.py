@@ -91,11 +91,13 @@ class Job:
 
     def progress_at(self, now: int) -> tuple[Spans, int]:
         """Return the segments up to a time, and the nanoseconds that remain."""
-        if not self.spans:  # in real time only: a thread still does the work
+        # In real time only: a thread still does the work, so its duration is not known.
+        if not self.spans:
             return ((self.phase, now - self.start),), 0
         if now == self.end:
             return self.spans, 0
-        if now > self.end:  # in real time only: the machine was late, and the last segment lasted until now
+        # In real time only: the machine was late, and the last segment lasted until now.
+        if now > self.end:
             *first, (phase, ns) = self.spans
             return (*first, (phase, ns + now - self.end)), 0
         done, remaining_ns = [], now - self.start
@@ -151,6 +153,7 @@ class Runtime:
 
     def __post_init__(self) -> None:
         self.training_ops = self.ops
+        # Only a measured clock needs the time of the work. Reading it for each segment would slow all others.
         self.ops.timed = self.clock.measures
         if self.clock.measures:
             self.ops.now_ns = self.trainer.timer.now_ns
@@ -180,22 +183,27 @@ class Runtime:
             gc.disable()
         where = (self.setup.name, job.round, device.party, job.call, job.what)
         if measures:
+            # Before `begin_step`, at which the time of the step begins.
             self.prepare()
         try:
             ops.begin_step(where, job.phase)
             if codec and job.has_overhead:
                 ops.charge_codec(job.arguments[1].size_bytes)
             job.outcome = job.run_call()
-            if codec:  # a message to many users is encoded once
+            if codec:
+                # A message to many users is encoded once. By identity: two equal messages are encoded twice.
                 sends = [effect for effect in job.outcome if isinstance(effect, Send)]
                 for message in {id(send.message): send.message for send in sends}.values():
                     ops.charge_codec(message.size_bytes)
             # A message's content is not held until the step's virtual end. A training's call may hold its
             # job: the cycle, 2 kB a user, would stay until garbage is collected.
             job.arguments, job.run = (), None
+            # Within the step, so that the model step and its encoding are part of its duration.
             device.side.complete(job.outcome)
             return ops.end_step()
         except ValueError as error:
+            # A kernel of the eager plane raises here. A pool raises later, and names the step by the same
+            # `where`.
             raise step_failed(where, "", error) from error
         finally:
             if collecting:
@@ -267,7 +275,9 @@ class Device:
 
     def release(self) -> None:
         """Hand the core over to the lane that waits longest."""
-        if self._queue:  # at most two lanes wait
+        # At most two lanes wait, so the shift of `pop(0)` costs nothing. The core is handed over without
+        # being free in between: no lane that starts at this time comes first.
+        if self._queue:
             self._queue.pop(0).succeed()
         else:
             self.free_cores += 1
@@ -328,6 +338,8 @@ class Lane:
 
     def halt(self) -> int:
         """Stop the job in progress, if any; return the row of its step, or -1."""
+        # First the row: the loss that follows names it as its cause, and the life has no row to write after
+        # that.
         row = self.record()
         if row >= 0:
             assert self.life is not None
@@ -339,21 +351,27 @@ class Lane:
         device, runtime, jobs = self.device, self.device.runtime, self.jobs
         env, name = runtime.env, self.name
         while jobs and not device.is_off:
+            # What kept a job waiting: its lane's step before it or, if it queued for a core as well, the step
+            # that released the core.
             blocker = self.last_row
             if device.free_cores:
                 device.free_cores -= 1
             else:
                 yield device.core()
                 blocker = device.last_row
-                if device.is_off:  # its battery ran empty while the lane waited
+                # Its battery ran empty while the lane waited. The job stays in the queue until the device is
+                # on.
+                if device.is_off:
                     device.release()
                     continue
             job = jobs.popleft()
             task = job.task
-            if task is not None and task.is_lost:  # the loss left its queued jobs in place
+            # The loss left its queued jobs in place. They end here, without a row.
+            if task is not None and task.is_lost:
                 device.release()
                 continue
             job.start = start = env.now
+            # A job that starts when it is ready has waited for nothing, whatever its lane did before.
             job.blocker = blocker if start > job.ready else -1
             self.current = job
             try:
@@ -361,19 +379,24 @@ class Lane:
                     yield working
                 spans = job.spans
                 job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))
+                # A step without duration holds no core over time, so it needs no event and draws no energy.
                 if job.end > start:
                     if runtime.meter is not None:
                         runtime.meter.on_step_begun(device.party, job)
                     yield job.end - env.now
-            except simpy.Interrupt:  # `halt` has put its row into the trace
+            except simpy.Interrupt:
+                # `halt` has put its row into the trace.
                 device.release()
                 continue
+            # The row, then the core, then the effects: the lane that gets the core names this row, and the
+            # effects name it as their cause.
             step = self.record()
             device.release()
             # A message that the server's machine has taken counts, even if its user is lost during the step.
             if task is None or not task.is_lost or device.party == SERVER:
                 runtime.finish(device, job, step)
         self.life = None
+        # Jobs stay if the device is off; `switch` wakes the lane again.
         self.jobs = jobs or None
 
     def record(self) -> int:

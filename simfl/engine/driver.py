@@ -35,17 +35,22 @@ async def drive(
     pause_at = time.monotonic() + SLICE_S
     while not session.done:
         if not env.run_slice(ops.events_per_slice, horizon, pause_at):
+            # No event up to the horizon: either none at all, and the run would wait for ever, or only later
+            # ones.
             if env.peek() == float("inf"):
                 users = session.config.users
                 online = f"{sum(map(session.users.is_online, range(users)))} of {users} users online"
                 session.server.stall(f"nothing left that could happen, {online}")
             else:
                 if env.now < horizon:
+                    # So that the row of the end has the time of the horizon, and not of the last event.
                     env.run(until=horizon)
                 session.server.stall(f"the horizon of {horizon / NS:g} s is reached")
         if ops.pending_bytes:
             await ops.wait_for_budget()
         if time.monotonic() > pause_at:
+            # Kernels of a pool fail in other threads. Their errors are raised here, at the latest a slice
+            # later.
             ops.raise_if_failed()
             tick()
             await asyncio.sleep(0)

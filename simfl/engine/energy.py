@@ -77,20 +77,26 @@ class Account:
     def advance(self, now: int) -> None:
         """Book the energy up to now, in stretches of constant power."""
         while self.booked_ns < now:
+            # A stretch ends with the tail at the latest, since the power changes there; the battery may end
+            # it earlier.
             until = min(now, self.tail_until) if self.booked_ns < self.tail_until else now
             if self.battery is None:
                 self._book(until)
                 continue
             was_on, until = self.battery.is_on, self.battery.advance(self.booked_ns, until, self.power())
+            # An empty device draws nothing, so time passes without an amount.
             if was_on:
                 self._book(until)
                 if not self.battery.is_on:
+                    # It ran empty: its radio is off, and has no tail left when it is back.
                     self.tail_until = until
             self.booked_ns = until
 
     def _book(self, until: int) -> None:
         """Book a stretch in which the power is the same."""
         for job in self.jobs:
+            # Segments outside of the stretch have no overlap, and their amounts are negative: `add` drops
+            # these.
             begin = job.start
             for phase, ns in job.spans:
                 overlap_ns = min(until, begin + ns) - max(self.booked_ns, begin)
@@ -112,10 +118,12 @@ class Account:
 
     def end_transfer(self, phase: str, up: bool, moved_bytes: int) -> None:
         """Book a transfer's bytes, and begin the radio's tail if it was the last one."""
+        # The first of equal phases may be that of another transfer. The list is the same, whichever leaves.
         self.moving.remove(phase)
         self.phase = phase
         rate, source = (self.powers.up, "up") if up else (self.powers.down, "down")
         fj = rate * moved_bytes
+        # What a battery cannot pay was not drawn, so the rows add up to what batteries gave.
         self.add(phase, source, fj if self.battery is None else self.battery.pay(fj))
         if not self.moving:
             self.tail_until, self.tail_phase = self.booked_ns + self.powers.tail_ns, phase
@@ -144,6 +152,8 @@ class Meter:
         if account is None:
             energy_of = self.config.energy_of
             powers = self.config.server_powers if party == SERVER else energy_of and energy_of(party)
+            # Booked from time 0, also if it is made later: standby power has emptied its battery since the
+            # start.
             account = Account(powers or NOT_COUNTED, 0, self.runtime.setup.first_phase)
             if account.powers.store is not None:
                 account.battery = Battery(account.powers.store, party)
@@ -155,6 +165,7 @@ class Meter:
         """Act on a change of the power of a party's device."""
         self._open[party] = account
         if self.batteries is not None:
+            # Each change of power moves the time at which the battery turns.
             self.batteries.follow(party, account)
 
     # -- changes of power
@@ -167,7 +178,9 @@ class Meter:
     def on_step_ended(self, party: int, job: Job) -> None:
         """Book the end of a step, which may be an interruption."""
         account = self._accounts.get(party)
-        if account is not None and job in account.jobs:  # a step that takes no time is not
+        # A step that takes no time was never booked (`Lane.work`).
+        if account is not None and job in account.jobs:
+            # The time before is booked with the power of before, so this comes first.
             account.advance(self.env.now)
             account.jobs.remove(job)
             self._changed(party, account)
@@ -209,10 +222,13 @@ class Meter:
             if overlap and account.is_active and not account.is_due:
                 continue
             account.advance(now)
+            # A party that drew nothing has no row.
             if account.spent:
                 amounts = tuple((*key, fj) for key, fj in sorted(account.spent.items()))
                 self.runtime.trace.add(Spent(index, party, now, amounts))
                 account.spent = {}
             account.is_due = False
+            # A tail in progress is still to be reported.
             if not account.is_active and account.tail_until <= now:
+                # `sorted` has made a list, so the dict may change.
                 del self._open[party]

@@ -18,6 +18,7 @@ class Environment(simpy.Environment):
     were requested (tests/engine/test_environment.py).
     """
 
+    # A plain attribute hides SimPy's property. SimPy itself reads `_now`, so `run_slice` keeps both in step.
     now: int = 0
     """Nanoseconds since the start."""
 
@@ -49,6 +50,7 @@ class Environment(simpy.Environment):
             simpy.core.EmptySchedule: No event exists.
         """
         if self.peek() == float("inf"):
+            # SimPy's own way to fail: `run` expects its EmptySchedule.
             super().step()
         self.run_slice(1)
 
@@ -69,17 +71,22 @@ class Environment(simpy.Environment):
             # First steps and interrupts of lives belong to the present event, so they come before all others.
             if soon:
                 soon.popleft()()
-            elif calls and (not queue or calls[0][:3] < queue[0][:3]):  # (time, priority, number)
+            # (time, priority, number) of both heaps. The fourth entries have no order, and numbers are never
+            # equal.
+            elif calls and (not queue or calls[0][:3] < queue[0][:3]):
                 if calls[0][0] > until:
                     return done > 0
                 self.now, _, _, callback = heappop(calls)
                 self._now = self.now
                 callback()
             elif queue and queue[0][0] <= until:
+                # The time of SimPy's own events is a float if a caller passed one, as to `timeout`. Here it
+                # stays an integer.
                 self.now = int(queue[0][0])
                 super().step()
             else:
                 return done > 0
+            # After an event and not before: each slice advances, however late it begins.
             if self.ends_slice or monotonic() > due_s:
                 break
         return True

@@ -32,6 +32,7 @@ from simfl.virtual_time import NS
 from simfl.world.availability import FOR_EVER
 
 SCALE = 2**20
+# Python's integers have no bound, so neither 2^-20 bit/s nor long runs can overflow.
 BYTE = 8 * NS * SCALE
 """A byte in the counters' unit, 2^-20 bit/s x nanoseconds."""
 
@@ -124,7 +125,9 @@ class FairLink:
         moved = self._counter(group) + group.offset
         flow = Flow(group, moved, moved + size_bytes * BYTE, on_done)
         first = self._join(flow)
-        if self._firing:  # `_fire` computes the level once, for all ends and begins
+        # `_fire` computes the level once, for all ends and begins. No time passes until then, so no counter
+        # moves at the stale level.
+        if self._firing:
             return flow
         self._rebalance()
         # A new transfer never raises the level, so no other transfer ends earlier. Only the new one may end
@@ -137,21 +140,26 @@ class FairLink:
     def change(self, flow: Flow, cap_bps: int) -> None:
         """Continue a transfer at another cap."""
         cap, before = cap_bps * SCALE, flow.group
-        if cap == before.cap or not flow.entry:  # without an entry, `on_done` is about to be called
+        # Without an entry, its last bit has moved, and `on_done` is about to be called.
+        if cap == before.cap or not flow.entry:
             return
         self._advance()
         size, moved = flow.mark - flow.start, self._moved_by(flow)
         self._leave(flow)
         flow.group = group = self._groups.get(cap) or self._open(cap)
+        # As if it had been in the new group from its first bit, so that `stop` counts the bytes of both.
         flow.start = self._counter(group) + group.offset - moved
         flow.mark = flow.start + size
         self._join(flow)
+        # Its entry in the former heap is invalid now. A cap that changes to and fro would leave ever more
+        # (test_changing_rates.py: test_rates_that_go_to_and_fro_leave_nothing_behind).
         tidy(before.heap, before.live)
         self._turn()
 
     def rate(self, rate_bps: int) -> None:
         """Change the link's rate now, bit/s, in O(log n) for each group that the level passes."""
         self._advance()
+        # Below zero if the capped transfers no longer fit; `_rebalance` then uncaps some.
         self._spare += rate_bps * SCALE - self._rate
         self._rate = rate_bps * SCALE
         self._turn()
@@ -173,10 +181,13 @@ class FairLink:
         self._arm(self._soonest()[0])
 
     def _moved_by(self, flow: Flow) -> int:
+        # An end that is rounded up lets the counter pass the mark by up to half a nanosecond. No transfer
+        # moves more than its size (test_fair_link.py: test_a_transfer_stopped_at_its_end_moved_its_size).
         return min(flow.mark, self._counter(flow.group) + flow.group.offset) - flow.start
 
     def _advance(self) -> None:
         now = self.env.now
+        # Exact, as the level has been constant since: each change of it is preceded by a call of this.
         self._moved += self._level * (now - self._updated_at)
         self._updated_at = now
 
@@ -219,9 +230,11 @@ class FairLink:
         else:
             self._uncapped_flows -= 1
         if group.live:
+            # Only the next end is among the next ends; the leave of any other transfer changes none.
             if group.heap[0][2] is flow:
                 self._announce(group)
             return
+        # No announced end of an empty group is valid. The group stays for the next transfer of its cap.
         group.entry = 0
         group.heap.clear()
         self._empty += 1
@@ -243,6 +256,8 @@ class FairLink:
             heappop(heap)
         mark = heap[0][0] - group.offset
         group.entry = self._next()
+        # A capped group's pace does not depend on the level, so its end is a time. The others are ordered by
+        # marks of the level's counter: a change of the level then shifts all of their ends and reorders none.
         if group.capped:
             end = self._updated_at + duration_ns(mark - group.cap * self._updated_at, group.cap)
             heappush(self._ends, (end, group.entry, group))
@@ -253,11 +268,16 @@ class FairLink:
     def _rebalance(self) -> None:
         """Compute the level, and move the groups that it passes to its other side."""
         caps = self._caps
+        # Products in place of quotients, so that the comparison is exact. If the spare rate is below zero,
+        # even 0 uncapped transfers uncap the fastest group.
         while self._capped and caps[self._capped - 1] * self._uncapped_flows > self._spare:
             self._capped -= 1
             self._switch_side(self._capped)
+        # At equality a group counts as capped: its cap is the level, and both counters have the same pace.
+        # The index stays where an empty group was dropped, as the next one has moved there.
         while self._capped < len(caps) and caps[self._capped] * self._uncapped_flows <= self._spare:
             self._capped += self._switch_side(self._capped)
+        # Rounded down, so the shares never exceed the link.
         self._level = self._spare // self._uncapped_flows if self._uncapped_flows else 0
 
     def _switch_side(self, index: int) -> bool:
@@ -268,6 +288,8 @@ class FairLink:
             self._empty -= 1
             return False
         moved = self._counter(group) + group.offset
+        # The same two sums for either direction: a group that is uncapped gives its rate back to the spare
+        # rate.
         uncapped = group.live if group.capped else -group.live
         self._uncapped_flows += uncapped
         self._spare += uncapped * group.cap
@@ -300,7 +322,9 @@ class FairLink:
             self.env.call_at(at, partial(self._fire, at))
 
     def _fire(self, at: int) -> None:
-        if at != self._armed:  # a call for an earlier end has replaced this one
+        # A call for an earlier end has replaced this one. Withdrawing it from the heap of calls would cost a
+        # search.
+        if at != self._armed:
             return
         self._armed = FOR_EVER
         self._advance()
@@ -308,6 +332,8 @@ class FairLink:
         end, group = self._soonest()
         while group is not None and end <= at:
             finished.append(group.heap[0][2])
+            # All transfers that end at this nanosecond leave before the first callback, so that a callback
+            # which changes another one of them finds that it has left.
             self._leave(finished[-1])
             end, group = self._soonest()
         # `on_done` begins the next transfers of the same users, which often leaves the level as it is.
@@ -321,6 +347,7 @@ class FairLink:
 
 def duration_ns(amount: int, rate: int) -> int:
     """Return amount / rate in nanoseconds, halves up; FOR_EVER at rate 0."""
+    # An end that was rounded up has its counter beyond the mark already.
     if amount <= 0:
         return 0
     # Integers round halves up exactly, where floats would lose bits of amounts beyond 2^53.

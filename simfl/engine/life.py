@@ -66,6 +66,7 @@ class Life(simpy.Process):
         It does nothing to a life that has ended.
         """
         if self._value is PENDING:
+            # The call of the nap is still on the heap. It finds another number, and wakes nothing.
             self._nap += 1
             self._run(self._generator.send, value)
 
@@ -97,6 +98,7 @@ class Life(simpy.Process):
         """Withdraw the life's wait, so that nothing resumes it."""
         self._nap += 1
         if self._target is not None and self._target.callbacks is not None:
+            # An event, unlike a nap, is resumed by its list of callbacks, so the life leaves the list.
             self._target.callbacks.remove(self._resume)
         self._target = None
 
@@ -138,18 +140,24 @@ class Life(simpy.Process):
                 env.call_at(env.now + wait, partial(self._woke, nap))
         except StopIteration as end:
             self._end(end.value)
+        # Nothing leaves this function but by the heap, so that the caller of `wake` is not ended by the error
+        # of another life.
         except BaseException as error:
             self._ok, self._value = False, error
-            env.schedule(self)  # SimPy then raises the error, unless a process waits for this life
+            # SimPy then raises the error, unless a process waits for this life.
+            env.schedule(self)
         env._active_proc = outer
 
     def _end(self, value: Any) -> None:
         self._ok, self._value = True, value
         # An end for which no process waits needs no entry on the heap; most lives end so.
         if self.callbacks:
+            # After the events that were requested for this time before, as the end of a simpy.Process.
             self.env.call_at(self.env.now, self._over)
         else:
-            self.callbacks = None  # SimPy's sign of an event that has happened
+            # SimPy's sign of an event that has happened: a process that yields this life later continues at
+            # once.
+            self.callbacks = None
 
     def _over(self) -> None:
         callbacks, self.callbacks = self.callbacks, None

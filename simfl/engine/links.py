@@ -92,6 +92,8 @@ class Transmission:
 
     def on_aborted(self, moved_bytes: int) -> int:
         """Put the aborted transfer into the trace; return the row."""
+        # Users that are never connected for long enough would otherwise repeat a message for ever
+        # (`progress.py`).
         self.runtime.progress.aborted += 1
         return self.row(moved_bytes, None)
 
@@ -173,6 +175,8 @@ class UserLink:
 
     def send(self, transfer: Transmission) -> None:
         """Queue a transfer, with the latency of now."""
+        # The state of the time of sending gives the latency; that of each moment at which it moves gives the
+        # rate.
         if self.env.now >= self.until:
             self._refresh_state()
         if self.jitter_s is None:
@@ -202,8 +206,11 @@ class UserLink:
             if self.connection is not None:
                 yield from self._windows(transfer, link, self.connection)
             self._move(link, self._on_wire(transfer) - self._moved)
-            yield None  # until `_moved_all`
+            # Until `_moved_all`.
+            yield None
             self._on_sent(transfer)
+        # So that the next message begins a new life. An interrupted transfer has no life left either
+        # (`_abort`).
         self._life = None
 
     def _windows(self, transfer: Transmission, link: FairLink, connection: Connection) -> Waits:
@@ -214,6 +221,8 @@ class UserLink:
             size = tcp.wire_bytes(window)
             # It need not wait behind the last window, nor behind one that takes longer than a round trip.
             remaining = self._on_wire(transfer) - self._moved
+            # Integers on both sides: a window of 8 size bits at the rate, against the round trip in
+            # nanoseconds. Without a division, the rate may be 0.
             if remaining <= size or 8 * NS * size >= 2 * self.latency_ns * self.rate:
                 return
             since = self.env.now
@@ -221,11 +230,17 @@ class UserLink:
             yield None
             self._moved += size
             now, rtt_ns = self.env.now, max(1, 2 * self.latency_ns)
+            # Time beyond that of the link's own rate: others crowd the server's link.
             queued_ns = now - since - 8 * NS * size // max(1, self.rate)
             if tcp.stays_open(window, queued_ns, rtt_ns):
+                # At least 1, as 0 means that the window still opens (`_cap`).
                 self._window_bps = max(1, 8 * NS * tcp.wire_bytes(2 * window) // rtt_ns)
             window = 0 if self._window_bps else 2 * window
+            # The acknowledgement of the first byte of this window comes a round trip after that byte has
+            # left; at once if it was a slow window.
             yield max(now, since + rtt_ns) - now
+            # A state that begins while nothing moves is not followed, so the wait may have ended in a later
+            # one (test_tcp.py: test_a_message_that_waited_moves_at_the_rate_of_then).
             if self.env.now >= self.until:
                 self._refresh_state()
 
@@ -236,6 +251,7 @@ class UserLink:
 
     def _moved_all(self) -> None:
         assert self._life is not None
+        # Before the life continues, as it may begin the next transfer within this call.
         self._flow = None
         self._life.wake()
 
@@ -246,6 +262,8 @@ class UserLink:
             self.on_moving(transfer, self._on_wire(transfer))
         if self.connection is not None:
             self.connection.sent(self.env.now)
+        # Before `on_sent`, at which its user may be lost: what has left an uplink still arrives
+        # (test_jitter.py: test_messages_that_left_a_cut_uplink_arrive).
         self.propagating.append(transfer)
         # A shorter latency, by jitter or a new state, lets no message overtake (tests/engine/test_jitter.py).
         self._last = max(self._last, self.env.now + transfer.latency_ns)
@@ -253,7 +271,9 @@ class UserLink:
         transfer.on_sent()
 
     def _arrive(self, epoch: int) -> None:
+        # A call on the heap is not withdrawn. A downlink that was interrupted sends its messages again.
         if epoch == self._epoch:
+            # No message overtakes, so the arrival that is due is that of the first one.
             self.propagating.pop(0).on_arrived()
 
     # -- the link's state
@@ -281,13 +301,17 @@ class UserLink:
             self.env.call_at(self.until, self._end_state)
 
     def _end_state(self) -> None:
-        if self.active is not None and self.env.now >= self.until:  # not read yet at this nanosecond
+        # A message that was sent at this nanosecond may have read the new state already (test_link_states.py:
+        # test_a_message_at_the_end_of_a_state_shares_its_look).
+        if self.active is not None and self.env.now >= self.until:
             self._refresh_state()
 
     # -- interruptions
     def pause(self) -> None:
         """Pause while the user is offline: messages wait, on a downlink also propagating ones."""
         self.is_paused = True
+        # In front, in order: interrupted messages start again before the others that wait (test_links.py:
+        # test_a_paused_downlink_keeps_its_order).
         self.queue[:0] = self._interrupt()
 
     def resume(self) -> None:
@@ -301,6 +325,7 @@ class UserLink:
 
         At least a latency, since the end of a connection is as slow as a message.
         """
+        # An idle link has not read its state for some time.
         if self.env.now >= self.until:
             self._refresh_state()
         return max(self.latency_ns, self._last - self.env.now)
@@ -311,6 +336,8 @@ class UserLink:
 
     def cut(self) -> None:
         """Drop messages that have not left, as the user is lost; on a downlink also propagating ones."""
+        # A lost user sends nothing further of this round, so what it returns is not queued again. The rows of
+        # these messages are written.
         self._interrupt()
         for transfer in self.queue:
             transfer.on_aborted(0)
@@ -324,9 +351,11 @@ class UserLink:
         # On the uplink, messages that propagate have left the user and still arrive at the server.
         if not self.up:
             self._epoch += 1
-            self._last = 0  # a message that is sent again waits for none of before
+            # A message that is sent again waits for none of before.
+            self._last = 0
             for transfer in self.propagating:
                 transfer.on_aborted(transfer.size_bytes)
+            # In the order of sending: those that propagate left before the one that moves.
             aborted = [*self.propagating, *aborted]
             self.propagating.clear()
         return aborted
@@ -343,7 +372,9 @@ class UserLink:
         moved_bytes = self._moved + (0 if flow is None else flow[0].stop(flow[1]))
         if self.on_moving is not None:
             self.on_moving(transfer, moved_bytes)
-        if moved_bytes and self.connection is not None:  # the trace has bytes without TCP's headers
+        # The trace has bytes without TCP's headers (test_tcp.py:
+        # test_an_aborted_transfer_reports_bytes_of_the_message).
+        if moved_bytes and self.connection is not None:
             moved_bytes = transfer.size_bytes * moved_bytes // self._on_wire(transfer)
         transfer.on_aborted(moved_bytes)
         return [transfer]
@@ -376,10 +407,13 @@ class ServerLink(FairLink):
         rate_bps, self.until = self.rates(self.env.now)
         self.rate(rate_bps)
         if self.until < FOR_EVER:
+            # One call for each state that was read. If the link is idle then, the next start reads the state.
             self.env.call_at(self.until, partial(self._end_state, self.until))
 
     def _end_state(self, until: int) -> None:
-        if self.is_busy and until == self.until:  # not read yet at this nanosecond
+        # Otherwise a transfer that began at this nanosecond has read the new state, and set a call for its
+        # end.
+        if self.is_busy and until == self.until:
             self._refresh_state()
 
 
@@ -420,6 +454,8 @@ class VirtualNetwork:
             jitter_s = None if self.jitter is None else self.jitter(user, up)
             shared, peers = self._shared[up], self._peers[up]
             user_link = UserLink(user, up, self.states, shared, jitter_s, peers, self.tcp(user))
+            # The user may have gone offline before its link was first used (test_coming_and_going.py:
+            # test_messages_to_a_user_away_from_the_start_wait).
             user_link.is_paused = user in self._paused
             user_link.on_moving = None if self.on_moving is None else partial(self.on_moving, user, up)
             self._links[user, up] = user_link

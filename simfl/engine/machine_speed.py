@@ -16,6 +16,7 @@ EVERY_S = 0.5
 MAX_SHARE = 0.005
 """Maximum share of the run's time that timing takes."""
 
+# Together about a millisecond (test_machine_speed.py: test_the_kernel_takes_about_a_millisecond).
 _TURNS = 4000
 _NUMBERS = np.arange(2**17, dtype=np.uint32)
 _OUT = np.empty_like(_NUMBERS)
@@ -24,12 +25,15 @@ _BYTES = _NUMBERS.tobytes()
 
 def kernel_ns() -> int:
     """Return the CPU time of a millisecond's work such as steps do: Python, SHA-256, numpy over memory."""
+    # CPU time of this thread, as that of measured steps, so that it drifts as they do.
     began_ns = time.thread_time_ns()
     total = 0
     for k in range(_TURNS):
+        # Cut to 32 bits: a growing integer would make each turn slower than the one before.
         total = (31 * total + k) & 0xFFFFFFFF
     hashlib.sha256(_BYTES).digest()
     for factor in (3, 5, 7):
+        # Into memory that exists: an allocation would time the operating system.
         np.multiply(_NUMBERS, factor, out=_OUT)
         np.add(_NUMBERS, _OUT, out=_OUT)
     return time.thread_time_ns() - began_ns
@@ -39,7 +43,8 @@ class SpeedProbe:
     """Times the kernel between rounds, at most every `EVERY_S`."""
 
     def __init__(self) -> None:
-        kernel_ns()  # the first call takes longer
+        # The first call takes longer.
+        kernel_ns()
         self._due_s = 0.0
 
     def __call__(self) -> int | None:
@@ -49,5 +54,7 @@ class SpeedProbe:
             return None
         fastest_ns = min(kernel_ns() for _ in range(REPEATS))
         now_s = time.monotonic()
+        # From its end, and longer after a slow timing, so that its share of the run is bounded
+        # (test_machine_speed.py: test_timing_takes_a_small_share_of_the_run).
         self._due_s = now_s + max(EVERY_S, (now_s - began_s) / MAX_SHARE)
         return fastest_ns

@@ -57,12 +57,14 @@ class PresenceTracker:
         """Begin to follow a user's sessions."""
         if self.schedule is not None and user not in self._followed:
             self._followed.add(user)
+            # At once: the state of now applies before the caller continues, such as to the first selection.
             Life(self.env, self._come_and_go(user, self.env.now), at_once=True)
 
     def _come_and_go(self, user: int, until: int) -> Waits:
         """Take a followed user through its sessions, the next of which begins at `until`."""
         assert self.schedule is not None
         while until < FOR_EVER:
+            # A user that is followed from now on has no first wait.
             if until > self.env.now:
                 yield until - self.env.now
             online, until = self.schedule(user, self.env.now)
@@ -87,7 +89,8 @@ class PresenceTracker:
         if self.powered is None or not state[0]:
             return state
         on, until = self.powered(user)
-        return on, min(until, state[1]) if on else until  # its sessions change nothing while it is empty
+        # Its sessions change nothing while the battery is empty.
+        return on, min(until, state[1]) if on else until
 
     def is_online(self, user: int) -> bool:
         """Return True for a user whose device is online."""
@@ -97,6 +100,8 @@ class PresenceTracker:
         """Take a device offline for a reason."""
         was_online = user not in self.reasons
         self.reasons.setdefault(user, set()).add(why)
+        # A device that is offline for one reason gets another one without a row: nothing changes for the
+        # others.
         if was_online:
             row = self.trace.add(rows.Presence(user, False, self.env.now))
             # Before links are paused: messages of a lost task are dropped, and do not wait on them.
@@ -109,6 +114,7 @@ class PresenceTracker:
         if why in reasons:
             reasons.discard(why)
             if not reasons:
+                # No entry, and not an empty set: `user in reasons` is the test of a user that is offline.
                 del self.reasons[user]
                 row = self.trace.add(rows.Presence(user, True, self.env.now))
                 self.network.resume(user)
@@ -119,6 +125,8 @@ class PresenceTracker:
         if self.schedule is not None and user not in self._followed:
             self._followed.add(user)
             online, until = self.schedule(user, self.env.now)
+            # Without a row, as the device is still empty: its sessions went on unseen, and the one of now
+            # decides. `remove_reason` writes the row if it is online.
             reasons = self.reasons[user]
             reasons.discard(SESSION) if online else reasons.add(SESSION)
             Life(self.env, self._come_and_go(user, until), at_once=True)
@@ -152,6 +160,8 @@ class Disconnections:
         settling_ns = server.network.link(user, up=True).settling_ns
         # The connection's end does not overtake messages that the user sent before it.
         when_ns = server.env.now + max(server.config.disconnect_ns, settling_ns)
+        # A loss belongs to the round of its task, which may have closed. Going offline without a task
+        # concerns the round in progress.
         cause = server.trace[row]
         index = cause.round if isinstance(cause, rows.Lost) else server.round
         call = partial(server.call, machine, "gone", user, row, phase, subject=update, round=index)
@@ -168,6 +178,7 @@ class Disconnections:
 
     def notify(self, user: int, *notices: Callable[[], None]) -> None:
         """Notify the server of these broken connections of a user, or of all, once each."""
+        # A copy, since each notice leaves the list.
         for notice in notices or tuple(self._pending.get(user, ())):
             # The other way may have been faster.
             if notice in self._pending.get(user, ()):

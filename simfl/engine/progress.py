@@ -34,18 +34,25 @@ class StallDetector:
     def reset(self) -> None:
         """Count from zero, as the run has advanced."""
         self.returns = self.stays = self.aborted = self.late = self.failed = 0
+        # `describe` reads the rows since then, so that its figures are of the stall and not of the run.
         self.since = len(self.trace)
 
     @property
     def all_return(self) -> bool:
         """True once users have come back, or were found unchanged, too often."""
+        # Weighted: a message is sent again many times in one session, and a slot often leaves its user as it
+        # is. Nights without users must not end a run (test_progress.py:
+        # test_nights_without_online_users_do_not_end_a_run).
         returns = self.returns + self.aborted / ABORTS_PER_RETURN + self.stays / STAYS_PER_RETURN
         return returns > MAX_RETURNS * self.users
 
     @property
     def all_failed(self) -> bool:
         """True once too many attempts of a buffer's users failed."""
+        # A few users may need many attempts. With many, ten for each are enough, or a run would be stopped
+        # late (test_progress.py: test_sessions_too_short_for_any_update_end_a_run_soon).
         limit = max(MAX_RETURNS * min(self.users, FEW_USERS), MAX_FAILED * self.users)
+        # Aborted messages alone stop no run here: they are part of `all_return`.
         return self.failed > 0 and self.failed + self.aborted > limit
 
     @property

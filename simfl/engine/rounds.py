@@ -27,12 +27,19 @@ class Rounds(ServerSide):
         self.tasks: dict[tuple[int, int], UserRound] = {}
         self.history = Participation(self.config.users)
         self.users.follow_all()
-        yield 0  # first, users that are offline from the start leave
+        # `follow_all` has taken users offline that are so from the start. Calls that this requested for time
+        # 0 come before the first selection.
+        yield 0
         while not self.done:
             self.start = self.env.now
+            # An event and not a call: the next round begins after the other effects of the step that closes
+            # this one.
             self.closed = self.env.event()
             chosen = self._select()
-            if not chosen:  # wait for the time of the first deadline, and select once more
+            if not chosen:
+                # As long as a server with users would wait for its first answers. Then it selects once more,
+                # and without users the round aborts (test_cohorts.py:
+                # test_a_skipped_round_lasts_as_long_as_the_server_waited).
                 yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
                 chosen = self._select()
             self._begin(chosen or [])
@@ -73,6 +80,8 @@ class Rounds(ServerSide):
         entropy = setup.entropy(SERVER, index)
         server = round_server(setup.server(chosen, setup.in_round(index), self.runtime.ops, entropy))
         server.quorum = self.config.quorum
+        # Planned before the round begins: losses depend on its number and cohort, and not on what happens in
+        # it.
         plans = setup.losses.in_round(index, chosen)
         # A task stays while one of its messages is on its way, which has to find it.
         for key, task in tuple(self.tasks.items()):
@@ -87,7 +96,8 @@ class Rounds(ServerSide):
         self.call(server, "start", None, cause, setup.first_phase, run=run)
 
     def stall(self, why: str) -> None:
-        if self.begun < self.round:  # its server still waited for users
+        # Its server still waited for users. Each End row has a Begin row before it.
+        if self.begun < self.round:
             self.trace.add(rows.Begin(self.round, self.start, ()))
         super().stall(why)
 

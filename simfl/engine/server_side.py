@@ -91,7 +91,9 @@ class ServerHost:
         self.protocol, self.ops, self.rule, self.lr = protocol, ops, rule, config.server_lr
         self.model_with = protocol.model_with[not config.overlap] if protocol.model_with else None
         self.version = 0
+        # No step makes the first model, so its time belongs to none.
         self.weights = ops.run_uncharged(trainer.initial, (1, trainer.d, F32), seed)
+        # The latest is the last; older ones than the greatest prescribed lag leave by themselves.
         self.models = deque([self.weights], maxlen=1 + config.max_model_lag)
         self.moments: Handle | None = None
         if rule.rows:
@@ -141,6 +143,7 @@ class ServerHost:
             state = self.moments = self.ops.moments(self.rule.remember, self.moments, result.mean)
         self.weights = self.ops.apply(self.rule.apply, self.weights, state, self.lr)
         self.models.append(self.weights)
+        # In step with the machine, which counts its aggregates itself (`BufferServer.version`).
         self.version += 1
         return True
 
@@ -177,6 +180,7 @@ class ServerSide(ABC):
         self.users = users
         self.env, self.trace, self.config = runtime.env, runtime.trace, runtime.config
         config = self.config
+        # The cores of a server divide the work of each step, so it has one lane on one core.
         slowdown = config.server_slowdown / config.server_cores
         self.device = Device(runtime, SERVER, slowdown, 1, self)
         self.disconnections = Disconnections(self)
@@ -186,6 +190,7 @@ class ServerSide(ABC):
         self.done = False
         seed = seed_array(runtime.streams.bytes("initial weights"))
         self.host = ServerHost(runtime.setup.protocol, runtime.ops, runtime.trainer, rule, config, seed)
+        # Not at once: the other side and its receiver are set after this (`session.py`).
         self.life = Life(self.env, self.main())
 
     # -- to be implemented by rounds and buffers
@@ -275,8 +280,11 @@ class ServerSide(ABC):
         """Do the real work of a step that follows the machine's call: model step, encoding of the model."""
         if self.config.codec:
             messages = [effect.message for effect in effects if isinstance(effect, Send)]
+            # Encoded once, for however many users. The message itself is made in `_send`, when the step is
+            # over.
             if any(map(self.host.model_follows, messages)):
                 self.runtime.ops.charge_codec(self.host.model_bytes)
+        # The model step is part of the step that returned the aggregate, whose row has its duration.
         if self.host.step(effects) and self.checkpoints is not None:
             self.checkpoints.add_model()
 
@@ -297,6 +305,8 @@ class ServerSide(ABC):
         match effect:
             case Timer(name, phase, subject):
                 fires = now + self.config.deadlines_ns[name]
+                # Each deadline is set, also one that its machine will not wait for: `_deadline` asks at its
+                # end. So no timer has to be withdrawn.
                 row = add(rows.TimerSet(index, name, phase, name_of(subject), step, now, fires))
                 Life(self.env, self._deadline(ref(job.machine), effect, fires, row, index), at_once=True)
             case Result():
@@ -334,6 +344,8 @@ class ServerSide(ABC):
         machine = machine_of()
         if machine is not None and not self.done and machine.awaits(timer):
             fields = {"what": timer.name, "subject": timer.subject, "round": index}
+            # A step like any other: it waits for the lane, and a message that arrived before it is received
+            # first.
             self.call(machine, "expire", timer, row, timer.phase, **fields)
 
     # -- messages
@@ -345,6 +357,7 @@ class ServerSide(ABC):
             if task.is_lost:  # its connection is broken, which the server may not know, or it was stopped
                 t.on_aborted(0)
                 return
+            # `UserSide.receive` counts it down. Until then the user is in flight, and is not selected.
             task.inbound += 1
         self.network.link(to, up=False).send(t)
         if task is not None and self.host.model_follows(message):
@@ -353,10 +366,12 @@ class ServerSide(ABC):
     def receive(self, transmission: Transmission) -> None:
         """Receive a message as a step; half of a message has no effect."""
         t, m, task = transmission, transmission.message, transmission.task
+        # It has its row as it is aborted (`UserSide.on_sent`).
         if t.is_half:
             return
         now = self.env.now
         row = t.row(t.size_bytes, now)
+        # Before the job is queued: the machine never gets the message, but its bytes have crossed the links.
         if task is not None and (loss := task.uncounted_loss(m)):
             self.users.lose(task, *loss, row)
             return
@@ -391,7 +406,8 @@ class ServerSide(ABC):
         else:
             audited = ops.run_uncharged(audit.real, (1, 3, F64), result.total, deltas, weights)
         for task, _ in involved:
-            task.update = None  # so that it is freed once the audit has used it
+            # So that it is freed once the audit has used it: the task may stay for a while.
+            task.update = None
         record = None
         if self.config.record:
             users = tuple(task.user for task, _ in involved)
@@ -404,6 +420,7 @@ class ServerSide(ABC):
         """Return a closed round with a handle of its global model's accuracy and loss, if they are due."""
         assert closed.unaudited is not None
         index, config, trainer = closed.round, self.config, self.runtime.trainer
+        # Rounds count from 0. The last one is always evaluated, as its model is the result of the run.
         due = (index + 1) % config.evaluate_every == 0 or index + 1 == config.rounds
         if not (due and trainer.evaluates):
             return closed
@@ -416,6 +433,7 @@ class ServerSide(ABC):
         row = self.trace.add(rows.Aborted(self.round, reason, cause, self.env.now))
         rate = self.runtime.setup.losses.rate_in(self.round)
         closed = ClosedRound(self.round, self.env.now, None, None, rate)
+        # A stall has no cause in the trace but its own row.
         self._end_round(cause if cause >= 0 else row, closed, last)
 
     def stall(self, why: str) -> None:
@@ -426,14 +444,18 @@ class ServerSide(ABC):
         """Write the round's last row, and hand the round to the driver."""
         runtime = self.runtime
         if runtime.meter is not None:
+            # Before the number of the round changes: energy drawn until now is booked to it.
             runtime.meter.report(self.round, runtime.setup.protocol.asynchronous)
         self.trace.add(rows.End(self.round, self.start, self.env.now, step))
         runtime.progress.reset()
+        # Before the checkpoint, which compares it with the number of finished rounds.
         self.round += 1
         if self.checkpoints is not None:
             closed = replace(closed, checkpoint=self.checkpoints.take_checkpoint())
         self.outcomes.append(closed)
-        self.env.ends_slice = True  # so that the driver takes the outcome now
+        # So that the driver takes the outcome now, and the next round is not simulated first.
+        self.env.ends_slice = True
+        # Before `_on_round_closed`, which lets the life of the rounds continue: it ends if this is set.
         self.done = last or self.round >= self.config.rounds
         self._on_round_closed(step)
         if self.on_round is not None:
@@ -452,6 +474,7 @@ def _audit_in_field(runtime: Runtime, aggregate: Aggregate, samples: list[int]) 
         zip(aggregate.involved, samples, strict=True), key=lambda pair: pair[0][0].arrived_ns
     ):
         assert task.update is not None
+        # `peek` draws nothing, so the audit uses up no name of the machine.
         seed = seed_array(task.entropy.peek(f"quantise{name_of(task.id)}"))
         arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
         plain = ops.run_uncharged(audit.add_levels, (1, task.update.columns + 2, F64), *arguments)

@@ -43,12 +43,16 @@ class Session:
         self.runtime = Runtime(self.env, config, setup, ops, clock, trainer, streams)
         self.trace = self.runtime.trace
         self.network = config.network(self.env)
+        # A server over a buffer that has no connection to idle users cannot see them come and go
+        # (`buffered.py`).
         drops_idle = setup.protocol.asynchronous and not setup.protocol.connected
         self.users = UserSide(self.runtime, self.network, drops_idle=drops_idle)
         if config.energy_of or config.server_powers:
+            # After the users, whose presence it gives the batteries, and before the first step.
             self.runtime.meter = Meter(self.users, self.network)
         side = Buffer if setup.protocol.asynchronous else Rounds
         self.server = side(self.runtime, self.network, self.users, rule)
+        # The sides refer to each other, so these are set once both exist, and before the first event.
         self.server.receiver = self.users
         self.users.server = self.users.receiver = self.server
 
@@ -73,10 +77,12 @@ class Session:
 
     def close(self) -> None:
         """End the run: put work and transfers in progress into the trace, as aborted."""
+        # In this order: transfers and steps in progress are booked as they end, and the last report has them.
         self.network.close()
         for device in (self.server.device, *self.users.devices.values()):
             device.close()
         if self.runtime.meter is not None:
+            # To the last round: the number of the next one is set already.
             self.runtime.meter.report(self.server.round - 1)
 
     def discard(self) -> None:

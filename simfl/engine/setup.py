@@ -47,7 +47,8 @@ class ModelDownload(Message):
 
     @property
     def size_bytes(self) -> int:
-        return self.weights.size_bytes + 8  # 8 bytes for the update and the version
+        # 8 bytes for the update and the version.
+        return self.weights.size_bytes + 8
 
     @property
     def subject(self) -> Subject:
@@ -207,7 +208,7 @@ class RoundCheckpoint:
     models: dict[int, Handle]
     """Version -> global model [1, d]: each with which a user still works, and the latest."""
     moments: Handle | None
-    """Memory of an adaptive server [2, d], if it has one."""
+    """Memory of an adaptive server [rows, d], if it has one."""
     running: tuple[tuple[Key, Spans], ...]
     """Under a clock that measures, the steps in progress with their durations."""
 

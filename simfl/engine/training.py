@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 def seed_of(runtime: Runtime, task: UserRound) -> Handle:
     """Return the seed of a training's minibatches."""
+    # By cycle over a buffer, and by round otherwise: never by time, so a user has the same minibatches under
+    # each protocol.
     name = ("minibatches", task.user, name_of(task.id) or task.round)
     return runtime.ops.secret(runtime.streams.bytes(*name))
 
@@ -35,9 +37,11 @@ def training_job(runtime: Runtime, task: UserRound, device: Device, cause: int) 
     args = (task.client, TRAIN, (), task.phase, cause, runtime.env.now, task.round)
     job = Job(*args, subject=task.id, task=task, on_done=task.life.wake)
     seed, ops, trainer = seed_of(runtime, task), runtime.training_ops, runtime.trainer
+    # A training without minibatches, of a user without samples, has none that could be cut.
     if runtime.config.partial is None or not trainer.steps(task.user):
         job.run = partial(task.train, ops, trainer, seed)
     else:
+        # Set on the job and not passed to it, since it needs the job: its factor of noise, and its `what`.
         job.run = partial(_train_within, runtime, task, device, job, seed, runtime.config.partial)
     job.is_half = task.plan_at("training") == "mid_send"
     if runtime.config.training_noise is not None:
@@ -58,8 +62,11 @@ def _train_within(
 
     lane_key = (job.round, task.user, "training")
     steps = runtime.clock.steps(lane_key, minibatches, counted, slowdown, within_ns)
-    cutoff = Cutoff(within_ns / slowdown)  # a measured training is bounded in this machine's time
+    # A measured training is bounded in this machine's time.
+    cutoff = Cutoff(within_ns / slowdown)
     effects = task.train(ops, trainer, seed, cutoff if steps is None else steps)
     task.steps = cutoff.steps if steps is None else steps
+    # Empty for a full training, so a deadline that binds no user changes no row (test_partial_work.py:
+    # test_a_deadline_that_binds_no_user_changes_no_row). `Recording.what` reads it back.
     job.what = "" if task.steps == minibatches else str(StepsDone(task.steps, minibatches))
     return effects

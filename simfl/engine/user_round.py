@@ -207,9 +207,6 @@ class UserRound:
     ) -> Update:
         """Return the update as the machine receives it, scaled by a factor and clipped.
 
-        It is clipped here and not in the training: there, its content would be computed before the updates
-        of others in the cohort have been asked for, and training in batches would be lost.
-
         Args:
             ops: Operations of the machine.
             clip: The scenario's rule, if any.
@@ -218,9 +215,15 @@ class UserRound:
         """
         assert self.update is not None
         self.samples = samples
+        # Before the clip: an update of few minibatches that is scaled up may exceed the bound
+        # (`learning/partial_work.py`).
         if factor is not None:
             self.update = ops.scale(self.update, factor)
+        # Clipped here and not in the training: there, its content would be computed before the updates of
+        # others in the cohort have been asked for, and training in batches would be lost.
         if clip is not None:
+            # The comparison is for the report alone, so a user spends no time on it. It needs the update as
+            # it was.
             self.clipped = ops.run_uncharged(clip.changes, (1, 1, F64), self.update)
             self.update = ops.clip(clip.apply, self.update)
         return Update(self.update, samples, self.id, self.version)
@@ -238,7 +241,8 @@ class UserRound:
         when = self.plan_at(message.point)
         if when == "before_send":
             return Loss(message.phase, f"before {message.kind} was sent")
-        return self._delay() if when == "delay" else None  # all other losses follow the sending
+        # All other losses follow the sending.
+        return self._delay() if when == "delay" else None
 
     def is_half_sent(self, message: Message) -> bool:
         """Return True for a message of which only half leaves, since the user is lost during it."""
@@ -246,6 +250,7 @@ class UserRound:
 
     def on_sent(self, message: Message) -> Loss | None:
         """Return the loss that is planned for when the last bit of a message, or of its half, has left."""
+        # Before the state changes: half of an upload does not count as sent.
         if self.is_half_sent(message):
             return Loss(message.phase, f"amid sending {message.kind}")
         if message.point == "upload":

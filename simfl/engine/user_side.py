@@ -121,9 +121,11 @@ class UserSide:
             task.client, task.entropy = self.client(user)
         else:
             if self._params is None or self._params.round != index:
+                # Made once a round and shared by its users.
                 self._params = self.runtime.setup.in_round(index)
             task.client, task.entropy = _machine(self.runtime, user, self._params, index)
         task.life = Life(self.env, self._take_part(task), at_once=True)
+        # Before the user is followed: if its session is off, it is lost in this task at once.
         self.tasks.setdefault(user, []).append(task)
         self.presence.follow(user)
         if self.runtime.meter is not None:
@@ -138,6 +140,7 @@ class UserSide:
 
     def forget(self, task: UserRound) -> None:
         """End a task that has nothing under way."""
+        # A task that was ended by a loss has left already.
         if self._remove(task) and self.runtime.meter is not None:
             self.runtime.meter.leave(task.user)
         task.life.stop()
@@ -179,18 +182,22 @@ class UserSide:
     def _take_part(self, task: UserRound) -> Waits:
         """Train once the model has arrived (and, without overlap, masks are ready), and submit the update."""
         try:
+            # `_train_if_ready` wakes it.
             step = yield None
             if (loss := task.begin_training()) is not None:
                 raise simpy.Interrupt((*loss, step))
             self._train(task, step)
-            step = yield None  # the training's job wakes it; the training of a lost user never does
+            # The training's job wakes it; the training of a lost user never does.
+            step = yield None
             planned = task.end_training()
             if isinstance(planned, Loss):
                 raise simpy.Interrupt((*planned, step))
             if planned is not None:
                 yield planned.ns
             self._submit(task, step)
-            yield None  # until the server has processed it, and forgets the task
+            # Until the server has processed it, and forgets the task. The life stays, so that a loss after
+            # the upload is an interrupt like any other.
+            yield None
         except simpy.Interrupt as interrupt:
             self._end(task, interrupt.cause)
 
@@ -220,7 +227,9 @@ class UserSide:
             task: The user's.
             loss: Phase, reason, and row of its cause; None for a surplus user.
         """
+        # First: the effects of steps that end from now on are void (`Lane.work`, `finish`).
         user, task.is_lost = task.user, True
+        # Its protocol lane is not interrupted: a call of a machine ends, without effects.
         interrupted = self.device(user).training.interrupt(task)
         if loss is not None:
             phase, why, cause = loss
@@ -229,6 +238,7 @@ class UserSide:
                 cause = interrupted
             lost = rows.Lost(task.round, user, name_of(task.id), phase, why, cause, self.env.now)
             row = self.trace.add(lost)
+        # What has left still arrives; the rest is not sent.
         self.network.link(user, up=True).cut()
         self._remove(task)
         if self.runtime.meter is not None:
@@ -265,8 +275,9 @@ class UserSide:
         """Queue a message for the user's machine."""
         m = t.message
         client = self.client(t.to)[0] if task is None else task.client
-        arguments = (t.sender, m)  # by position, as half of all rows are made of these
+        arguments = (t.sender, m)
         now = self.env.now
+        # By position, as half of all rows are made of these.
         job = Job(client, "receive", arguments, m.phase, cause, now, t.round, m.kind, m.subject, task, True)
         if isinstance(m, ModelDownload):
             assert task is not None
@@ -282,6 +293,7 @@ class UserSide:
         """Apply the effects of a user's step."""
         user, task = device.party, job.task
         for effect in job.outcome:
+            # An effect before this one, such as a send at a planned loss, may have lost the user.
             if task is not None and task.is_lost:
                 break
             if isinstance(effect, Send):
@@ -307,6 +319,7 @@ class UserSide:
 
     def _send_later(self, ns: int, user: int, job: Job, message: Message, step: int) -> Waits:
         yield ns
+        # Its user may have been lost during the delay.
         if job.task is not None and not job.task.is_lost:
             self._transfer(user, job, message, step)
 
@@ -321,11 +334,13 @@ class UserSide:
         """Lose a user that is planned to be lost once the last bit of a message, or of its half, has left."""
         assert t.task is not None
         if (loss := t.task.on_sent(t.message)) is not None:
+            # A half is aborted as its last byte has left: its row is the cause of the loss.
             self.lose(t.task, *loss, t.on_aborted(t.size_bytes) if t.is_half else t.step)
 
     # -- churn
     def stay_away(self, user: int, ns: int) -> None:
         """Take a user that was lost offline for `ns` nanoseconds."""
+        # A user that is lost because it went offline returns with its session.
         if self.presence.is_online(user):
             self.presence.add_reason(user, LOST)
             Life(self.env, self._return(user, ns), at_once=True)
@@ -340,12 +355,14 @@ class UserSide:
         buffered, was_lost = self.runtime.setup.protocol.asynchronous, False
         # Over a buffer, a user is lost while its own work is not done. In a round, it is also lost after
         # that, until the round is over: the recovery may need it.
+        # A copy, as each loss removes its task.
         for task in tuple(self.tasks.get(user, ())):
             may_work = task.state < self.done_at
             if may_work if buffered else not task.is_over or (may_work and self.in_flight(task)):
                 self.lose(task, task.phase, WHY[why], row)
                 was_lost = True
-        if not buffered:  # rounds have no mailbox: one from which the user is lost sends it nothing again
+        # Rounds have no mailbox: a round from which the user is lost sends it nothing again.
+        if not buffered:
             self.network.link(user, up=False).cut()
         self.server.on_offline(user, why, row, was_lost)
 

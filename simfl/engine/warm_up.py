@@ -97,10 +97,12 @@ def _affordable(protocol: Protocol, params: Params, users: int) -> Params:
     """Return the parameters of a rehearsal, with an update short enough for `WORK`."""
     # A round in shadow counts the work in advance, and takes none of the time.
     p, ops = replace(params, session=b"warm"), ShadowOps(params.q)
+    # Counts alone are needed, so no time is read.
     ops.timed = False
     ops.begin_step(("rehearsal",), "offline")
     _round(protocol, p, _clients(protocol, p, range(users), ops), ops, None)
     work = sum(sum(segment.work.values()) for segment in ops.end_step())
+    # As if all work were proportional to d, which is enough for a bound of some seconds.
     return replace(p, d=min(p.d, max(SHORTEST, p.d * WORK // work)))
 
 
@@ -121,6 +123,7 @@ def _round(
     buffer = LoopbackBuffer(
         server, clients, lambda name, version: Update(delta, 1, name, version), protocol.offline
     )
+    # Offline phases first: the server may admit no user before they are over.
     buffer.settle()
     for user in buffer.admitted()[: p.K]:
         buffer.begin(user)

@@ -88,6 +88,7 @@ class Experiment:
     @property
     def partitions(self) -> dict[str, NDArray[np.int64]]:
         """Samples of each label that each user holds, [users, classes], by the first entry of a partition."""
+        # Later keys replace earlier ones: in reverse order, the first entry of a partition is what stays.
         first = {id(trainer): name for name, trainer in reversed(self.trainers.items())}
         return {name: _label_counts(t) for name, t in self.trainers.items() if first[id(t)] == name}
 
@@ -138,14 +139,18 @@ class Experiment:
         """
         s, trainer = self.scenario.of(name), self.trainers[name]
         spec, p = s.protocols[name], s.params(name, trainer.d)
+        # As for all other secrets: those of the system cannot be replayed, those of the seed can.
         # Long-term keys outlast rounds: all parties of an entry share one directory.
         if p.pki is not None:
             root = urandom(32) if s.entropy == "os" else self.streams.bytes("entropy", name, "long-term keys")
             p = replace(p, pki=Directory(root))
+        # Losses are planned at the points of the protocol, so they are drawn for each entry. The draws
+        # themselves are named by user and round: all entries lose the same users.
         losses = self.people.losses(s, spec.round_points)
         entropy = _entropy(s, self.streams, name)
         setup = ProtocolSetup(name, spec, p, entropy, losses, spec.client, spec.server)
         config = make_world(s, self.streams, trainer, self.people)
+        # The plan was made by `build`: an entry without one fits into memory as it is.
         streams = name in self.memory and self.memory[name].streamed is not None
         ops = ops or operations(s, streams, places)
         return make(config, setup, ops, clock, trainer, self.streams, s.learning.server)
@@ -163,18 +168,24 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
     """
     s = scenario
     with located_errors(BadInput):
+        # `simfl check` lets a scenario pass of which only some entries fit. A run executes them all, so each
+        # must fit, and that is decided before anything of this size is allocated.
         for path, message in checks.memory(s):
             raise error(s, path, message)
         streams = Streams(s.seed)
         profile = with_location(s, "profile", partial(profiles.load, s.profile))
+        # A missing rate is an error, never zero seconds.
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
+        # Twice wanted, made once: an availability that depends on what users hold asks for the trainers
+        # first.
         make = cache(partial(make_trainers, s, streams, profile, on_stage))
         # Before the trainers, so that a wrong file of the users is refused before data are loaded.
         people = UserPopulation.of(s, streams, lambda: _holdings(make()))
         trainers = make()
         for name in s.protocols:
             _check_overflow(s.of(name), name, trainers[name])
+        # The forecast of memory runs sessions, for which the experiment must be whole but for that forecast.
         experiment = Experiment(s, streams, trainers, profile, people)
         return replace(experiment, memory=dict(_memory(experiment, on_stage)))
 
@@ -201,9 +212,14 @@ def _memory(experiment: Experiment, on_stage: Callable[[str], None]) -> Iterator
         if not memory.is_within_limit(s, name, p, read_bytes):
             on_stage(f"forecasting the memory that {name} takes for {counted(s.population.users, 'user')}")
             rounds = min(s.rounds, memory.FORECAST_ROUNDS)
+            # A model copy and not a new scenario: the validated one is changed in `rounds` alone.
             first = replace(experiment, scenario=experiment.scenario.model_copy(update={"rounds": rounds}))
+            # A measured or a recorded run has no durations yet. Which content is held at once then follows
+            # from the order of events under a constant duration, which is an estimate.
             clock = modelled(experiment) if isinstance(s.clock, Modelled) else clocks.ConstantClock()
             make = partial(first.session, name, clock)
+            # The measured clock times each coded share in the step that makes it, so nothing can be made
+            # later.
             may_stream = spec.streams and not isinstance(s.clock, Measured)
             yield name, memory.plan(s, name, p, make, may_stream, read_bytes)
 
@@ -212,10 +228,13 @@ def deadlines_of(s: Scenario) -> tuple[dict[str, int], dict[str, float]]:
     """Return by stage its deadline [ns], and the fraction of answers that is enough."""
     deadlines = {name: nanoseconds(deadline.after_s) for name, deadline in s.deadlines.given.items()}
     quorums = {name: given for name, given in s.deadlines.given.items() if isinstance(given, Quorum)}
+    # A quorum has two timers: of the stage itself, and the grace period that begins with the quorum.
     deadlines |= {grace(name): nanoseconds(quorum.grace_s) for name, quorum in quorums.items()}
     if s.buffer and s.buffer.every_s is not None:
         deadlines["buffer"] = nanoseconds(s.buffer.every_s)
     answers: dict[str, float] = {name: quorum.fraction for name, quorum in quorums.items()}
+    # Over-selection ends the upload by a number of uploads. `scenario/checks.py` refuses a quorum beside it,
+    # so nothing is overwritten here.
     if (enough := s.selection.enough()) is not None:
         answers["upload"] = enough
     return deadlines, answers
@@ -226,17 +245,23 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
 
     def network(env: Environment) -> VirtualNetwork:
         world = people.links, people.server_link
+        # The model changes the states of links and so stands in front of the network, which knows nothing of
+        # it.
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
         return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
 
     def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
+        # Named by the round alone, and by no entry: with the same users available and the same past, all
+        # protocols select the same.
         return s.selection.chosen(available, history, streams.rng("selection", index))
 
     def behind(user: int, cycle: int) -> int:
         assert s.buffer is not None
         assert s.buffer.staleness is not None
         low, high = s.buffer.staleness.uniform
+        # Named by user and cycle, so that a lag does not depend on the order in which users begin their
+        # cycles.
         return int(streams.rng("staleness", user, cycle).integers(low, high, endpoint=True))
 
     buffer, clip = s.buffer, s.learning.clip
@@ -288,14 +313,19 @@ def operations(s: Scenario, streams: bool = False, places: Sequence[Placement] =
         streams: Coded shares are summed as they stream.
         places: Places outside this process at which kernels are executed.
     """
+    # Sizes only: there is nothing to distribute, to defer or to compare with an oracle.
     if s.payload == "shadow":
         return ShadowOps(s.field.q)
     judge = oracle.check if s.audit == "galois" else None
+    # Streaming needs results later than they are requested, and a cluster has them later: both need the pool,
+    # with one thread at least.
     if s.workers or streams or places:
         budget = round(PENDING_SHARE * memory.room_bytes(s))
         if places:
             return RemoteOps(s.field.q, max(1, s.workers), budget, streams, judge, places)
         return PooledOps(s.field.q, max(1, s.workers), budget, streams, judge)
+    # The second argument lets trainings wait for each other. Under the measured clock each is timed in its
+    # own step, so none may wait.
     return EagerOps(s.field.q, not isinstance(s.clock, Measured), judge)
 
 
@@ -309,10 +339,12 @@ def make_clocks(experiment: Experiment) -> Callable[[str], clocks.Clock]:
     match s.clock:
         case Measured(caches=caches):
             trainers = experiment.trainers
+            # A clock has state, so each entry has its own.
             return lambda name: clocks.MeasuredClock(trainers[name].timer.described, caches == "cold")
         case Modelled():
             return lambda name: modelled(experiment)
         case Recorded(dir=folder):
+            # Read once, and checked for all entries before the first of them runs.
             traces = with_location(s, "clock", partial(trace_reader.read, Path(folder) / "trace.jsonl"))
             for name in s.protocols:
                 if name not in traces:
@@ -338,6 +370,8 @@ def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
     draw = partial(Entropy, streams.bytes("entropy", name))
     # Without payload users' secrets are never used. The server still draws graphs and weights.
     if s.payload == "shadow":
+        # Drawing zeros costs no hash. A graph or a weight that the server draws decides who talks to whom,
+        # and must be that of the real run.
         return lambda party, *scope: (draw if party == SERVER else ZeroEntropy)(party, *scope)
     return draw
 
@@ -351,12 +385,16 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
     if spec.asynchronous or to is None:
         return
     # The bound covers partial work, too: a user whose training is cut weighs no more than its samples.
+    # Of all users and not of a round's: any of them may be selected.
     heaviest = max(trainer.samples(user) for user in range(s.population.users))
+    # None: an aggregate over the reals, which cannot overflow.
     weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
     if weights is None or (limits := checks.overflow(s, weights)) is None:
         return
     largest, bound = limits
     reason, remedy = f"(q - 1)/2 = {bound}, and would wrap around", "a smaller clip, or on_overflow: wrap"
+    # Sums may then wrap around the field. They must still fit the integers with which the audit tells a wrap
+    # from an error.
     if to.on_overflow == "wrap":
         reason, remedy = f"{bound}, the limit of the audit's 64-bit sums", "or a smaller clip"
     users, levels = counted(s.cohort, "user"), counted(to.levels, "level")

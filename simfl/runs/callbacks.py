@@ -61,6 +61,7 @@ class TrackerFeed:
         """Notify the trackers of the start of a run, and of its end however it ends."""
         for tracker in self.trackers:
             tracker.on_start(scenario)
+        # A `finally` cannot see whether its block was left by an error, so the end of the block says so.
         interrupted = True
         try:
             yield
@@ -77,6 +78,8 @@ class TrackerFeed:
         if not self.trackers or (since_s < self._due_s and not last):
             return
         sent = self._sent.get(protocol, 0)
+        # The whole trace is read anew, as a row may belong to a round before it. Its rounds run ahead of the
+        # measurements, whose content may still be computed: hence not strict.
         finished = list(zip(metrics.rounds(rows), measured, strict=False))
         # Late answers to the newest round may still be under way.
         if not last:
@@ -87,4 +90,5 @@ class TrackerFeed:
                 tracker.on_round(protocol, row)
         self._sent[protocol] = len(finished)
         now_s = time.monotonic()
+        # Reading takes longer as the trace grows: the interval grows with it.
         self._due_s = now_s + max(EVERY_S, (now_s - since_s) / SHARE)

@@ -46,6 +46,8 @@ def connector(address: str) -> Connector:
     Raises:
         BadInput: no cluster has such a scheme.
     """
+    # An entry point and no import: the core imports no annex, and a run without a cluster imports no Dask or
+    # Ray. Names are listed here, and only the chosen one is loaded.
     points = {point.name: point for point in entry_points(group=GROUP)}
     scheme = address.partition(":")[0]
     if scheme not in points:

@@ -39,6 +39,7 @@ def make_trainers(
         return dict.fromkeys(s.protocols, with_location(s, "learning.flower", make_it))
     on_stage(f"reading the data set {spec.dataset.kind}")
     root = None if spec.data.root is None else Path(spec.data.root)
+    # Streams of data and partition are named by purpose alone: every entry has the same samples.
     split = with_location(s, "learning.dataset", partial(spec.dataset.loaded, streams.rng("data"), root))
     on_stage("reading the model")
     model = with_location(
@@ -50,10 +51,12 @@ def make_trainers(
     law = profile.law(law_name(spec.model, model), split.shape, spec.batch_size)
     # No profile charges counted work under another clock.
     by_law = isinstance(s.clock, Modelled) and law is not None
+    # Else a training would take no time at all.
     if isinstance(s.clock, Modelled) and not by_law and not model.macs:
         message = "no products are counted in it, so its training has no modelled duration"
         remedy = "measure it by simfl calibrate --for, or use clock: measured"
         raise error(s, "learning.model", f"{message}; {remedy}")
+    # The closed form of softmax regression holds for cross-entropy alone.
     softmax = model.softmax and isinstance(spec.loss, CrossEntropy)
     # Under the measured clock each client is trained alone, as on its own device: a batch of clients has no
     # time per client.
@@ -65,6 +68,7 @@ def make_trainers(
     trainers: dict[str, Trainer] = {}
     for name in s.protocols:
         partition = s.of(name).learning.partition
+        # Blocks are compared by their content. A trainer holds the data, so entries share one where they can.
         key = partition.model_dump_json()
         if key not in trainers:
             deal = partial(partition.dealt, split, s.population.users, streams.rng("partition"))

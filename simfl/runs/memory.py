@@ -54,14 +54,14 @@ class Memory:
 
 def is_within_limit(s: Scenario, name: str, p: Params, read_bytes: int = 0) -> bool:
     """Return True if no plan is needed: nothing is executed, or an upper bound of all content fits."""
+    # The bound costs no work. Most runs are far below the limit, and skip the shadow run.
     return s.payload == "shadow" or at_most(s, name, p) <= room_bytes(s, read_bytes)
 
 
 def at_most(s: Scenario, name: str, p: Params) -> int:
-    """Return a bound of an entry's content [B]: four vectors a user, and three copies of each share.
-
-    A share may exist sealed, opened and summed (`test_the_bound_in_closed_form_is_one`).
-    """
+    """Return a bound of an entry's content [B]: four vectors a user, and three copies of each share."""
+    # A share may exist sealed, opened and summed. That no protocol holds more is measured, and not derived:
+    # `test_the_bound_in_closed_form_is_one` compares it with shadow runs of all of them.
     return _vectors(s, p) + s.protocols[name].shares_bytes(p, _circle(s))
 
 
@@ -87,7 +87,10 @@ def plan(
         ScenarioError: Neither fits into `memory_limit_gb`.
     """
     present, offline = present_bytes(s, read_bytes), s.protocols[name].offline
+    # Without masks only users in flight hold anything. With them, every user shares with every other one
+    # before it is first in flight.
     in_flight = s.buffer.concurrency if s.buffer and not offline else None
+    # The bound is replaced below if the shadow run is affordable.
     held, rest = at_most(s, name, p), _vectors(s, p)
     exact = min(_circle(s), in_flight or _circle(s)) <= FORECAST_USERS[offline]
     if exact:
@@ -98,6 +101,7 @@ def plan(
         return memory
     figure = memory.shown(memory.held)
     if may_stream:
+        # Only if holding does not fit: a sum that is requested late has its streamed rows coded again.
         streamed = present + rest + _passing_bytes(s, p)
         if streamed <= limit_bytes(s):
             return replace(memory, streamed=streamed)
@@ -117,6 +121,7 @@ def _passing_bytes(s: Scenario, p: Params) -> int:
     # A sum for each user; the audit's sum; and for each worker a mask with its noise, a block of its coded
     # rows, the updates of a cohort and four forms of one update.
     m = mds.share_length(p.d + 1, p.U, p.T)
+    # Elements of d + 1: beside the update, its weight is masked and summed.
     each = p.U * m + s.cohort * min(m, BLOCK_COLUMNS) + (COHORT + 4) * p.d
     return U32.itemsize * (s.cohort * m + max(1, s.workers) * each + 4 * p.d)
 
@@ -147,9 +152,11 @@ def measure_memory(session: Session) -> MemoryProbeOps:
     assert isinstance(probe, MemoryProbeOps)
 
     async def publish(outcome: ClosedRound) -> None:
+        # Content is at its peak without shares when a round closes, with its aggregate and its audit.
         probe.rest = max(probe.rest, probe.kept)
 
     running = drive(session, publish, lambda: None)
+    # The driver is the run's own, stepped by hand: another loop over the events would drift apart from it.
     # A session may have millions of tokens, which a garbage collection would visit again and again.
     with seldom_collecting():
         try:
@@ -192,6 +199,7 @@ def forecast(s: Scenario) -> Forecast:
     seconds = START_S
     for name, entry in s.protocols.items():
         of = s.of(name)
+        # An aggregation of a buffer has K updates, whoever sent them.
         members = s.buffer.K if s.buffer else min(of.cohort, of.selection.usual(s.population.users))
         seconds += s.rounds * members * ROWS[entry.offline] * ROW_S
     users = max(users_bytes(s, name) for name in s.protocols)

@@ -105,6 +105,7 @@ async def simulate(
     Result(tutorial, fedavg, secagg, lightsecagg)
     """
     loaded = load_with(scenario, overrides, keywords)
+    # Refusals that need no file come first, and before the folder is created.
     if resume and out is None:
         raise BadInput("resume: out must be the folder of an unfinished run")
     if not 0 <= save_every_s < math.inf:
@@ -112,18 +113,27 @@ async def simulate(
     elsewhere: AbstractContextManager[Cluster | None] = nullcontext()
     if cluster is not None:
         workers = connector(cluster)
+        # The address is checked before the folder is claimed. The connection is opened below, after the
+        # build: a wrong scenario must not wait for a cluster.
         workers.check(cluster, loaded)
         elsewhere = workers.connected(cluster, loaded)
     folder: AbstractContextManager[Unfinished | None] = nullcontext()
     if out is not None:
+        # Locked before the build, which may take long: a second run in the same folder is refused at once
+        # (`test_a_folder_at_work_is_refused`).
         folder = unfinished.open_saved(Path(out)) if resume else unfinished.claim_folder(Path(out))
     with folder as own:
         if own is not None and resume:
+            # Another scenario or other code is refused before data are loaded.
             own.check(loaded)
+        # A problem of the data or the model is reported under the keyword that set it, as those of
+        # `load_with` are.
         with named_by_keyword(keywords):
             study = build(loaded)
         saver = None if own is None else Saver(own, save_every_s)
         with (
+            # The input is checked by now: an error of a user-defined kind from here on is a failed run, and
+            # no bad input.
             elsewhere as there,
             located_errors(RunFailed),
             one_thread(loaded.payload == "real" and study.by_torch),
@@ -165,6 +175,7 @@ def run(
 def refuse_in_a_loop(name: str, instead: str = "") -> None:
     """Raise a RuntimeError where an event loop runs, in which `simfl.NAME` cannot start another."""
     try:
+        # This raises a RuntimeError where no loop runs, which is the good case.
         asyncio.get_running_loop()
     except RuntimeError:
         return
@@ -191,6 +202,7 @@ async def _all(
             for name in loaded.protocols:
                 if saver is None or not saver.is_done(name):
                     await _one(study, name, clock_of(name), speed, result, saver, watch, there, feed)
+    # Ctrl-C, a cancelled task and SIGTERM are no `Exception`, and each must leave the finished rounds behind.
     except BaseException as error:
         result.interrupted = True
         if saver is not None:
@@ -218,15 +230,21 @@ async def _one(
     """
     s, trainer = study.scenario.of(name), study.trainers[name]
     past = ResumeState() if saver is None else saver.past(name)
+    # Steps of finished rounds are not timed again: the replay takes the durations that the trace has.
     if saver is not None and clock.measures and past.rounds:
         saver.set_recording(clock, name, result.traces[name])
     places = [] if there is None else there.places(name, trainer)
     session = study.session(name, clock, places=places)
     ops = session.ops
     if isinstance(s.clock, Measured):
+        # Before the first event of the session: a rehearsal may import and compile, a timed step must not
+        # (`engine/warm_up.py`).
         warm(session.setup.protocol, session.setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
     elif s.payload == "real":
+        # On a cluster the workers choose how they train; they reported it when they were connected.
         result.training[name] = str(trainer.way) if there is None else there.ways[name][0]
+    # A resumed session writes its trace anew. Until it has passed the saved rounds, the result keeps the
+    # trace that was read, so that an interrupt during the replay loses nothing.
     if past.rounds == 0:
         result.traces[name] = session.trace
     if saver is not None:
@@ -254,6 +272,8 @@ async def _one(
         if kept is not None:
             updates.append(kept)
         if saver is not None:
+            # As arrays, even if no save is due: `Saver.stop` may have to save this round after the session
+            # has failed.
             saver.add(measured[-1], kept, await _checkpoint_arrays(ops, outcome))
         feed.send(name, session.trace, measured)
         tell()
@@ -263,8 +283,12 @@ async def _one(
         if saver is not None:
             saver.end()
     finally:
+        # Also after an error: the pool's queued work is not wanted then.
         ops.close()
+        # Before the session is discarded, as it reads the trace.
         feed.send(name, session.trace, measured, last=True)
+        # A notebook may keep the result for hours: the session's parts point at each other, and would wait
+        # for the collector (`test_a_run_leaves_nothing_to_the_garbage_collection`).
         session.discard()
 
 
@@ -278,10 +302,12 @@ async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> M
     """
     audit = await ops.get(outcome.audit) if outcome.audit else None
     evaluation = await ops.get(outcome.evaluation) if outcome.evaluation else None
+    # The audit returns the three counts in one row (`dataplane/audit.py`).
     differ, wrapped, clipped = (None, None, None) if audit is None else map(int, audit[0])
     accuracy, loss = (None, None) if evaluation is None else map(_finite, evaluation[0])
     exact = None if differ is None else differ == 0
     changed = [await ops.get(handle) for handle in outcome.clipped]
+    # Without a clipping rule, and in a shadow run, there is no content to count.
     updates_clipped = None if not changed or None in changed else sum(map(bool, changed))
     rest = accuracy, loss, outcome.rate, updates_clipped, speed_ns, differ or 0
     return Measurement(exact, wrapped, clipped, *rest)
@@ -295,6 +321,7 @@ def _finite(value: float) -> float | None:
 async def _recorded_updates(ops: Ops, outcome: ClosedRound) -> RecordedUpdates:
     record = outcome.record
     assert record is not None
+    # As float32, like the users' updates in the same file.
     mean = (await ops.get(record.mean))[0].astype(np.float32)
     deltas = [(await ops.get(handle))[0] for handle in record.updates]
     return RecordedUpdates(
@@ -316,6 +343,7 @@ def _compare(before: Trace, session: Session) -> None:
     rows = session.trace
     if rows[: len(before)] != before:
         pairs = enumerate(zip(rows, before, strict=False))
+        # All common rows agree if none is found: then the new trace is the shorter one, and ends at this row.
         k = next((k for k, (now, then) in pairs if now != then), len(rows))
         where = f"{session.setup.name}, row {k}"
         raise RunFailed(f"the resumed run differs from the interrupted one: {where}; its saved rounds stay")

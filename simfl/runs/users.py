@@ -70,6 +70,8 @@ class UserPopulation:
             ScenarioError: A file of the users is wrong, or too few users are ever online.
         """
         classes, settings = classes_of(s), tuple(settings_of(s).values())
+        # Code of the user's own is tried before the run, with one user of a class: a mistake is one message
+        # now, and no failed run later.
         for key, model, purpose, user in _models(s, classes):
             if isinstance(model, StateGenerator):
                 with_location(s, key, partial(model.try_out, user, streams, purpose))
@@ -78,6 +80,7 @@ class UserPopulation:
         online = _online(s, streams, classes, holdings)
         up_mbps = numbers("network", "uplink_mbps", ("links", "uplink"), LEAST_MBPS, GREATEST_MBPS)
         down_mbps = numbers("network", "downlink_mbps", ("links", "downlink"), LEAST_MBPS, GREATEST_MBPS)
+        # A latency may be zero. A rate may not: its transfer would never end.
         latency_s = numbers("network", "latency_s", ("links", "latency"), 0)
         outages = Outages(s.network.outages, streams, classes.of)
         return cls(
@@ -85,6 +88,7 @@ class UserPopulation:
             settings,
             streams,
             slowdown,
+            # An outage that takes users offline is laid over their own sessions, so it comes after these.
             replace(online, at=outages.online(online.at)),
             up_mbps,
             down_mbps,
@@ -109,6 +113,7 @@ class UserPopulation:
     @property
     def energy_of(self) -> EnergyOf | None:
         """Function from a user to the powers of its device; None if no class counts energy."""
+        # None, and not a function that returns None: without energy the engine books nothing at all.
         return (lambda user: self.powers[self.classes.member[user]]) if any(self.powers) else None
 
     @property
@@ -125,6 +130,7 @@ class UserPopulation:
         """
         users = len(self.classes.member)
         by_class = [Losses(c.dropout, users, self.streams, points) for c in settings_of(s).values()]
+        # Without classes there is nothing to look up for each loss.
         return by_class[0] if len(by_class) == 1 else LossesByClass(tuple(by_class), self.classes.member)
 
     def noise(self) -> Callable[[int, int | str], float] | None:
@@ -134,7 +140,10 @@ class UserPopulation:
             return None
 
         def draw(user: int, which: int | str) -> float:
+            # Named by user and round, so that no other training shifts it. A class without noise gets the
+            # factor 1.
             normal = self.streams.rng("training noise", user, which).standard_normal()
+            # exp of a large draw may leave the range of the clock's nanoseconds.
             return float(clip_to_bounds(np.exp(sigma[self.classes.member[user]] * normal)))
 
         return draw
@@ -149,7 +158,10 @@ class UserPopulation:
             model = models[self.classes.member[user]]
             if model is None:
                 return None
+            # A stream for each direction: the k-th message of an uplink has the same jitter, whatever the
+            # downlink carries meanwhile.
             rng = self.streams.rng("jitter", user, "up" if up else "down")
+            # `iter(int, 1)` has no end, as int() is never 1: each draw is made when a message needs it.
             return (float(model.draw(rng, 1)[0]) for _ in iter(int, 1))
 
         return draws
@@ -167,6 +179,7 @@ def _models(s: Scenario, classes: Classes) -> Iterator[tuple[str, object, str, i
         members = np.flatnonzero(classes.member == index)
         if not members.size:
             continue
+        # The first member stands for its class; a class without members is never evaluated.
         key, user = partial(key_of, s, name), int(members[0])
         yield key("availability"), of_class.availability, "availability", user
         yield f"{key('network')}.varies", of_class.network.varies, "link", user
@@ -187,8 +200,6 @@ def _numbers(
 ) -> NDArray[np.float64]:
     """Return a number of each user, [users], from its class's block.
 
-    All classes share one stream: a user that moves to a class with equal settings keeps its number.
-
     Args:
         s: The scenario.
         streams: Random streams of the run.
@@ -203,6 +214,8 @@ def _numbers(
     for name, settings in settings_of(s).items():
         spec, path = getattr(getattr(settings, block), key), f"{key_of(s, name, block)}.{key}"
         users, bounds = s.population.users, {"least": least, "greatest": greatest}
+        # Numbers of all users are drawn for each class, and a user takes its class's. This wastes draws, and
+        # keeps a user's number when it moves to a class with equal settings.
         make = partial(for_users, spec, users, streams, *purpose, key=path, **bounds)
         drawn.append(with_location(s, path, make))
     return classes.combined(drawn)
@@ -233,6 +246,8 @@ def _links(
     def params(user: int) -> LinkParams:
         return LinkParams(up_mbps.item(user), down_mbps.item(user), latency_s.item(user))
 
+    # The rates are passed as a function: a link's state is evaluated on demand, and an idle user costs
+    # nothing.
     make = partial(user_links, params, models, outages, streams, s.population.users, classes.of)
     links: Links = with_location(s, "network.users.varies", make)
     return links
@@ -270,12 +285,15 @@ def _online(s: Scenario, streams: Streams, classes: Classes, holdings: Holdings)
         for name, model in models.items()
     ]
     online = online_times(classes, times, [model.changes == "with time" for model in models.values()])
+    # A synchronous round with too few users is skipped or aborted, which is a result. A buffer that cannot be
+    # filled would never make one.
     if s.buffer is None:
         return online
     ever = users if online.ever_online is None else int(online.ever_online.sum())
     for name, protocol in s.protocols.items():
         needed = {"buffer.K": s.buffer.K}
         if protocol.offline:
+            # U does not depend on the model's size, so any d will do.
             needed["privacy.U"] = s.params(name, 0).U
         for bound, minimum in needed.items():
             if ever < minimum:

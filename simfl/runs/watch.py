@@ -26,6 +26,7 @@ def watched(machine: Any, party: int, call: Call) -> Any:
     """Return the machine with each of its calls replaced by `call`."""
     # The methods are set on the instance, as a proxy would miss the calls that a machine makes of itself.
     for name in filter(partial(hasattr, machine), CALLS):
+        # The bound method is looked up now, before it is replaced: `call` would otherwise call itself.
         setattr(machine, name, partial(call, party, name, getattr(machine, name)))
     return machine
 
@@ -55,6 +56,7 @@ def run_watched(experiment: Experiment, protocol: str, call: Call | None = None)
         if party == SERVER and name == "receive":
             run.sent.append((arguments[0], SERVER, arguments[1]))
         if name == "expire" and not any(isinstance(effect, Ignore) for effect in effects):
+            # A timer that expires after its stage has ended is ignored, and so did not pass.
             run.passed.append(arguments[0].name)
         for effect in effects:
             if isinstance(effect, Send) and party == SERVER:
@@ -68,8 +70,11 @@ def run_watched(experiment: Experiment, protocol: str, call: Call | None = None)
 
     async def publish(closed: ClosedRound) -> None:
         audit = await session.ops.get(closed.audit) if closed.audit else None
+        # Only differing and wrapped coordinates make an aggregate wrong, and not clipped ones.
         run.exact.append(None if audit is None else not audit[0][:2].any())
 
+    # The setup is replaced after the session is built and before its first event, so all machines are
+    # watched.
     session.setup = replace(
         setup,
         client=lambda user, *rest: watch(user, setup.client(user, *rest)),

@@ -46,6 +46,7 @@ Problems = Iterator[tuple[str, str]]
 
 def check(scenario: Scenario) -> list[tuple[str, str]]:
     """Return all problems of a scenario that is valid block by block, as (dotted path, message)."""
+    # With protocols of both modes, a check of one mode would only report the other mode's protocols.
     problems = list(_one_mode(scenario))
     one_mode = not problems
     problems += _in_both_modes(scenario)
@@ -63,6 +64,8 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
                 reason = f"must be keep: the machines of protocol {name} keep no batches together"
                 problems.append((f"{where}.broken_batch", reason))
     users, mode = scenario.population.users, scenario.asynchronous
+    # Classes that leave a block out share the scenario's, and report its problem under the same key. The last
+    # line keeps one.
     for name, settings in settings_of(scenario).items():
         path = partial(key_of, scenario, name)
         problems += _below(path("availability"), settings.availability.problems(mode))
@@ -75,7 +78,9 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         problems += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     problems += _scripts(scenario)
     problems += _privacy(scenario)
-    problems += memory(scenario, every=True)  # `--protocols` may select protocols that fit
+    # Refused here only if no protocol fits: `--protocols` may select one that does. `runs/build.py` checks
+    # those that are chosen (test_memory.py: test_a_misfit_of_some_protocols_is_refused_when_built).
+    problems += memory(scenario, every=True)
     return list(dict.fromkeys(problems))
 
 
@@ -107,12 +112,14 @@ def _in_both_modes(s: Scenario) -> Problems:
     yield from _partial(s)
     yield from _flower(s)
     for name, kind in s.protocols.items():
+        # A wait without a deadline could last for ever, and a default of zero would lose every user.
         for timer in kind.round_timers:
             if getattr(s.deadlines, timer) is None:
                 yield f"deadlines.{timer}", f"missing; protocol {name} waits there"
     q, users = s.field.q, s.population.users
     if not is_prime(q):
         yield "field.q", f"q={q} must be prime"
+    # Shares are values at distinct points of the field, one for each user.
     if q <= users:
         yield "field.q", f"q={q} must be above the number of users, {users}: each has its own point"
 
@@ -148,6 +155,7 @@ def _buffered(s: Scenario) -> Problems:
         if not isinstance(deadline, FixedDeadline):
             yield f"deadlines.{name}", f"must be fixed in an asynchronous run, not {deadline.kind}"
     if s.buffer is None:
+        # Every check below reads the buffer.
         yield "buffer", f"missing; protocol {next(iter(s.protocols))} is asynchronous"
         return
     if s.population.users < s.buffer.K:
@@ -164,6 +172,8 @@ def _buffered(s: Scenario) -> Problems:
             "buffer.return_s",
             f"missing; dropout {lossy[0].kind} needs the seconds after which lost users return",
         )
+    # By key, so that classes with the scenario's own model count once. A user-defined model may have no known
+    # chance, and then is not refused.
     models = {key_of(s, name, "dropout"): own.dropout for name, own in settings_of(s).items()}
     chances = [model.chance() for model in models.values()]
     if all(chance is not None and chance.before == 1 for chance in chances):
@@ -184,6 +194,7 @@ def overflow(s: Scenario, weights: int) -> tuple[int, int] | None:
     assert s.quantization is not None
     wrap = s.quantization.on_overflow == "wrap"
     bound = quantize.audit_bound(weights) if wrap else quantize.overflow_bound(s.field.q)
+    # Rounded up: stochastic rounding may take a coordinate at the clip to the next level.
     largest = weights * math.ceil(s.quantization.clip * s.quantization.levels)
     return (largest, bound) if largest >= bound else None
 
@@ -195,6 +206,8 @@ def _overflow(s: Scenario, name: str) -> Problems:
         return
     largest, bound = sums
     wrap = to.on_overflow == "wrap"
+    # The largest number of levels whose sum stays below the bound (test_checks.py:
+    # test_the_remedy_for_an_overflow_is_just_enough).
     levels = math.floor((bound - 1) // weights / to.clip)
     remedy = f"at most {levels} levels, a smaller clip" if levels else "a smaller clip"
     limit = f"{bound}, for the audit's 64-bit sums" if wrap else f"(q - 1)/2 = {bound}"
@@ -215,6 +228,7 @@ def _selection(s: Scenario) -> Problems:
         yield "selection", f"{s.selection.kind} needs a battery in every device (population.energy.battery)"
     yield from _below("selection", s.selection.problems(s.population.users))
     enough, upload = s.selection.enough(), s.deadlines.upload
+    # Two rules would end the upload phase: K uploads, and a quorum or the wait for all users.
     if enough is not None and not isinstance(upload, FixedDeadline | None):
         reason = f"{enough} uploads of {s.cohort} users are enough"
         yield "selection.over", f"{reason}: deadlines.upload must be fixed, not {upload.kind}"
@@ -227,6 +241,8 @@ def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:
 
 def _scripts(s: Scenario) -> Problems:
     """Yield the scripted losses that no run of the scenario can reach."""
+    # The last point of any entry: a loss that one protocol never reaches may be meant for another
+    # (test_scripts.py: test_script_of_later_point_of_some_protocol_is_accepted).
     last = last_point(s)
     scripts: dict[str, list[str]] = {}  # key of a script -> classes of its users
     for name, settings in settings_of(s).items():
@@ -235,6 +251,8 @@ def _scripts(s: Scenario) -> Problems:
     for key, names in scripts.items():
         script = settings_of(s)[names[0]].dropout
         assert isinstance(script, Script)
+        # Up to the last scripted user only. Classes are drawn in the users' order, so these are those of the
+        # run.
         classes = _classes_of(s, max((loss.user for loss in script.losses), default=0))
         for i, loss in enumerate(script.losses):
             where = f"{key}.losses.{i}"
@@ -259,6 +277,7 @@ def _classes_of(s: Scenario, user: int) -> Classes | None:
     """Return the classes of users 0 to `user`; None if the scenario has none, or too many users for
     memory."""
     classes = s.population.classes
+    # Before any draw: 2^31 users would take gigabytes here, and are refused by their memory anyway.
     if not classes or list(memory(s, every=True)):
         return None
     shares = {name: own.share for name, own in classes.items()}
@@ -267,6 +286,7 @@ def _classes_of(s: Scenario, user: int) -> Classes | None:
 
 def _privacy(s: Scenario) -> Problems:
     for name, kind in s.protocols.items():
+        # A missing buffer is reported by `_buffered`; without its K and bound a protocol cannot check itself.
         if kind.offline and (s.buffer is not None or not kind.asynchronous):
             yield from _masked(s.of(name), name)
 
@@ -279,13 +299,17 @@ def _masked(s: Scenario, name: str) -> Problems:
     if T >= N:
         yield "privacy.T", f"T={T} must be below N={N}, the users of a round"
     enough = s.selection.enough()
+    # Surplus users' uploads do not count: to the protocol they are lost.
     if enough is not None and N - enough > D:
         reason = f"{enough} uploads of N={N} users are enough (selection.over)"
         yield "privacy.D", f"D={D} must be at least {N - enough}: {reason}, and the others count as lost"
+    # Protocols' own checks take T and D below N for granted.
     if D >= N or T >= N:
         return
     spec = s.protocols[name]
     for key, message in spec.problems(s.common()):
+        # A protocol names keys of its own entry and keys of the scenario alike, and it does not hold its
+        # entry's name.
         is_own_key = not key or key.partition(".")[0] in type(spec).model_fields
         path = f"protocols.{name}.{key}".rstrip(".") if is_own_key else key
         yield path, message.replace("{name}", name)
@@ -299,19 +323,23 @@ def users_bytes(s: Scenario, name: str) -> int:
     members = min(s.cohort, max_members)
     timed = any(each.availability.changes == "with time" for each in settings)
     timed |= any(outage.offline for outage in s.network.outages)
-    followed = users if entry.connected else members  # idle users without a connection have no events
+    # Idle users without a connection have no events.
+    followed = users if entry.connected else members
     links = [each.network for each in settings]
     member = entry.member_bytes + (JITTER_BYTES if any(link.jitter_s for link in links) else 0)
     member += VARYING_BYTES if any(isinstance(link.varies, LinkStates) for link in links) else 0
+    # Keys and shares of pairs: in complete graphs their number is quadratic, and outweighs the users.
     pairs = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
     churn = followed * SESSION_BYTES if timed else 0
     if energies := [each.energy for each in settings if each.energy is not None]:
         batteries = [energy.battery for energy in energies if energy.battery is not None]
         charged = any(battery.changes_with_time for battery in batteries)
-        accounts = users if batteries else members  # a selection may read the battery of every user
+        # A selection may read the battery of every user.
+        accounts = users if batteries else members
         churn += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
     classes = s.learning.dataset.classes_expected()
-    labels = s.learning.partition.hand_bytes(classes) + 16 * classes  # the counts that `simfl check` prints
+    # The second part is that of the counts that `simfl check` prints.
+    labels = s.learning.partition.hand_bytes(classes) + 16 * classes
     return users * (USER_BYTES + labels) + churn + members * member + pairs
 
 
@@ -329,6 +357,8 @@ def present_bytes(s: Scenario, read_bytes: int = 0) -> int:
         s: The scenario.
         read_bytes: Size of the data set, if it has been read.
     """
+    # Protocols run one after another, so users count under the largest entry only; the data set stays for
+    # all.
     return max(users_bytes(s, name) for name in s.protocols) + max(data_bytes(s), read_bytes)
 
 
@@ -343,6 +373,7 @@ def memory(s: Scenario, every: bool = False) -> Problems:
         s: The scenario.
         every: Only if they fit under no entry; else, if they do not fit under some entry.
     """
+    # The smallest entry shows that none fits, and the largest one that some does not.
     name = (min if every else max)(s.protocols, key=lambda name: users_bytes(s, name))
     users, data = users_bytes(s, name), data_bytes(s)
     if users + data > limit_bytes(s):

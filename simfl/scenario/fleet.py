@@ -32,6 +32,8 @@ PATIENCE_S = 1e6
 
 
 def _colluders(value: Any) -> Any:
+    # `type` and not `isinstance`, as True is an integer too. 1 is one user, and 1.0 is refused, not taken for
+    # all.
     is_count, is_share = type(value) is int and value >= 0, type(value) is float and 0 < value < 1
     if not (is_count or is_share or value == "none"):
         forms = "users (0: the server alone), a share of them below 1, or none if nothing is to be hidden"
@@ -40,6 +42,7 @@ def _colluders(value: Any) -> Any:
 
 
 def _word(value: Any) -> Any:
+    # YAML reads `true` as a truth value; the words of this key are texts.
     return str(value).lower() if isinstance(value, bool) else value
 
 
@@ -102,6 +105,7 @@ class Fleet(Block):
     @property
     def entries(self) -> dict[str, Protocol]:
         """The protocols that are compared, of the requested modes."""
+        # Installed packages' protocols too: the registry has them beside simfl's own.
         built_in: dict[str, Any] = {name: PROTOCOLS[name]() for name in PROTOCOLS}
         modes = {"true": (True,), "false": (False,), "either": (False, True)}[self.asynchronous]
         given: Mapping[str, Any] = built_in if self.protocols is None else self.protocols
@@ -117,6 +121,7 @@ class Fleet(Block):
             sizes = {"train": self.samples * self.population.users, "test": dataset.classes}
             world["learning"]["dataset"] = dataset.model_dump(mode="json") | sizes
         world |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
+        # A plan compares many runs, so they count work without doing it, on a clock that repeats.
         world |= {"clock": "modelled", "payload": "shadow", "memory_limit_gb": self.memory_limit_gb}
         return world | {"deadlines": dict.fromkeys(SIGNED_STAGES, PATIENCE_S)}
 
@@ -132,6 +137,7 @@ def load_fleet(source: str | Path | Mapping[str, Any], overrides: Mapping[str, A
         ScenarioError: The fleet is wrong; `problems` has all problems, each with its place.
     """
     tree, folders = read_tree(source, "fleet")
+    # Twice, in the order of `load.load_tree`: before shorthands are written out, and after the overrides.
     anchor(tree, folders)
     tree = expand(Shape(Fleet), tree)
     problems = list(apply_overrides(Fleet, tree, folders, overrides or {}))
@@ -164,8 +170,10 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
         chosen = fleet.learning.dataset.kind
         yield "samples", f"must not go with learning.dataset {chosen}, which has its own: leave one out"
     if not fleet.entries:
+        # With `either` there are always entries, so no third word is needed.
         which = {"true": "asynchronous", "false": "synchronous"}[fleet.asynchronous]
         yield "protocols", f"none of them is {which}: see `asynchronous`"
+    # FedAvg has no masks, so the world is checked without the privacy and the buffer that a plan chooses.
     scenario = Scenario.model_validate({**fleet.world(), "protocols": ["fedavg"]})
     yield from checks.check(scenario)
     models = [settings.dropout for settings in settings_of(scenario).values()]

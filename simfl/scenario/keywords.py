@@ -47,8 +47,11 @@ def load_with(source: Source, overrides: Mapping[str, Any] | None, keywords: Key
     for word in keywords.keys() - words:
         bound = f"must be one of {', '.join(words)}; overrides have any other key"
         raise BadInput(f"{word}: {bound}{did_you_mean(word, words)}")
+    # None leaves a key as it is: a caller may pass its own optional arguments on (test_keywords.py:
+    # test_keyword_of_none_leaves_the_scenario_as_it_is).
     given = {KEYS.get(word, word): value for word, value in keywords.items() if value is not None}
     with named_by_keyword(keywords):
+        # Overrides are applied last, so a dotted key has priority over a keyword.
         return load(source, {**given, **(overrides or {})})
 
 
@@ -62,8 +65,10 @@ def named_by_keyword(keywords: Keywords) -> Iterator[None]:
 
 
 def _by_keyword(problem: Problem, keywords: Keywords) -> Problem:
+    # Only values from Python: a problem of the file keeps its line and its key.
     for word in keywords if problem.file == OVERRIDES else ():
         key = KEYS.get(word, word)
+        # With the dot: a key that merely begins with the same letters is another one.
         if problem.path == key or problem.path.startswith(f"{key}."):
             return replace(problem, file="", path=word + problem.path.removeprefix(key))
     return problem

@@ -59,11 +59,16 @@ def load(source: Source, overrides: Mapping[str, Any] | None = None, seed: int |
         ScenarioError: The scenario is wrong; `problems` has all problems, each with its place.
     """
     try:
+        # The seed comes last, so it has priority over an override of `seed`.
         more = {**(overrides or {}), **({} if seed is None else {"seed": seed})}
         if isinstance(source, Scenario):
-            # A `privacy` that followed from the number of users follows anew where an override changes that.
+            # A `privacy` that followed from the number of users follows anew where an override changes that
+            # (test_defaults.py: test_derived_privacy_follows_the_users_of_the_next_run). `schema` keeps
+            # derived blocks out of `model_fields_set` for this.
             derived = {"privacy"} - source.model_fields_set
             values = source.model_dump(mode="json", exclude=derived)
+            # Nodes keep the places of the tree that it was read from, for messages. Its paths are absolute by
+            # now.
             return load_tree(nodes(values, source.read_from), {}, more)
         name = source.get("name") if isinstance(source, Mapping) else None
         return load_tree(*read_tree(source, "scenario", name if isinstance(name, str) else ""), more)
@@ -118,24 +123,32 @@ def load_tree(tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, A
     Raises:
         ScenarioError: The tree has problems; all of them, each with its place.
     """
-    anchor(tree, folders)  # before shorthands are written out, which executes the file of a `module`
+    # Before shorthands are written out, which executes the file of a `module`.
+    anchor(tree, folders)
     tree = expand(Shape(Scenario), tree)
     problems = list(apply_overrides(Scenario, tree, folders, overrides))
-    anchor(tree, folders)  # once more, for files that an override from Python or a shorthand named
+    # Once more, for files that an override from Python or a shorthand named. An absolute path stays as it is.
+    anchor(tree, folders)
     try:
         with located_errors(BadInput):
             scenario = Scenario.model_validate(plain(tree))
+            # A scenario that executes no file has kinds without behaviour, which `checks` cannot ask.
             failed = [] if are_left_alone() else checks.check(scenario)
         problems += [place(tree, tuple(path.split(".")), message) for path, message in failed]
     except ValidationError as errors:
         problems += translate(errors, tree)
-    except BadInput as error:  # from a method of a user-defined class
+    # Raised by a method of a user-defined class: its file is in the message, so its place is the key that
+    # names this file.
+    except BadInput as error:
         files = ((node.value.rpartition(":")[0], node) for node in naming_files(tree, ()))
         at = next((node for file, node in files if file and file in str(error)), Node(None, tree.file))
         problems.append(Problem(at.file, at.line, "", str(error)))
     if problems:
+        # Overrides have no lines, and come last.
         raise ScenarioError(sorted(problems, key=lambda p: (is_override(p.file), p.line or 0)))
-    vars(scenario)["read_from"] = tree  # a cached property is no part of equality, dumps and pickles
+    # Set in the place of the cached property: it is no part of equality, dumps and pickles, and a frozen
+    # block refuses an assignment.
+    vars(scenario)["read_from"] = tree
     return scenario
 
 
@@ -145,9 +158,13 @@ def apply_overrides(
     """Set values in the tree of a scenario, or of another model; yield a problem for a path to nothing."""
     for path, value in overrides.items():
         source = value if isinstance(value, Node) else Node(None, OVERRIDES)
+        # A value with a place, such as a study's setting, has the folder of its file. A plain one is made
+        # absolute with the tree, from the working directory. `PATHS` are keys from the root, which a single
+        # value is not.
         anchor(source, folders, ())
         try:
             override(model, tree, path, value)
+        # Collected and not raised, so that all wrong overrides are reported at once.
         except Unfit as unfit:
             yield Problem(source.file, source.line, path, str(unfit))
 
@@ -155,6 +172,8 @@ def apply_overrides(
 def anchor(tree: Node, folders: Mapping[str, Path], paths: Iterable[Keys] = PATHS) -> None:
     """Make paths of files absolute, so that the resolved scenario can be loaded from anywhere."""
     for node in naming_files(tree, paths):
+        # Links are not followed, so that a message shows the path as it was written. Joining to an absolute
+        # path gives that path, so a second call changes nothing.
         node.value = os.path.abspath(folders.get(node.file, Path()) / node.value)
 
 
@@ -193,6 +212,8 @@ def select_protocols(scenario: Scenario, names: Sequence[str]) -> Scenario:
         raise ScenarioError([problem(scenario, "protocols", message) for message in messages])
     chosen = {name: p for name, p in entries.items() if name in names or p.protocol in names}
     scenario = scenario.model_copy(update={"protocols": chosen})
+    # A script's loss that only the entries left out can reach would never happen (test_scripts.py:
+    # test_chosen_protocols_keep_losses_that_can_happen).
     last, population = checks.last_point(scenario), scenario.population
     changes: dict[str, Any] = {"dropout": scenario.dropout.until(last)}
     if population.classes:
@@ -218,7 +239,9 @@ def filled_yaml(scenario: Scenario) -> str:
     for name, entry in scenario.protocols.items():
         filled["protocols"][name] |= entry.derived(scenario.of(name).common())
     answers = {scenario.of(name).common().U for name in scenario.protocols}
-    if scenario.privacy is not None and len(answers) == 1:  # entries with other selections have another N - D
+    # Entries with other selections have another N - D, so there may be no common U (test_filled.py:
+    # test_entries_of_two_sizes_have_no_one_number_of_answers).
+    if scenario.privacy is not None and len(answers) == 1:
         (filled["privacy"]["U"],) = answers
     return dump(filled)
 
@@ -227,6 +250,7 @@ def marked_yaml(scenario: Scenario) -> str:
     """Return `filled_yaml` with `# filled in` behind each key that is not in the file of the scenario."""
     text = filled_yaml(scenario)
     lines = text.splitlines()
+    # The text is parsed again for its lines: `dump` returns none.
     for line in _filled_in(parse(text, ""), scenario.read_from):
         lines[line - 1] += "  # filled in"
     return "\n".join(lines) + "\n"
@@ -257,6 +281,7 @@ def _with_shorthands(schema: Any) -> Any:
         return [_with_shorthands(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
+    # `discriminator` is a word of OpenAPI, which editors' JSON Schema does not have.
     out = {key: _with_shorthands(part) for key, part in schema.items() if key != "discriminator"}
     if "discriminator" not in schema:
         return out
@@ -268,5 +293,6 @@ def _with_shorthands(schema: Any) -> Any:
         entry["not"] = {"required": ["kind"]}
         number = [{"type": "number"}, {"type": "string", "pattern": r"^[-+]?\.?[0-9]"}]
         short = [word, entry, *(number if {"fixed", "rate"} & {*kinds} else [])]
+    # `anyOf`, as a value may fit a short form and a long one, and `oneOf` would refuse it.
     long = out.pop("oneOf")
     return {**out, "anyOf": [*long, *short]}

@@ -19,7 +19,8 @@ from simfl.errors import Problem, ScenarioError, closest, cut, did_you_mean, rea
 from simfl.scenario.schema import Scenario
 from simfl.scenario.schema_shape import Shape
 
-_MESSAGES = {  # by pydantic's type of error, or by the part of it before the first underscore
+# By pydantic's type of error, or by the part of it before the first underscore.
+_MESSAGES = {
     "int": "must be a whole number, not {input}",
     "float": "must be a number, not {input}",
     "finite_number": "must be a finite number, not {input}",
@@ -54,11 +55,13 @@ def error(s: Scenario, path: str, message: str) -> ScenarioError:
 def _placed(s: Scenario, path: str, known: Problem) -> Problem:
     """Return a problem of a file that the scenario names at or below `path`. If it has no line, as for a
     missing file, its place is the key at which the scenario names the file."""
+    # A place that the problem has already is better than the key of the block.
     if known.line is not None or known.file == s.read_from.file or is_override(known.file):
         return known if known.path or known.line else replace(known, path=path)
     path = known.path or path
     block = _above(s.read_from, tuple(path.split(".")))[-1].value
     below = block.items() if isinstance(block, dict) else ()
+    # The key whose text is this file's path, if the block has one.
     keys = [path, *[key for key, child in below if child.value == known.file]]
     return problem(s, ".".join(keys), f"{cut(known.file)}: {known.message}")
 
@@ -71,7 +74,8 @@ def with_location(s: Scenario, path: str, make: Callable[[], Any]) -> Any:
     except ScenarioError as known:
         raise ScenarioError([_placed(s, path, each) for each in known.problems]) from None
     except ValueError as wrong:
-        lines = str(wrong).splitlines()  # a line may quote a long text of a user, such as a file's name
+        # A line may quote a long text of a user, such as a file's name.
+        lines = str(wrong).splitlines()
         raise error(s, path, "\n".join(cut(line, MAX_LINE) for line in lines)) from None
     except OSError as wrong:
         file = f"{cut(str(wrong.filename))}: " if wrong.filename else ""
@@ -82,6 +86,7 @@ def place(tree: Node, path: Keys, message: str, tag: str | None = None) -> Probl
     """Return a problem at a path, and at its `tag` if given, or at the innermost existing mapping.
 
     The problem's path has the keys as they were typed."""
+    # Two walks: the node of the tag has the line, but the keys as typed belong to the path alone.
     node = _above(tree, path if tag is None else (*path, tag))[-1]
     typed = [str(key) for key in path]
     for i, block in enumerate(_above(tree, path)[: len(path)]):
@@ -93,6 +98,7 @@ def _above(tree: Node, path: Keys) -> list[Node]:
     """Return the existing nodes along a path; the last is the innermost."""
     above = [tree]
     for part in path:
+        # A dotted path has its indices as text; a mapping's key may be digits too.
         key = int(part) if isinstance(above[-1].value, list) and str(part).isdecimal() else part
         child = above[-1].child(key)
         if child is None:
@@ -106,13 +112,15 @@ def translate(errors: ValidationError, tree: Node, root: type[BaseModel] = Scena
     located = [(error, *_follow(error["loc"], root, tree)) for error in errors.errors(include_url=False)]
     problems: dict[Problem, None] = {}
     misspelt: set[Keys] = set()
+    # All unknown keys first: the missing key that one of them is meant for may be reported before it.
     for error, path, owner, _ in located:
         if error["type"] == "extra_forbidden":
             misspelt.update((*path[:-1], guess) for guess in closest(str(path[-1]), owner.keys))
     for error, path, owner, shape in located:
         in_list = isinstance(error["input"], list) and error["type"] == "float_type" and shape.item
         if in_list or (error["type"] == "tuple_type" and len(shape.members) > 1):
-            continue  # of a union of a number and a list, only the alternative that the user wrote counts
+            # Of a union of a number and a list, only the alternative that the user wrote counts.
+            continue
         if error["type"] == "missing" and path in misspelt:
             continue
         problems[place(tree, path, _message(dict(error), path, owner, shape), shape.tag)] = None
@@ -125,9 +133,11 @@ def _follow(loc: Keys, root: type[BaseModel], tree: Node) -> tuple[Keys, Shape, 
     node: Node | None = tree
     owner = shape = Shape(root)
     for part in loc:
+        # pydantic puts the word of a chosen kind into its location, and the user's path does not have it.
         if part in shape.kinds:
             shape = Shape(shape.own_class(shape.kinds[part], node), union=shape)
-        elif len(shape.members) > 1 and isinstance(part, str):  # pydantic's name of an alternative
+        # Nor does it have pydantic's name of an alternative of a union.
+        elif len(shape.members) > 1 and isinstance(part, str):
             continue
         else:
             path.append(part)
@@ -155,10 +165,14 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
         return str(context["error"])
     if kind.startswith("model") and shape.kinds:
         return f"must be one of {', '.join(shape.kinds)} or a mapping, not {show(value)}"
+    # A whole number beyond what a float holds is no float to pydantic.
     if kind == "float_type" and type(value) is int:
         kind = "finite_number"  # beyond what a float holds
+    # Tiny minima keep times from being rounded to 0. "Above 0" is plainer, unless the value is between the
+    # two.
     if kind == "greater_than_equal" and 0 < context["ge"] <= LEAST_MBPS and value <= 0:
         kind, context = "greater_than", {"gt": 0}  # "above 0" is plainer than a tiny minimum
+    # Last the table; a type of error that a later pydantic adds keeps pydantic's own words.
     message = _MESSAGES.get(kind) or _MESSAGES.get(kind.partition("_")[0])
     if message is None:
         return f"{error['msg']}, not {show(value)}"
@@ -168,6 +182,7 @@ def _message(error: dict[str, Any], path: Keys, owner: Shape, shape: Shape) -> s
 
 def _remedy(kind: str, value: Any) -> str:
     """Return the end of a message: how to write a number of another notation in YAML."""
+    # Beyond 2^53 a float is no longer the number that was written.
     if kind == "int" and isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return f": write {int(value)}"
     if kind in ("int", "float") and isinstance(value, str):
@@ -179,6 +194,7 @@ def _remedy(kind: str, value: Any) -> str:
 
 
 def _unknown_key(key: str, owner: Shape) -> str:
+    # A misspelt key of this kind is likelier than a key of another kind.
     if closest(key, owner.keys) or owner.union is None:
         return f"unknown key {show(key)}{did_you_mean(key, owner.keys)}"
     tag, kinds = owner.union.tag, owner.union.kinds
@@ -195,6 +211,7 @@ def _unknown(what: str, word: str, known: Iterable[str]) -> str:
 
 
 def _no_kind(value: Mapping[str, Any], shape: Shape) -> str:
+    # A kind is proposed only if it alone has all of the given keys.
     fits = [kind for kind, model in shape.kinds.items() if value and set(value) <= set(model.model_fields)]
     remedy = f"one of {', '.join(shape.kinds)}"
     if len(fits) == 1:

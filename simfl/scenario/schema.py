@@ -67,6 +67,7 @@ class Overrides(Block):
     """The partition of this entry, in place of the scenario's."""
 
 
+# The union of entries is made at run time from the registry; mypy sees a class with the keys of all of them.
 if TYPE_CHECKING:
 
     class Entry(Protocol, Overrides):
@@ -81,6 +82,7 @@ else:
 def _name_protocols(value: Any) -> Any:
     """Write out the entries: an entry's name is that of its protocol unless given, and it may be empty."""
     if isinstance(value, list):
+        # The order of `or` matters: only texts are sure to have a hash, which `set` needs.
         if not all(isinstance(name, str) for name in value) or len(set(value)) < len(value):
             raise ValueError("a list of protocols holds names, each once; one with settings needs a mapping")
         value = dict.fromkeys(value)
@@ -90,6 +92,7 @@ def _name_protocols(value: Any) -> Any:
     for name, entry in value.items():
         entry = {} if entry is None else entry
         if isinstance(entry, dict):
+            # The entry's own `protocol` comes last, and has priority: an entry may have any name.
             entry = {"protocol": "module" if "module" in entry else name, **entry}
         out[name] = entry
     return out
@@ -112,6 +115,7 @@ class Privacy(Block):
 def _named_prime(value: Any) -> Any:
     if isinstance(value, str) and value != "ntt":
         raise ValueError(f"must be a whole number or ntt, not {show(value)}")
+    # Before validation, so that a resolved scenario holds the number and every reader sees an integer.
     return ntt.Q if value == "ntt" else value
 
 
@@ -291,8 +295,12 @@ class Scenario(Block):
         # A file that is only looked at has entries without behaviour, which need nothing.
         masked = [name for name, entry in self.protocols.items() if getattr(entry, "offline", False)]
         if masked and not are_left_alone():
+            # The smallest round: thresholds that suit it suit larger ones (test_defaults.py:
+            # test_default_of_privacy_is_of_the_smallest_round).
             N = min(self.of(name).cohort for name in masked)
             defaults = {"privacy": Privacy(T=N // 2, D=3 * N // 10), "quantization": Quantization()}
+            # Not by assignment, which a frozen block refuses. So `model_fields_set` stays without these keys,
+            # by which `load.load` derives them anew after an override.
             vars(self).update({key: block for key, block in defaults.items() if getattr(self, key) is None})
         return self
 
@@ -319,6 +327,7 @@ class Scenario(Block):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as plain data: the classes of protocols are made anew from it, a file's own too."""
+        # Classes of files and registries are made at run time, so pickle could not import them by name.
         return Scenario.model_validate, (self.model_dump(mode="json"),)
 
     def of(self, name: str) -> Self:
@@ -327,10 +336,13 @@ class Scenario(Block):
         learning = self.learning
         if entry.partition is not None:
             learning = learning.model_copy(update={"partition": entry.partition})
+        # A copy validates nothing: both values were validated as parts of the entry. Blocks are always true,
+        # so `or` asks for None only.
         return self.model_copy(update={"selection": entry.selection or self.selection, "learning": learning})
 
     def common(self, d: int = 1) -> Params:
         """Return the parameters that all protocols share for updates of length d."""
+        # Without a block, values for protocols that do not use it: no coalition, no loss, a buffer of one.
         T, D, U = (self.privacy.T, self.privacy.D, self.privacy.U) if self.privacy else (0, 0, None)
         clip, levels = (self.quantization.clip, self.quantization.levels) if self.quantization else (1.0, 1)
         K, bound = (self.buffer.K, self.buffer.staleness_bound) if self.buffer else (1, 0)
@@ -344,4 +356,6 @@ class Scenario(Block):
 
     def params(self, name: str, d: int = 1) -> Params:
         """Return the public parameters of one entry of `protocols` for updates of length d."""
+        # The parameters of the entry's own cohort and batches; its name, as two entries may be of one
+        # protocol.
         return self.protocols[name].params(replace(self.of(name).common(d), entry=name))

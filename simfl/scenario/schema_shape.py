@@ -1,4 +1,10 @@
-"""The schema along a scenario's tree: the shape of each place, shorthands, and values set by dotted path."""
+"""The schema along a scenario's tree: the shape of each place, shorthands, and values set by dotted path.
+
+A tree is as its user wrote it: with shorthands, and without defaults. `Shape` reads the annotations of the
+schema, so that a new block needs no code here. `expand` calls the `BeforeValidator`s that pydantic calls too,
+so a shorthand has one definition; pydantic calls them once more, on values that are written out by then. In
+step with this module: `messages._follow`, which reads pydantic's locations along the same shapes.
+"""
 
 from __future__ import annotations
 
@@ -58,6 +64,7 @@ class Shape:
                 continue
             annotation, *extras = get_args(annotation)
             units = [extra for extra in extras if isinstance(extra, InUnit)]
+            # An inner annotation is met later, and has priority.
             self.unit = next(iter(units), self.unit)
             self.before += [extra.func for extra in extras if isinstance(extra, BeforeValidator)]
             tags = [extra.discriminator for extra in extras if isinstance(extra, FieldInfo)]
@@ -71,9 +78,11 @@ class Shape:
         self.model = models[0] if models and not self.tag else None
         self.open, self.item = False, None
         self.mixed = False
+        # A number or a kind in its place, such as `Mbps | Varied`: the kinds are those of the inner union.
         for member in self.members if len(self.members) > 1 else ():
             if (inner := Shape(member)).kinds:
                 self.tag, self.kinds, self.mixed = inner.tag, inner.kinds, True
+                # The inner union's come first in the list, and so are called last (see `expand`).
                 self.before = inner.before + self.before
         for member in self.members:
             bare = get_args(member)[0] if get_origin(member) is Annotated else member
@@ -85,6 +94,7 @@ class Shape:
     def chosen(self, node: Node) -> type[BaseModel] | None:
         """Return the model that a node chooses; None if it chooses none."""
         tag = node.child(self.tag) if self.tag else None
+        # A tag may be any YAML value here, also one without a hash: validation is still to come.
         model = self.kinds.get(tag.value) if tag and isinstance(tag.value, str) else self.model
         return model and self.own_class(model, node)
 
@@ -93,7 +103,8 @@ class Shape:
         """Return the class that a node chooses: the class in a Python file if `model` is a `FileKind`."""
         module = node.child("module") if node and not are_left_alone() else None
         if issubclass(model, FileKind) and module and isinstance(module.value, str):
-            with suppress(ValueError):  # validation reports it
+            # Validation meets the same error again, and reports it with its place.
+            with suppress(ValueError):
                 return model.named(module.value)
         return model
 
@@ -109,7 +120,9 @@ class Shape:
 
     def measured_in(self, unit: InUnit) -> Shape:
         """Return the shape with a unit for its number, unless it has one."""
+        # A copy, as `_shapes` shares a shape among all scenarios.
         other = copy(self)
+        # The unit comes last, and so is called first: "5 ms" is a number before it becomes a kind.
         other.unit, other.before = self.unit or unit, [*self.before, unit.func]
         return other
 
@@ -136,12 +149,15 @@ _UNKNOWN = Shape(None)
 
 def expand(shape: Shape, node: Node) -> Node:
     """Write out all shorthands of a node; each value keeps its line."""
-    for write_out in reversed(shape.before):  # pydantic, too, calls the last `BeforeValidator` first
+    # pydantic, too, calls the last `BeforeValidator` first.
+    for write_out in reversed(shape.before):
         short = _shallow(node)
         try:
             long = write_out(short)
-        except ValueError:  # validation reports it
+        # Validation meets the same error again, and reports it with its place.
+        except ValueError:
             return node
+        # A shorthand returns the same object where nothing is to be written out, so the node keeps its lines.
         if long is not short:
             typed = node.typed | _typed(short, long)
             node = nodes(long, node)
@@ -150,6 +166,7 @@ def expand(shape: Shape, node: Node) -> Node:
         model = shape.chosen(node)
         for key, inner in node.value.items():
             child = shape.child(key, model)
+            # A distribution in a number's place: its own numbers have the unit of the key around it.
             if shape.unit and key in getattr(model, "in_unit", ()):
                 child = child.measured_in(shape.unit)
             node.value[key] = expand(child, inner)
@@ -165,6 +182,8 @@ def _typed(short: Any, long: Any) -> dict[str, str]:
     if not isinstance(short, dict):
         return {key: "" for key in long if key != "kind"}
     words = long.keys() - short.keys() - {"kind"}
+    # By identity: the key that holds the very value which was moved. Equal values may stand under several
+    # keys.
     return {key: word for key in words for word in short if short[word] is long[key]}
 
 
@@ -172,6 +191,8 @@ def _shallow(node: Node) -> Any:
     """Return a plain value to the depth that a shorthand reads: two mappings, or a list."""
     if not isinstance(node.value, dict):
         return plain(node)
+    # Of a mapping, only None and mappings are looked into. Other values stay nodes, so that they keep their
+    # lines while a shorthand moves them.
     inner = node.value.items()
     return {k: v.value if v.value is None or isinstance(v.value, dict) else v for k, v in inner}
 
@@ -192,12 +213,15 @@ def override(model: type[BaseModel], tree: Node, path: str, value: Any) -> None:
         key = _enter(node, shape, part, ".".join(parts[: depth - 1]), file)
         inner = shape.child(key, shape.chosen(node))
         if depth == len(parts):
+            # The override names the key in full, so messages do too.
             node.typed.pop(part, None)
             node.value[key] = expand(inner, nodes(value, Node(None, OVERRIDES)))
             _drop_stale(node, shape, part)
             return
         child = node.child(key)
         if child is None:
+            # In a mapping whose keys are the user's, an unknown key is a misspelt entry; elsewhere it is a
+            # block that the file left to its default.
             if shape.open:
                 entries = f"there are: {cut(', '.join(node.value))}{did_you_mean(part, node.value)}"
                 raise Unfit(f"no entry {show(part)}; {entries}")
@@ -223,10 +247,13 @@ def _enter(node: Node, shape: Shape, key: str, path: str, file: str) -> str | in
     if not isinstance(node.value, dict):
         raise Unfit(f"{cut(path)} is {show(node.value)}, which has no keys")
     model = shape.chosen(node)
+    # `dropout.rate=0.1` over `dropout: {per_step: 0.2}` chooses the kind that has `rate` as its main key
+    # (test_overrides.py: test_an_override_of_a_kind_drops_the_old_keys).
     if shape.tag == "kind" and key != "kind" and not (model and key in model.model_fields):
         owners = [kind for kind, other in shape.kinds.items() if key in _main_keys(other)]
         if owners:
             node.value["kind"] = Node(owners[0], file)
+            # The keys of the old kind would be refused as unknown ones.
             _drop_stale(node, shape, "kind")
     return key
 
@@ -246,5 +273,7 @@ def _drop_stale(node: Node, shape: Shape, key: str) -> None:
     elif key == "preset" and node.value[key].value is not None:
         stale = {"uplink_mbps", "downlink_mbps"} & set(node.value)
     for name in stale:
+        # A key that another override set was meant, so it stays, and validation reports it if it does not
+        # fit.
         if not node.value[name].overrides:
             del node.value[name]

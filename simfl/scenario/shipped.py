@@ -23,6 +23,7 @@ OTHERS = {"base": ("study", "sweep"), "collude": ("fleet", "plan")}
 def root() -> Path:
     """Return the folder of `scenarios` and `examples`."""
     carried = PACKAGE / "shipped"
+    # A checkout has no `shipped` in the package: pyproject.toml puts both folders there in a wheel only.
     return carried if carried.is_dir() else PACKAGE.parent
 
 
@@ -58,10 +59,12 @@ def located(source: Path) -> Path:
         ScenarioError: Neither exists; the message has the closest name.
     """
     files, name = scenarios(), source.as_posix()
+    # A file in the working directory has priority over a shipped name, so a user's copy is the one that runs.
     if not os.path.isfile(source) and source.suffix not in YAML:
         if name in files:
             return files[name]
         if not os.path.exists(source):
+            # The name without its folder is the likeliest mistake.
             alike = [shipped for shipped in files if shipped.rpartition("/")[2] == name]
             guess = did_you_mean(alike[0] if alike else name, files)
             message = f"there is no such file, and `simfl list scenarios` has no such name{guess}"
@@ -80,11 +83,13 @@ def with_its_files(name: str) -> dict[Path, Path]:
         raise refusal(name, None, "this is a file of yours, and not a name of `simfl list scenarios`")
     while waiting:
         path = waiting.pop()
+        # Files may name each other in a circle, or one file twice.
         if _place(path) in files:
             continue
         files[_place(path)] = path
         if path.suffix in YAML:
             tree = read(path, str(path))
+            # `module: hinge.py:Hinge` names a file and a class in it; `base` is a study's scenario.
             texts = [str(node.value).partition(":")[0] for node in naming_files(tree, (("base",),))]
             waiting += [Path(os.path.normpath(path.parent / text)) for text in texts]
     return files
@@ -94,6 +99,8 @@ def refuse_other(tree: Node, wanted: str) -> None:
     """Refuse a file of another kind than `wanted`: a scenario, study or fleet."""
     kinds = {**OTHERS, "clock": ("scenario", "run"), "rounds": ("scenario", "run")}
     if any(tree.child(key) is not None for key, (kind, _) in kinds.items() if kind == wanted):
+        # A study or a fleet with a key of its own is one, whatever else it has. A scenario's keys are still
+        # compared with those of the others, since a study's key may stand in it by mistake.
         if wanted != "scenario":
             return
         kinds = OTHERS
@@ -128,5 +135,6 @@ def _first_sentence(text: str) -> str:
     """
     comment = takewhile(lambda line: line.startswith("#"), text.splitlines())
     words = " ".join(line.removeprefix("#").strip() for line in comment)
-    end = re.search(r"[.?](?= [A-Z][^.)]|$)", words)  # not the full stops in App. F.5
+    # Not the full stops in App. F.5.
+    end = re.search(r"[.?](?= [A-Z][^.)]|$)", words)
     return words[: end.end()] if end else words

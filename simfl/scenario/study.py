@@ -39,7 +39,9 @@ def _base(value: Any) -> Any:
 
 def _seeds(value: Any) -> Any:
     listed = value if isinstance(value, list) else [value]
+    # A list holds seeds, bounded as `blocks.Seed`; a number is a count, bounded as `blocks.Count`.
     bound = 2**63 if isinstance(value, list) else 2**31
+    # `type` and not `isinstance`: True is an integer too.
     valid = [number for number in listed if type(number) is int and 0 <= number < bound]
     if len(set(valid)) < len(listed) or value in (0, []):
         shown = f"[{cut(', '.join(map(show, listed)))}]" if isinstance(value, list) else show(value)
@@ -114,9 +116,11 @@ class Study:
 
     def resolve(self, settings: Settings, seed: int) -> Scenario:
         """Return the scenario with these settings; a ScenarioError has each problem at its setting."""
+        # Copies, as overrides and anchors change the tree, and the next cell starts from the same base.
         settings, tree = (*self.common, *settings), deepcopy(self.base)
         overrides: dict[str, Any] = {s.key: _subset(tree, s) or deepcopy(s.node) for s in settings}
         try:
+            # The seed last, so that it holds in every cell; `_misplaced` refuses it among the settings.
             return load_tree(tree, self.folders, {**overrides, "seed": seed})
         except ScenarioError as error:
             raise ScenarioError([self._placed(p, settings) for p in error.problems]) from None
@@ -124,7 +128,9 @@ class Study:
     def _placed(self, problem: Problem, settings: Settings) -> Problem:
         if problem.file != self.file:
             return problem
+        # The last setting of a key is the one that holds.
         for s in reversed(settings):
+            # With the dot: a key that merely begins with the same letters is another one.
             if f"{problem.path}.".startswith(f"{s.key}."):
                 return replace(problem, path=f"{s.part}.{problem.path}")
         return replace(problem, path=f"base.{problem.path}")
@@ -153,7 +159,8 @@ def load_study(source: str | Path | Mapping[str, Any]) -> Study:
         base = tree.value["base"]
         base.value.setdefault("name", Node(study.name, file))
     folders = {name: Path(name).parent for name in (file, base.file)}
-    anchor(base, folders)  # before shorthands are written out, which executes the file of a `module`
+    # Before shorthands are written out, which executes the file of a `module`.
+    anchor(base, folders)
     base = expand(Shape(Scenario), base)
     parts = {key: child.value for key, child in tree.value.items() if child.value}
     common = _settings("set", parts.get("set", {}))
@@ -163,6 +170,7 @@ def load_study(source: str | Path | Mapping[str, Any]) -> Study:
     problems = list(_misplaced(tree, common, (*chain(*cells),), tuple(axis[0] for axis in grid)))
     if problems:
         raise ScenarioError(problems)
+    # One empty cell, so that the product with the axes is that of the axes alone.
     return Study(study.name, file, base, folders, common, cells or ((),), grid, _numbers(study, tree, base))
 
 
@@ -176,6 +184,7 @@ def _numbers(study: SweepFile, tree: Node, base: Node) -> Sequence[int]:
     first = base.child("seed")
     message = "a count starts at the base's seed, which it does not give: list the seeds"
     if first is not None and type(first.value) is int:
+        # Seeds are below 2^63, and a range ends before its last number.
         if first.value + study.seeds <= 2**63:
             return range(first.value, first.value + study.seeds)
         message = f"{study.seeds} seeds from {show(first.value)} on reach beyond 2^63"
@@ -205,5 +214,6 @@ def _subset(tree: Node, setting: Setting) -> Node | None:
             entries = f"the base has {cut(', '.join(map(str, choices)))}{did_you_mean(name, choices)}"
             message = f"no protocol {show(name)}; {entries}"
             raise refusal(node.file, node.line, message, f"{setting.part}.protocols")
+    # In the base's order, whatever the order of the list: every cell reports its protocols alike.
     chosen = {name: entries[name] for name in entries if name in names or kinds[name] in names}
     return Node(chosen, setting.node.file, setting.node.line)

@@ -33,6 +33,7 @@ def settings_of(s: Scenario) -> dict[str, UserSettings]:
     population = s.population
     return {
         name: UserSettings(
+            # A block is always true, so `or` asks for None only.
             kind.network or s.network.users,
             kind.devices or population.devices,
             kind.availability or population.availability,
@@ -48,6 +49,7 @@ def key_of(s: Scenario, name: str, block: str) -> str:
     kind = (s.population.classes or {}).get(name)
     if kind is not None and getattr(kind, block) is not None:
         return f"population.classes.{name}.{block}"
+    # In step with `settings_of`: the place at which it finds each block of the scenario.
     return {"network": "network.users", "dropout": "dropout"}.get(block, f"population.{block}")
 
 

@@ -96,13 +96,16 @@ class UserLink(Block):
     @model_validator(mode="before")
     @classmethod
     def fill_from_preset(cls, data: Any) -> Any:
-        if isinstance(data, dict) and data.get("preset") in tuple(PRESETS_MBPS):  # a list has no hash
+        # A tuple, as a wrong value such as a list has no hash. Rates that are given beside a preset have
+        # priority.
+        if isinstance(data, dict) and data.get("preset") in tuple(PRESETS_MBPS):
             rate = PRESETS_MBPS[data["preset"]]
             return {"uplink_mbps": rate, "downlink_mbps": rate, **data}
         return data
 
     @model_validator(mode="after")
     def has_rates(self) -> Self:
+        # After the preset has filled them in, so both are required without a second schema.
         for name in ("uplink_mbps", "downlink_mbps"):
             if getattr(self, name) is None:
                 raise ValueError(f"{name} is missing: give it, or a preset ({', '.join(PRESETS_MBPS)})")
@@ -145,6 +148,8 @@ class Population(Block):
     @classmethod
     def shares_add_up(cls, classes: dict[str, UserClass] | None) -> dict[str, UserClass] | None:
         total = math.fsum(kind.share for kind in (classes or {}).values())
+        # `world.classes.Classes.drawn` counts on this bound: it gives the last class all coins above the
+        # others.
         if classes and abs(total - 1) > 1e-9:
             raise ValueError(f"the shares of {', '.join(classes)} must add up to 1, not {total:.10g}")
         return classes

@@ -53,12 +53,16 @@ def compare(*folders: str | Path) -> Comparison:
     for folder, path in zip(paths, resolved, strict=True):
         if not path.is_dir():
             raise BadInput(f"{folder}: there is no such folder; {runs_here()}")
+        # By resolved paths: `runs/a` and `./runs/a` are one folder, whose comparison with itself would be a
+        # tie.
         if resolved.count(path) > 1:
             raise BadInput(f"{folder} is named twice: compare it with another folder")
+    # A sweep's means are over seeds, a run's figures over its rounds: their intervals do not mean the same.
     kinds = ["a sweep" if (folder / MEANS_FILE).exists() else "a run" for folder in paths]
     if len(set(kinds)) > 1:
         contents = ", ".join(f"{folder} holds {kind}" for folder, kind in zip(paths, kinds, strict=True))
         raise BadInput(f"{contents}: compare runs with runs, and sweeps with sweeps")
+    # The last part of a path is label enough where it is unique.
     names = Counter(path.name for path in resolved)
     labels = [
         path.name if names[path.name] == 1 else str(folder)
@@ -83,12 +87,14 @@ def _run(folder: Path, label: str) -> Side:
         runs = list(finished(folder))
     else:
         need_run(folder)
+        # A killed run gets its files first, from its saved rounds.
         recover(folder)
         runs = [folder]
     scenarios = [load_recorded(run / "resolved.yaml") for run in runs]
     summaries = [open_summary(run, s) for run, s in zip(runs, scenarios, strict=True)]
     settings = scenarios[0].model_dump(mode="json")
     for run, other in zip(runs[1:], scenarios[1:], strict=True):
+        # Repeats differ in measured time only. A folder that somebody put together could hold anything.
         if other.model_dump(mode="json") != settings:
             problem = f"{run} is of another scenario than {runs[0]}: these are no repeats"
             raise BadInput(f"{problem}; compare runs of one scenario")
@@ -98,6 +104,7 @@ def _run(folder: Path, label: str) -> Side:
     cases = {}
     for name in first.protocols:
         protocols = [s.protocols[name] for s in summaries if name in s.protocols]
+        # An entry may be missing in a repeat that was interrupted.
         cases["", name] = Case.of_runs(protocols, noisy)
     return Side(
         label=label,
@@ -125,8 +132,11 @@ def _sweeps(pairs: Sequence[tuple[Path, str]]) -> list[Side]:
     for (folder, label), cases in zip(pairs, cases_of, strict=True):
         over = any(e and e.half is not None for case in cases.values() for e in case.estimates.values())
         keys = _listed_cells(folder)
+        # What varies in a sweep is in the names of its points. At one common point, the other settings are
+        # compared.
         settings = _settings(folder, common[0], keys) if common else {}
         files = {key: folder / "cells" / key / "summary.json" for key in keys.values()}
+        # A sweep that was copied without its cells has its tables only.
         cells = {key: read(file) for key, file in files.items() if file.parent.is_dir()}
         side = Side(
             label=label,
@@ -154,6 +164,7 @@ def _means(path: Path) -> dict[Key, Case]:
 
 def _point(row: dict[str, str], fixed: Container[str]) -> str:
     """Return the values of a table's row that vary in its sweep, in words; empty values are left out."""
+    # An empty value is one that this point does not set.
     return ", ".join(f"{key}={value}" for key, value in row.items() if key not in fixed and value)
 
 
@@ -175,5 +186,6 @@ def _settings(folder: Path, point: str, cells: Mapping[tuple[str, int], str]) ->
     if not resolved.parent.is_dir():
         return {"seeds": list(seeds)}
     settings = load_recorded(resolved).model_dump(mode="json")
+    # A cell has one seed, and the point has all of them.
     del settings["seed"]
     return {**settings, "seeds": list(seeds)}

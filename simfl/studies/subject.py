@@ -49,6 +49,7 @@ class Subject:
         Raises:
             NotTried: The protocol guarantees nothing.
         """
+        # None is no zero: a protocol that guarantees nothing has nothing to be checked against.
         colluders = self.small().cohort.max_colluders
         if colluders is None:
             raise NotTried(PROMISES_NOTHING)
@@ -58,6 +59,7 @@ class Subject:
     def hopes(self) -> bool:
         """True if it masks updates without a certain guarantee, as over a sparse graph."""
         small = self.small().cohort
+        # Over a sparse graph a small cohort may leak by chance, and no coalition size is certain.
         return small.kind.offline and small.max_colluders is None
 
     def small(self, **changes: Any) -> Small | SmallBuffer:

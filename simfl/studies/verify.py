@@ -47,6 +47,7 @@ def contract(subject: Subject) -> Findings:
         ("timers", kind.round_timers, SIGNED_STAGES),
     ):
         yield from (f"{words}: {x} must be one of {', '.join(allowed)}" for x in names if x not in allowed)
+    # Training and upload are points of every round: without them no loss could be planned there.
     if not {"training", "upload"} <= set(kind.round_points):
         yield "points: must have training and upload"
     if not (type(kind).__doc__ or "").strip():
@@ -74,6 +75,8 @@ def equal_traces(subject: Subject) -> Findings:
     for words, changes in (("by two threads", {"workers": 2}), ("in shadow", {"payload": "shadow"})):
         text = _text(subject.run({**long, **changes}))
         if text != inline:
+            # If one trace is the beginning of the other, no pair differs: then row 0 is reported with empty
+            # texts.
             pairs = zip(inline.splitlines(), text.splitlines(), strict=False)
             different = ((k, p) for k, p in enumerate(pairs) if p[0] != p[1])
             row, (expected, got) = next(different, (0, ("", "")))
@@ -86,12 +89,14 @@ def exact_sums(subject: Subject) -> Findings:
         for index, exact in enumerate(subject.run(changes).exact):
             if exact is False:
                 yield f"{words}: aggregate {index} is not the sum over its members"
+            # With a user lost, a protocol's thresholds may allow an abort. Without losses they may not.
             if exact is None and changes:
                 yield f"{words}: round {index} has no aggregate"
 
 
 def oracle(subject: Subject) -> Findings:
     """Coded shares, decodings and shared secrets are those that galois finds (`audit: galois`)."""
+    # Without such a kernel the run would pass whatever it did.
     if not any(kernel in CODES for kernel in _kernels(subject)):
         raise NotTried("it neither codes nor shares")
     try:
@@ -114,6 +119,8 @@ def replays(subject: Subject) -> Findings:
     first, second = (subject.run({}) for _ in range(2))
     if _text(first) != _text(second):
         yield "two runs of one seed have different traces"
+    # Traces have sizes only. Content differs if a machine draws from another source than its entropy, such as
+    # `os.urandom`.
     elif _content(first) != _content(second):
         yield "two runs of one seed sent different content: its entropy is not the scenario's"
 
@@ -127,8 +134,10 @@ def fresh_masks(subject: Subject) -> Findings:
     uploads: dict[int, list[bytes]] = {}
     for sender, _, message in subject.run(zero_updates).sent:
         for _, part in handles(message):
+            # Short parts are lists of users or numbers, and no update.
             if message.point == "upload" and part.content is not None and part.columns > USERS:
                 values = np.asarray(part.content).ravel()
+                # A mask is uniform, so its zeros are rare. An update that quantises to zero is mostly zeros.
                 if np.count_nonzero(values) < values.size // 2:
                     yield f"the upload of user {sender} is its update: nothing hides it"
                     return
@@ -136,6 +145,7 @@ def fresh_masks(subject: Subject) -> Findings:
                 uploads.setdefault(sender, []).append(values[:-1].tobytes())
     if not uploads:
         raise NotTried(f"no upload has more than {USERS} elements")
+    # Both updates are zero, so equal uploads mean equal masks.
     twice = next((user for user, sent in uploads.items() if len(set(sent)) < len(sent)), None)
     if twice is not None:
         yield f"user {twice} used one mask twice: the difference of its uploads is that of its updates"
@@ -147,6 +157,7 @@ def refusals(subject: Subject) -> Findings:
     for (kind, key), (words, change) in product(_parts_of_messages(subject), CHANGES.items()):
         label = f"{kind} with {words} in {key}"
         answer = yield from _altered(subject, kind, label, partial(_take_reshaped, key, change))
+        # A kind that no machine received was not tried, and must not count as refused.
         tried |= answer is not None
         if answer is not None and not any(isinstance(effect, Refuse) for effect in answer):
             yield f"{label} is not refused"
@@ -158,6 +169,7 @@ def doubles(subject: Subject) -> Findings:
     """A message that comes a second time has no effect, and the sum stays right."""
     tried = False
     for kind in dict.fromkeys(kind for kind, _ in _parts_of_messages(subject)):
+        # The first effects are applied, the second ones are checked and dropped.
         answer = yield from _altered(subject, kind, f"a second {kind}", lambda take, m: (take(m), take(m)))
         tried |= answer is not None
         if not all(isinstance(effect, Ignore | Refuse) for effect in answer or ()):
@@ -171,6 +183,8 @@ def sizes(subject: Subject) -> Findings:
     understated: set[str] = set()
     for _, _, message in subject.run({}).sent:
         array_bytes = sum(part.size_bytes for _, part in handles(message))
+        # Once a kind, as every user sends the same. Stating more is allowed: headers and public numbers have
+        # bytes.
         if message.size_bytes < array_bytes and message.kind not in understated:
             understated.add(message.kind)
             yield f"{message.kind} states {message.size_bytes} bytes and holds {array_bytes} bytes of arrays"
@@ -254,11 +268,13 @@ def answers(subject: Subject, checks: Mapping[str, Callable[[Subject], Findings]
     for name, check in checks.items():
         findings, not_tried = list[str](), ""
         try:
+            # A check is a generator, so its errors are raised here and not at its call.
             findings.extend(check(subject))
         except NotTried as reason:
             not_tried = str(reason)
         except NoSymbolicKernel as reason:
             not_tried = f"on symbols {reason}"
+        # A scenario that cannot be built says nothing about the protocol's machines.
         except BadInput:
             raise
         except Exception as error:  # an error of a machine is a finding
@@ -279,6 +295,7 @@ Take = Callable[[Any], Effects]
 Change = tuple[int, int, bool]
 """Rows and columns by which an array grows; True if its elements get another type of the same size."""
 CHANGES = {"a row more": (1, 0, False), "a column less": (0, -1, False), "another type": (0, 0, True)}
+# Types of the same size, so that a view of the bytes is enough and the size of the message stays.
 OTHERS = {U8: np.dtype(np.int8), U32: F32, F32: U32}
 
 
@@ -308,6 +325,8 @@ def _kernels(subject: Subject) -> Collection[object]:
     """Return the kernels of a round without losses; `CODES` where one of them has no symbolic kernel."""
     small = subject.small()
     try:
+        # Kernels are noted on symbols. A kernel without a symbolic version cannot be run so: then all are
+        # taken to occur, and galois decides.
         return next(seen.kernels for _, seen in small.every_case(0))
     except NoSymbolicKernel:
         return CODES
@@ -315,6 +334,7 @@ def _kernels(subject: Subject) -> Collection[object]:
 
 def _parts_of_messages(subject: Subject) -> list[tuple[str, str]]:
     """Return (kind, field) of each array in the protocol's messages, except the model's."""
+    # The model comes from the server and is trained on as it is.
     sent = (m for _, _, m in subject.run(NO_LOSSES).sent if m.kind != "model")
     return list(dict.fromkeys((m.kind, name) for m in sent for name, _ in handles(m)))
 
@@ -337,6 +357,7 @@ def _altered(
     answers: list[Effects] = []
 
     def call(party: int, name: str, method: Callable[..., Effects], *arguments: Any) -> Effects:
+        # The first message only: one altered message must not hide behind another.
         if answers or name != "receive" or arguments[1].kind != kind:
             return method(*arguments)
         effects, answer = alter(partial(method, arguments[0]), arguments[1])
@@ -344,6 +365,7 @@ def _altered(
         return effects
 
     try:
+        # An aborted round (None) is allowed: the altered message counts as one that never came.
         if False in subject.run(NO_LOSSES, call).exact:
             yield f"{label} makes the aggregate wrong"
     except Exception as error:

@@ -26,9 +26,11 @@ MAX_DIFFERENCES = 3
 def secrets(subject: Subject) -> Findings:
     """The server and the colluders it withstands learn sums alone, in two rounds too (`privacy proof`)."""
     colluders, small = subject.colluders, subject.small()
+    # Two rounds show what both use, which one round cannot. A run of a buffer has several sums by itself.
     cases = small.every_case(0) if isinstance(small, SmallBuffer) else small.two_rounds("told")
     for case, seen in cases:
         yield from (f"{finding} ({case})" for finding in privacy_findings(seen, colluders))
+    # The first entry is the cohort as it is, which was checked above.
     for changes in subject.with_colluders(MORE_COLLUDERS)[1:]:
         other = subject.small(**changes)
         for case, seen in other.every_case(0):
@@ -39,6 +41,7 @@ def secrets(subject: Subject) -> Findings:
 def kernels(subject: Subject) -> Findings:
     """Its messages and totals are, to the bit, those of the symbols that proofs reckon with."""
     for changes in subject.with_colluders(MORE_COLLUDERS):
+        # One setup for the symbols and one for the real kernels: machines have state.
         pair = subject.rounds(**changes).setup, subject.rounds(**changes).setup
         words = "".join(f" (T={T})" for T in changes.values())
         yield from (f"{finding}{words}" for finding in islice(differences(pair), MAX_DIFFERENCES))
@@ -48,6 +51,7 @@ def sessions(subject: Subject) -> Findings:
     """Two sessions in which users have the same keys say sums alone."""
     small, colluders = _private(subject)
     seen = two_sessions(small)
+    # Without keys nothing is reused between sessions, and two of them show what one does.
     if seen is None:
         raise NotTried("its users agree on no keys")
     yield from privacy_findings(seen, colluders)
@@ -87,6 +91,7 @@ def _private(subject: Subject) -> tuple[Small | SmallBuffer, int]:
         NotTried: An honest session leaks already, so other sessions show nothing further.
     """
     small = subject.small()
+    # Against the server alone such a protocol is checked all the same.
     colluders = 0 if subject.hopes else subject.colluders
     ops = SymbolicOps(small.cohort.scenario.params(small.cohort.protocol, 1).q)
     if any(privacy_findings(small.session(ops), colluders)):

@@ -20,7 +20,8 @@ class UpdateId(NamedTuple):
     """Number of cycles that the user began before."""
 
     def __str__(self) -> str:
-        return intern(f"{self.user}.{self.cycle}")  # one string for all rows of an update
+        # One string for all rows of an update.
+        return intern(f"{self.user}.{self.cycle}")
 
 
 class RecoveryId(NamedTuple):
@@ -37,7 +38,8 @@ Subject = UpdateId | RecoveryId | None
 """The update or recovery of a message, timer or step; None in synchronous rounds, where the user suffices."""
 
 
-@lru_cache(maxsize=1024)  # a message's name is needed at its sending, its arrival and its step
+# A message's name is needed at its sending, its arrival and its step.
+@lru_cache(maxsize=1024)
 def name_of(subject: Subject) -> str:
     """Return the name of a subject in rows (`about`); empty for None."""
     return "" if subject is None else str(subject)
@@ -61,11 +63,15 @@ class StepsDone(NamedTuple):
     @classmethod
     def read(cls, text: str) -> Self | None:
         """Read a `what`; return None for another text."""
+        # Exactly the form of `__str__`, without leading zeros, and with so few digits that `int` is cheap for
+        # any file.
         match = re.fullmatch(r"([1-9][0-9]{0,14}) of ([1-9][0-9]{0,14}) steps", text)
         steps, total = map(int, match.groups()) if match else (0, 0)
+        # A full training has an empty text, so "8 of 8 steps" is no row that the engine writes.
         return cls(steps, total) if steps < total else None
 
 
+# The values of these three enumerations stand in stored traces and in golden digests, so they never change.
 class Reason(StrEnum):
     """Reasons to ignore a message or a timer; `why` of its `Ignored` row begins with one."""
 

@@ -83,6 +83,7 @@ def read(path: Path, users: int | None = None) -> dict[str, Trace]:
     Raises:
         BadInput: The file is not as it was written (`digests.Damaged`), or not a trace (TraceError).
     """
+    # Only "\n" ends a line, as when it was written. Universal newlines would accept a file that was changed.
     with checked(path).open(encoding="utf-8", newline="\n") as lines:
         return parse(lines, path, users)
 
@@ -145,11 +146,15 @@ def _line_model(users: int | None) -> TypeAdapter[Any]:
 
     last = LARGEST if users is None else users - 1
     natural, cause, user, party = integer(0), integer(-1), integer(0, last), integer(SERVER, last)
+    # `Literal[...]` and `tuple[...]` of values that are known at run time only; a type checker refuses the
+    # usual form.
     phase: Any = Literal.__getitem__(PHASES)
     source: Any = Literal.__getitem__(SOURCES)
     array: Any = tuple
     by_name = {"phase": phase, "lane": Literal.__getitem__(LANES), "cause": cause, "previous": cause}
     by_name |= {"user": user, "party": party, "sender": party, "to": party}
+    # In step with `rows.py`: a row with a field of another annotation is a KeyError here, in each test that
+    # reads a trace.
     by_hint = {
         "int": natural,
         "int | None": natural | None,
@@ -161,14 +166,17 @@ def _line_model(users: int | None) -> TypeAdapter[Any]:
         "tuple[tuple[int, str, int], ...]": array[array[user, str, natural], ...],
         "tuple[tuple[str, str, int], ...]": array[array[phase, source, integer(0, LARGEST_FJ)], ...],
     }
+    # Otherwise pydantic would read "1" and 1.0 as integers, and pass over a misspelt field.
     config = ConfigDict(strict=True, extra="forbid")
     facts: Any = {"row": Literal["protocol"], "name": str, "timed_by": (str | None, None)}
     models: list[Any] = [create_model("protocol", __config__=config, **facts)]
     for name, kind in ROWS.items():
+        # Annotations of `rows.py` are texts, as it postpones their evaluation.
         hints = {key: hint.__forward_arg__ for key, hint in kind.__annotations__.items()}
         types: dict[str, Any] = {key: by_name.get(key) or by_hint[hint] for key, hint in hints.items()}
         types["row"] = Literal.__getitem__(name)
         models.append(create_model(name, __config__=config, **types))
+    # The kind selects the model, so a line is checked against one of them, and an error is about its fields.
     line: Any = Annotated[reduce(or_, models), Field(discriminator="row")]
     return TypeAdapter(line)
 
@@ -178,6 +186,7 @@ def _parsed(model: TypeAdapter[Any], text: str) -> tuple[str, dict[str, Any]]:
         values = vars(model.validate_json(text))
     except ValidationError as errors:
         first = errors.errors()[0]
+        # The line has no kind, or an unknown one, so no model has looked at its other fields.
         if first["type"].startswith("union_tag"):
             kind = shown(first["input"].get("row"))
             raise _RowError(f"row is {kind}, expected {', '.join(ROWS)} or protocol") from None
@@ -212,8 +221,11 @@ class _Order:
         if isinstance(row, Begin):
             self._begin(row)
         elif not isinstance(row, Presence):
+            # A buffer begins once, and its aggregations have no Begin rows of their own.
             if row.round >= self.begun and not self.buffered:
                 raise _RowError(f"round {row.round} of {self.protocol} has not begun")
+            # Reports walk from a row to its cause, and on. Only earlier causes make sure that such a walk
+            # ends.
             caused = not isinstance(row, Spent) and row.cause >= number
             if caused or (isinstance(row, Step) and row.previous >= number):
                 earlier = f"an earlier row of {self.protocol}, which has {number} so far"
@@ -223,12 +235,15 @@ class _Order:
         self.rows.append(row)
 
     def _begin(self, row: Begin) -> None:
+        # A round begins when all before it have ended. A buffer begins once, and before any round.
         if self.buffered or not self.begun == self.ended == row.round or (self.begun and row.buffered):
             raise _RowError(f"{self.protocol} cannot begin round {row.round} here")
         self.begun, self.buffered = row.round + 1, row.buffered
 
     def _end(self, row: Ending) -> None:
         over = isinstance(row, End)
+        # Two rows end a round: first its aggregate or its abort, while as many rounds are decided as have
+        # ended, and then its End, with one more decided.
         if row.round != self.ended or self.decided != self.ended + over:
             raise _RowError(f"round {row.round} of {self.protocol} cannot end here")
         self.ended += over

@@ -43,6 +43,8 @@ SHARED = {
 """Fields of many rows; a row with another meaning of one has its own text. A unit stands in brackets."""
 
 
+# Rows are named tuples: a frozen dataclass with slots took twice as long to make, and a run has millions. The
+# names of classes, fields and kinds stand in files and in golden digests.
 class Begin(NamedTuple):
     """A round starts."""
 
@@ -260,6 +262,7 @@ Missing = Lost | Presence | GaveUp | Surplus
 Ending = Aborted | Aggregated | End
 Row = Begin | Step | Sent | TimerSet | Missing | Ignored | Refused | Judged | Spent | Ending
 
+# In the order of `Row`; `strict` finds a row without a name.
 _NAMES = (
     "begin step message timer lost presence gave_up surplus ignored refused verdict spent abort result end"
 )
@@ -276,6 +279,7 @@ class Trace(list[Row]):
     @property
     def buffered(self) -> bool:
         """True for an asynchronous run, by its one `Begin`, the first row that is not of presence."""
+        # Rows of presence may come first, of users that are offline from the start.
         return next((row.buffered for row in self if isinstance(row, Begin)), False)
 
     def add(self, row: Row) -> int:
@@ -298,6 +302,8 @@ def seldom_collecting() -> Iterator[None]:
     """Collect garbage rarely while millions of rows are made or read; in measured steps it is off."""
     # Rows make few cycles, and the objects of before (torch, the trace so far) are not garbage.
     global _frozen
+    # Objects that another caller has frozen, such as before a fork (`live/processes.py`), stay so: `unfreeze`
+    # would thaw these as well. Only the outermost caller freezes and thaws.
     thresholds, outermost = gc.get_threshold(), not _frozen and gc.get_freeze_count() == 0
     gc.set_threshold(200_000, 20, 1000)
     if outermost:
@@ -333,6 +339,8 @@ def row_lines(rows: Iterable[Row]) -> Iterator[str]:
 
 
 _encoded = json.JSONEncoder(separators=(",", ":")).encode
+# A bound on the texts that are held: a trace with ever new durations, as under a measured clock, would fill
+# memory.
 _recurring = lru_cache(maxsize=4096)(_encoded)
 
 
@@ -349,6 +357,8 @@ def _writer(name: str, kind: type[Any]) -> Callable[[Any], str]:
     def written(row: Any) -> str:
         values = list(row)
         for k, encode in others:
+            # Not `isinstance`: True is an int, and JSON writes it as true. Integers and None share some
+            # fields.
             if type(values[k]) is not int:
                 values[k] = encode(values[k])
         return line % tuple(values)

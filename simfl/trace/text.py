@@ -9,6 +9,8 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 _short = Repr()
+# Also bounds how deep and how wide a nested value is shown, by the defaults of `Repr`: a value of a file may
+# be of any size (test_text.py: test_long_and_deep_values_are_shortened).
 _short.maxstring = _short.maxother = _short.maxlong = 60
 
 
@@ -23,8 +25,11 @@ def printable(text: str) -> str:
     >>> print(printable("a\x1b[31mb\u202ec"))
     a\x1b[31mb\u202ec
     """
+    # The case of almost all texts.
     if text.isprintable():
         return text
+    # A line of a message may have several lines, so only "\n" stays; other spaces, such as "\r" that would
+    # overwrite a line, become a blank.
     escaped = (" " if sign.isspace() else repr(sign)[1:-1] for sign in text)
     return "".join(s if s.isprintable() or s == "\n" else e for s, e in zip(text, escaped, strict=True))
 
@@ -51,6 +56,9 @@ def first_problem(errors: ValidationError) -> str:
     return f"{subject}{', expected' if expected != message else ':'} {expected}"
 
 
+# The first characters by which spreadsheets recognise a formula, which may call a program or open an address.
+# Names of protocols and reasons come from files. A number may begin with a sign, and is left as it is
+# (test_text.py: test_numbers_and_names_are_left_as_they_are).
 _FORMULA = re.compile(r"[=+\-@\t\r\n]")
 _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 

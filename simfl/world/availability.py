@@ -35,6 +35,8 @@ from simfl.virtual_time import lasting
 from simfl.world.intervals import read_intervals
 from simfl.world.numbers import Assign, entries_of
 from simfl.world.state_generators import StateGenerator
+
+# `as FOR_EVER` exports the name again, for mypy too: the engine imports it from here, beside `State`.
 from simfl.world.timelines import FOR_EVER as FOR_EVER
 from simfl.world.timelines import alternating, check_day, daily, timeline_from
 
@@ -122,6 +124,8 @@ class UserStates(Availability, StateGenerator):
 
     def value_of(self, *values: Any) -> Any:
         (online,) = values
+        # `in` compares by equality, so NumPy's booleans, 0 and 1 are accepted, and 2, NaN and texts are not.
+        # An array raises the ValueError that `StateGenerator.read` expects.
         return bool(online) if online in (True, False) else None
 
     def bounds(self) -> str:
@@ -148,6 +152,8 @@ class _Coins(Availability):
     """A coin for each user in each round, or in each slot, with a probability by user."""
 
     if TYPE_CHECKING:
+        # For mypy alone: as a field of this base, `slot_s` would stand before the subclasses' own keys in
+        # every resolved scenario.
         slot_s: float | None
 
     @property
@@ -160,12 +166,15 @@ class _Coins(Availability):
 
     def thrown(self, p: Draws, streams: Streams) -> OnlineTimes:
         """Return the times at which users are online with probabilities p [N]."""
+        # A user with p > 0 counts as one that comes, although a short run may never draw it.
         ever_online = p > 0
         if self.slot_s is not None:
             at = _slots(streams, self.slot_s, lambda user, at_s: float(p[user]), steady=True)
             return OnlineTimes(at, ever_online=ever_online)
 
         def by_round(index: int) -> NDArray[np.bool_]:
+            # Coins are drawn in the users' order, so further users change no earlier coin. They are below 1,
+            # so that p = 1 always comes, and p = 0 never does.
             return streams.rng("availability", "round", index).random(len(p)) < p
 
         return OnlineTimes(by_round=by_round, ever_online=ever_online)
@@ -199,6 +208,7 @@ class Sessions(Availability):
     @field_validator("on_s", "off_s")
     @classmethod
     def has_a_mean(cls, drawn: Distribution) -> Distribution:
+        # Of all distributions only a Pareto can lack a mean, by which `alternating` draws the first state.
         if isinstance(drawn, Pareto) and drawn.alpha <= 1:
             raise ValueError(f"alpha={drawn.alpha:g} must be above 1: sessions need a mean, to start from")
         return drawn
@@ -246,6 +256,8 @@ class Diurnal(Availability):
         zones = streams.uniforms("availability", "time zone")
 
         def p_at(user: int, at_s: float) -> float:
+            # Place 0 of a user's row alone, so its time zone stays (test_availability.py:
+            # test_a_users_time_zone_stays). `Uniforms` gives neither 0 nor 1, at which `inv_cdf` raises.
             return self.probability(at_s - self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0)))
 
         at = _slots(streams, self.slot_s, p_at, steady=self.low == self.high)
@@ -274,12 +286,14 @@ class Trace(Availability):
         intervals = read_intervals(self.file, None if self.assign else users, self.period_s)
         if self.assign is None:
             indices = intervals.indices_of(users)
+        # A file without entries has none to give: `modulo` would divide by zero.
         elif intervals:
             indices = entries_of(self.assign, len(intervals), users, streams)
         else:
             raise refusal(self.file, None, "no entries below the header: no user would have one")
 
         def at(user: int, now: int) -> State:
+            # The two interfaces differ: intervals without a further change return None, a schedule FOR_EVER.
             index = indices[user]
             online, until = intervals.at(index, now) if index >= 0 else (False, None)
             return online, FOR_EVER if until is None else until
@@ -318,6 +332,8 @@ class ByData(_Coins):
         return self
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
+        # The base demands `times`, which has no samples to count. Callers with data use `times_of`; chargers,
+        # which have none, refuse this kind earlier (`energy.Plugged.problems`).
         raise RunFailed("availability by_data: the samples of users are not known here: call times_of")
 
     def times_of(self, users: int, streams: Streams, holdings: Holdings) -> OnlineTimes:
@@ -336,10 +352,12 @@ def shares(by: DataShare, held: NDArray[np.int64]) -> Draws:
     [0.5, 1.0, 0.0]
     """
     amount, labels = held.sum(axis=1), held.shape[1]
-    # No division by zero; users without samples get 0 in the end.
+    # At least 1, so that users without samples divide by no zero. The last line gives them 0.
     divisor = np.maximum(amount, 1)
     figures: dict[DataShare, Draws] = {
         "more_data": amount / divisor.max(initial=1),
+        # If no user has samples there is no smallest n above 0: `initial` stands in, and the last line
+        # discards the figure.
         "less_data": divisor[amount > 0].min(initial=divisor.max(initial=1)) / divisor,
         "least_label": (held > 0).argmax(axis=1) / max(1, labels - 1),
         "labels": (held > 0).sum(axis=1) / labels,
@@ -350,6 +368,8 @@ def shares(by: DataShare, held: NDArray[np.int64]) -> Draws:
 _KINDS = (Always, Bernoulli, Sessions, Diurnal, Trace, ByData)
 AVAILABILITY = KindRegistry("availability", Availability, _KINDS, "availability")  # type: ignore[type-abstract]
 
+# The union of kinds is made at run time, as installed packages add kinds, so mypy sees the base class
+# instead. All registries of kinds do the same.
 if TYPE_CHECKING:
     AnyAvailability = Availability
 else:
@@ -372,8 +392,12 @@ def _slots(
     def at(user: int, now: int) -> State:
         slot = now // slot_ns
         p = p_at(user, slot * slot_s)
+        # Without this a user that never changes would have an event at the end of each slot
+        # (test_availability.py: test_a_presence_that_never_changes_costs_no_events).
         if steady and p in (0, 1):
             return p == 1, FOR_EVER
+        # A coin is named by user and slot, so slots may be read in any order. The next slot's coin may be the
+        # same: the end of a state is a bound, and no promise of a change.
         return draws(user, slot) < p, (slot + 1) * slot_ns
 
     return at

@@ -1,4 +1,8 @@
-"""The assignment of users to classes. The settings of a class are in `scenario.world.UserClass`."""
+"""The assignment of users to classes. The settings of a class are in `scenario.world.UserClass`.
+
+Each model of a class is made for all N users, and a user has its part of that of its class. So a class draws
+what it would draw alone, and changes no other user's world (`tests/world/test_classes.py`).
+"""
 
 from __future__ import annotations
 
@@ -33,12 +37,16 @@ class Classes:
         >>> Classes.drawn({"4g": 0.5, "5g": 0.5}, 6, Streams(1)).member.tolist()
         [1, 0, 1, 1, 1, 0]
         """
-        # One class needs no draw, and no user's draw depends on the number of users: coins are drawn in their
-        # order.
+        # One class needs no draw. Streams are named, so the draw that is left out shifts no other.
         if len(shares) == 1:
             return cls(tuple(shares), np.zeros(users, np.int16))
+        # The last end is left out: shares add up to 1 within 1e-9 only, and a coin above their sum would have
+        # no class.
         ends = np.cumsum(list(shares.values()))[:-1]
+        # In the users' order, so further users change no earlier user's class (test_classes.py:
+        # test_a_users_class_does_not_depend_on_others).
         coins = streams.rng("classes").random(users)
+        # Two bytes a user: int16 reaches 32,767, and `population.classes` has at most 1,000 entries.
         return cls(tuple(shares), np.searchsorted(ends, coins, side="right").astype(np.int16))
 
     def of(self, user: int) -> str:
@@ -80,6 +88,8 @@ class LossesByClass:
         """Return the planned loss of each user that is lost in a round."""
         planned: Planned = {}
         for number, losses in enumerate(self.each):
+            # All of `selected`, and not the class's members alone: `rate` loses the first users in an order
+            # of all, so a class's losses do not depend on the members of other classes.
             lost = losses.in_round(index, selected)
             planned |= {user: plan for user, plan in lost.items() if self.member[user] == number}
         return planned
@@ -100,6 +110,7 @@ def online_times(classes: Classes, times: Sequence[OnlineTimes], with_time: Sequ
         times: Per class, the times of all N users by its model.
         with_time: Per class, True if its users' states change with time.
     """
+    # A single class costs no look-up for each state, and keeps a `by_round` of None.
     if len(times) == 1:
         return times[0]
     member = classes.member
@@ -112,6 +123,7 @@ def online_times(classes: Classes, times: Sequence[OnlineTimes], with_time: Sequ
         return times[number].at(user, now) if with_time[number] else (True, FOR_EVER)
 
     def in_round(index: int) -> NDArray[np.bool_]:
+        # A class without coins by round leaves its users in: `at` has their presence over time.
         return classes.combined([all_users if drawn is None else drawn(index) for drawn in by_round])
 
     drawn_anew: Callable[[int], NDArray[np.bool_]] | None = in_round if any(by_round) else None

@@ -59,15 +59,20 @@ def read_series(
     """
     text = text_of(Path(file), file, key)
     try:
+        # `by_columns` yields at least once, so `chunks[0]` exists for an empty file too.
         chunks = [
             {name: reader.of_cells(cells[name]) for name, reader in readers.items() if name in cells}
             for cells in by_columns(text, list(readers))
         ]
         columns = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+        # `check` needs a line for each row only for its messages, which this way discards. So any numbers do,
+        # and a text has no more rows than characters.
         if columns.keys() >= {*needed} and next(check(columns, range(len(text))), None) is None:
             return columns
     except (ValueError, OverflowError, csv.Error):
-        pass  # the same mistake is found again, with its line
+        # Nothing is lost: reading by lines finds the same mistake again, with its line. OverflowError is that
+        # of a number beyond int64 (`intervals._users`).
+        pass
     problems: list[Problem] = []
     rows: list[dict[str, float]] = []
     lines: list[int] = []
@@ -78,8 +83,11 @@ def read_series(
 
     by_lines(text, file, needed, problems, take, [name for name in readers if name not in needed])
     columns = {name: np.array([row[name] for row in rows]) for name in (rows[0] if rows else needed)}
+    # `check` sees only lines whose cells are right; `lines` has their numbers in the file.
     problems += [Problem(file, lines[row], column, message) for row, column, message in check(columns, lines)]
     if problems:
+        # Problems of cells come before those of columns, so they are sorted before they are cut
+        # (test_intervals.py: test_problems_come_together_in_the_files_order).
         raise ScenarioError(sorted(problems, key=lambda problem: problem.line or 0)[:MAX_PROBLEMS])
     return columns
 

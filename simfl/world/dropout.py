@@ -71,6 +71,8 @@ class Chance(NamedTuple):
     @classmethod
     def of(cls, probability: float, loss: PlannedLoss, **fields: Any) -> Chance:
         """Return the chance of one loss, before or after the upload; `fields` are the other fields."""
+        # An upload that is `not_counted` arrives, but the server continues without it: a loss before the
+        # upload.
         counts = loss.point in ("consistency", "recovery") or (loss.point, loss.when) == COUNTED
         return cls(0.0, probability, **fields) if counts else cls(probability, **fields)
 
@@ -160,12 +162,16 @@ class _Share(Dropout):
         return PlannedLoss("upload", "before_send")
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        # Cycles have no common index for a list of fractions. `problems` refuses lists there, so entry 0 is
+        # the only one.
         coin = streams.rng("losses", user, index).random()
         return self._loss if coin < self.rate_in(0) else None
 
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
-        # An order of all N users, not of the selected ones: it is the same under every protocol.
+        # An order of all N users, not of the selected ones: it is the same under every protocol. `argsort` of
+        # a permutation is its inverse, the rank of each user.
         rank = np.argsort(streams.rng("losses", index).permutation(users))
+        # Python rounds halves to the even number: half of 5 users are 2.
         count = round(self.rate_in(index) * len(selected))
         lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
         return dict.fromkeys(lost, self._loss)
@@ -234,10 +240,12 @@ class PerStep(Dropout):
     """Before, during or after the sending of that step's message."""
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        # A cycle begins for one user alone, so its stream has the user in its name. A round's has not.
         return self._at_a_step(streams.rng("losses", "steps", user, index).random(len(STEPS)))
 
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
-        # Coins of all N users in one draw, and not a generator for each user.
+        # Coins of all N users in one draw, and not a generator for each user. They are drawn row by row, so
+        # further users change no earlier user's.
         coins = streams.rng("losses", "steps", index).random((users, len(STEPS)))
         return {user: plan for user in selected if (plan := self._at_a_step(coins[user]))}
 
@@ -273,11 +281,13 @@ class Groups(Dropout):
     _fits = model_validator(mode="after")(_when_fits)
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
+        # `in_round` does not read the number of users, so 0 will do.
         return self.in_round(index, (user,), 0, streams).get(user)
 
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
         group_of, coin = streams.uniforms("loss groups"), streams.uniforms("losses", "groups")
         groups = {user: int(self.groups * group_of(user, 0)) for user in selected}
+        # Each coin is named by its group and round, so the order of the set does not matter.
         lost = {group for group in set(groups.values()) if coin(group, index) < self.p}
         plan = PlannedLoss(self.at, self.when)
         return {user: plan for user, group in groups.items() if group in lost}
@@ -324,6 +334,7 @@ class Script(Dropout):
 
     def planned(self, user: int, index: int, streams: Streams) -> PlannedLoss | None:
         losses = (loss for loss in self.losses if (loss.user, loss.round) == (user, index))
+        # At most one fits: `problems` refuses a second one of the same user and round.
         return next((PlannedLoss(x.at, x.when, nanoseconds(x.delay_s or 0.0)) for x in losses), None)
 
     def until(self, last: Point) -> Self:
@@ -379,9 +390,13 @@ class Losses:
 
     def _moved(self, plan: PlannedLoss) -> PlannedLoss | None:
         """Return a loss at the next point that the protocol has, if there is one."""
+        # A user-defined `planned` may return any loss. All plans pass here, so they are checked here
+        # (test_dropout.py: test_a_loss_that_is_none_is_refused).
         moments = (*get_args(When), "delay", *(["not_counted"] if plan.point == "upload" else []))
         if plan.point not in POINTS or plan.when not in moments or plan.delay_ns < 0:
             bounds = f"point one of {', '.join(POINTS)}, when one of {', '.join(moments)}, delay_ns 0 or more"
             raise RunFailed(f"drop-out {type(self.spec).__name__}: {plan} is no loss: {bounds}")
+        # Only forward, so that a loss is never earlier than planned. After the protocol's last point the user
+        # stays.
         point = next((p for p in POINTS[POINTS.index(plan.point) :] if p in self.points), None)
         return replace(plan, point=point) if point else None

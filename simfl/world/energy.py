@@ -1,7 +1,8 @@
 """Energy and batteries of devices: the power that each part of a device draws, and the charge it draws on.
 
 Powers become whole microwatts and times are whole nanoseconds, so energy is counted in whole femtojoules
-(1 J = 10^15 fJ) and adds up exactly (`tests/world/test_energy.py`). `engine.energy` defines each figure.
+(1 J = 10^15 fJ) and adds up exactly (`tests/world/test_energy.py`). `engine.energy` defines each figure, and
+`engine.battery` follows the levels.
 There are no defaults: devices differ by more than ten times, so a scenario states every figure.
 """
 
@@ -35,6 +36,8 @@ STANDBY_S = 1
 ever."""
 
 
+# Powers are whole microwatts: a smaller one is refused, not rounded. `BatteryStates.value_of` has the same
+# bound.
 def _is_counted(value: float) -> float:
     if 0 < value < 1 / MICRO:
         raise ValueError(f"must be 0 or at least 1e-06, not {value:g}: it would be counted as nothing")
@@ -166,6 +169,8 @@ class BatteryModel(KindBlock):
             users: Number of users.
             streams: Random streams of the run.
         """
+        # Up to 10^24 fJ, beyond int64, so levels are Python's integers. A float has 53 bits: this product is
+        # rounded once, and every later sum is exact.
         capacity = round(self.capacity_j * FEMTO)
         draws = streams.uniforms("battery", "level")
         charger_w, base_w = self.bounds_w()
@@ -175,6 +180,8 @@ class BatteryModel(KindBlock):
             back=max(1, round(self.comes_back_at * capacity)),
             base=round(base_w * MICRO),
             charger=round(charger_w * MICRO),
+            # `_is_within` bounds the mean, not each draw (test_energy.py:
+            # test_draws_above_1_are_a_full_battery).
             start=lambda user: min(capacity, round(self.level.quantile(draws(user, 0)) * capacity)),
             flow=self.flow(users, streams),
         )
@@ -212,6 +219,8 @@ class BatteryStates(BatteryModel, StateGenerator):
 
     @property
     def _max_base_w(self) -> float:
+        # The bound that `Plugged.problems` checks for its constant power: a device that comes back lasts
+        # `STANDBY_S`.
         return min(MAX_W, self.capacity_j * self.comes_back_at / STANDBY_S)
 
     def value_of(self, *values: Any) -> Any:
@@ -268,6 +277,7 @@ class Plugged(BatteryModel):
         # Without power the times of charging do not matter, and no event is needed for them.
         if not charger:
             return lambda user, now: ((0, base), FOR_EVER)
+        # `times`, and not `times_of`: `problems` has refused the kind that counts samples.
         plugged_in = self.charging.times(users, charging_streams).at
 
         def at(user: int, now: int) -> tuple[tuple[int, int], int]:
@@ -279,6 +289,7 @@ class Plugged(BatteryModel):
 
 def _by_default(value: Any) -> Any:
     """Add the kind `plugged` to a battery without `kind` that has keys of `Plugged`."""
+    # A mapping without any key of `Plugged` stays as it is, so that the message is that of the union.
     plugged = isinstance(value, dict) and set(Plugged.model_fields) & set(value)
     return {"kind": "plugged", **value} if plugged and not {"kind", "module"} & set(value) else value
 

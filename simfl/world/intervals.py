@@ -1,6 +1,10 @@
 """Intervals in which users are online, from a CSV file with the header `user,from_s,to_s`: one a line.
 
 With a column `period_s`, a user's intervals begin again after that number of seconds.
+
+Intervals are half open: a user is online at `from_s`, and offline at `to_s`. They become columns in order of
+entries, then of time; `first` has the place of each entry's own. A state is found by a search by halves among
+these.
 """
 
 import re
@@ -39,11 +43,15 @@ class Intervals:
 
     def __init__(self, users: Column, begins: Column, ends: Column, period: Column) -> None:
         entries, first = np.unique(users, return_index=True)
+        # At most 10^18 ns, within int64. Above 2^53 ns, 104 days, a float64 cannot hold each nanosecond.
         begins, ends = (np.rint(column * NS).astype(np.int64) for column in (begins, ends))
         lasts = begins < ends
         # The number of lasting intervals before each line: where an entry's own begin in the columns below.
         before = np.concatenate(([0], np.cumsum(lasts)))
+        # `where` computes both sides, and int64 has no infinity: so it is cut before it is multiplied.
         period_ns = np.where(np.isinf(period), 0, np.rint(np.minimum(period, GREATEST) * NS))[first]
+        # In an `array` an item is a plain integer, which adds up with times beyond int64; NumPy's would
+        # overflow.
         self.entries = array("q", entries.astype(np.int64).tobytes())
         self.first = array("q", before[np.append(first, users.size)].astype(np.int64).tobytes())
         self.begins, self.ends = (array("q", column[lasts].tobytes()) for column in (begins, ends))
@@ -78,8 +86,11 @@ class Intervals:
             return False, None
         period = self.period[index]
         period_begin = now - now % period if period else 0
+        # Intervals are half open: the one that begins now has begun, and the one that ends now is over. So
+        # only i - 1 can hold this time, as intervals do not overlap.
         i = bisect_right(self.begins, now - period_begin, first, after)
         if i > first and now - period_begin < self.ends[i - 1]:
+            # An interval of a whole period is the entry's only one, and the next period continues it.
             always = self.ends[first] - self.begins[first] == period
             return True, None if always else period_begin + self.ends[i - 1]
         if i < after:
@@ -114,6 +125,8 @@ def read_intervals(file: str, users: int | None, period_s: float | None = None) 
 
 def _users(cells: Sequence[str], users: int | None) -> Column:
     """Return the users of many cells; ValueError unless all are digits, and below `users`."""
+    # `int` also takes signs, underscores and the digits of other scripts, which `_user` refuses. All cells
+    # are joined for one test.
     if not _DIGITS.issuperset("".join(cells)):
         raise ValueError("digits")
     entries = np.array(list(map(int, cells)), np.int64)
@@ -142,12 +155,15 @@ def _wrong(
             file, 1, f"the column {PERIOD} and the scenario's {PERIOD}={period_s:g}: leave one of them out"
         )
     period = columns.get(PERIOD, np.full(user.size, period_s or np.inf))
+    # First each line by itself. A line with a problem takes no part in a later check, so it has one message.
     allowed = (begin == end) & may_be_empty
     backward = (end <= begin) & ~allowed
+    # Ends that differ as floats may be one nanosecond, the unit of `Intervals`.
     short = (np.round(begin * NS) == np.round(end * NS)) & ~allowed & ~backward
     for wrong, bound in ((backward, "above"), (short, "a nanosecond above")):
         for row in np.flatnonzero(wrong).tolist():
             yield row, "to_s", f"must be {bound} from_s={begin[row]:.15g}, not {end[row]:.15g}"
+    # Then each line beside the first right line of its user, which sets the period.
     rows = np.flatnonzero(~backward & ~short)
     first = rows[first_of_group(user[rows])]
     other = period[rows] != period[first]
@@ -157,8 +173,12 @@ def _wrong(
     beyond = ~other & (end[rows] > period[rows])
     for row in rows[beyond]:
         yield row, "to_s", f"must be at most {PERIOD}={period[row]:.15g}, not {end[row]:.15g}"
+    # At last the lines of a user beside each other. `lexsort` sorts by its last key first: by user, begin,
+    # end.
     rows = rows[~other & ~beyond & (begin < end)[rows]]
     order = rows[np.lexsort((end[rows], begin[rows], user[rows]))]
+    # If any two intervals of a user overlap, two neighbours in this order do. So the loop runs for wrong
+    # files only.
     if (begin[order][1:] < end[order][:-1])[user[order][1:] == user[order][:-1]].any():
         yield from _overlaps(user, begin, end, order, lines)
 

@@ -178,6 +178,7 @@ class Mahimahi(LinkModel):
     """`drawn`: each user begins at a drawn time of the recordings."""
 
     def changes(self, users: int, streams: Streams, purpose: str = "link", key: str = "") -> Changes:
+        # The format's unit is the millisecond, and so is the window's.
         window_ms = round(1000 * self.window_s)
         up = _Recording(self.up_file, window_ms, f"{key}.up_file".lstrip("."))
         down = _Recording(self.down_file, window_ms, f"{key}.down_file".lstrip("."))
@@ -187,6 +188,8 @@ class Mahimahi(LinkModel):
             # One offset for both directions, since they were recorded together.
             ahead = now + (int(draws(user, 0) * up.period_ns) if self.offset == "drawn" else 0)
             (up_mbps, up_ns), (down_mbps, down_ns) = up.at(ahead), down.at(ahead)
+            # From `now`, as `at` returns lengths of time: `ahead` is a place in the recording, not a time of
+            # the run.
             return LinkParams(up_mbps, down_mbps, link.latency_s), now + min(up_ns, down_ns)
 
         return change
@@ -197,12 +200,17 @@ class _Recording:
 
     def __init__(self, file: str, window_ms: int, key: str) -> None:
         times = deliveries(file, key)
+        # Before the arrays of the windows are made: a few lines of a small file may name a time of 115 days.
         if times[-1] > MAX_WINDOWS * window_ms:
             message = f"{times[-1]} ms are more than {MAX_WINDOWS} windows of {window_ms} ms"
             raise refusal(file, times.size, message, key)
         ends, counts = packets(times, window_ms)
+        # 1 Mbit/s is 1,000 bits a millisecond. The last window has its own, shorter length.
         mbps = counts * PACKET_BITS / (1000 * np.diff(ends, prepend=0))
+        # Of neighbours with one rate the last is kept, whose end is that of all of them. Each end would be an
+        # event.
         changes = np.append(np.flatnonzero(np.diff(mbps)), mbps.size - 1)
+        # At most `mahimahi.MAX_MS` in nanoseconds, 10^16, within int64.
         self._ends = array("q", (ends[changes] * 1_000_000).tobytes())
         self._mbps = array("d", mbps[changes].tobytes())
         self.period_ns = self._ends[-1]
@@ -210,6 +218,8 @@ class _Recording:
     def at(self, now: int) -> tuple[float, int]:
         """Return the rate in Mbit/s at a nanosecond, and the nanoseconds for which it stays."""
         now %= self.period_ns
+        # At the end of a window the next one holds, hence `right`. `now` is below the last end, so there is
+        # one.
         window = bisect_right(self._ends, now)
         return self._mbps[window], self._ends[window] - now
 
@@ -249,6 +259,7 @@ class Markov(LinkStates):
 
     def transitions(self) -> Draws:
         """Return the probabilities P[i, j] that level j follows level i, [levels, levels]."""
+        # Without weights a level is followed by any other, but never by itself.
         others = 1 - np.eye(len(self.levels))
         weights = np.array([others[i] if x.to is None else x.to for i, x in enumerate(self.levels)])
         chances: Draws = weights / weights.sum(axis=1, keepdims=True)
@@ -261,11 +272,14 @@ class Markov(LinkStates):
         # rounding may leave weights just below 0.
         equations = np.vstack([self.transitions().T - np.eye(count), np.ones(count)])
         pi = np.linalg.lstsq(equations, np.append(np.zeros(count), 1.0), rcond=None)[0]
+        # pi counts visits; a visit lasts the level's mean time.
         time = np.maximum(pi, 0) * [level.dwell_s.average() for level in self.levels]
         shares: Draws = time / time.sum()
         return shares
 
     def states(self, user: int, rng: np.random.Generator) -> Iterator[tuple[float, float, float]]:
+        # The first level is drawn by its share of time, and stays for a whole time of its own. So the shares
+        # are constant from the start for exponential times alone, and vary with time for others.
         first, after = _cumulated(self)
         index = _picked(first, rng)
         while True:
@@ -274,13 +288,16 @@ class Markov(LinkStates):
             index = _picked(after[index], rng)
 
 
-# All users of a model share the sums. As many models are kept as a scenario may have classes.
+# All users of a model share the sums. Beyond 16 models (a scenario may have 1,000 classes) sums are computed
+# again, once for each user's walk. A block is frozen, so nothing makes an entry invalid.
 @lru_cache(maxsize=16)
 def _cumulated(model: Markov) -> tuple[Draws, Draws]:
     return np.cumsum(model.shares()), np.cumsum(model.transitions(), axis=1)
 
 
 def _picked(cumulated: Draws, rng: np.random.Generator) -> int:
+    # The last sum may miss 1 by rounding: times it, no draw lies beyond the last level. `right` passes over
+    # levels of weight 0.
     return int(np.searchsorted(cumulated, rng.random() * cumulated[-1], side="right"))
 
 
@@ -316,6 +333,7 @@ class Daily(LinkModel):
         def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
             slot = now // slot_ns
             at_s = slot * self.slot_s - self.peak_s
+            # Without a spread no user needs a draw. Streams are named, so this shifts no other draw.
             if self.spread_s:
                 at_s -= self.spread_s * STANDARD_NORMAL.inv_cdf(zones(user, 0))
             factor = daily(self.low, self.high, at_s, self.period_s)

@@ -1,4 +1,9 @@
-"""The links of users: their rates and latency, as functions of the user and the time."""
+"""The links of users: their rates and latency, as functions of the user and the time.
+
+A state is made in one order: a user's own link, changed by its class's model, times the factors of its
+outages, then rounded once to whole bit/s. It lasts until the first of these may change. `tcp_start` applies
+its factors after that. No state depends on an earlier query, so nothing is held but a cache of equal states.
+"""
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
@@ -65,11 +70,12 @@ def user_links(
     def state(user: int, now: int) -> LinkState:
         name = class_of(user)
         (up_mbps, down_mbps, latency_s), until = changes[name](user, now, params(user))
-        # Falsy without any outage, which spares a look-up for each state.
+        # Falsy without any outage, which spares a look-up for each state. Outages slow rates, not latencies.
         if outages:
             factor, end = outages.factor(user, now)
             up_mbps, down_mbps, until = up_mbps * factor, down_mbps * factor, min(until, end)
-        # A user-defined model may return anything; a comparison with NaN is false, so NaN is refused too.
+        # A user-defined model may return anything; a comparison with NaN is false, so NaN is refused too. An
+        # infinite rate passes, and `_bps` cuts it. An end that is not after `now` would stop virtual time.
         if not (up_mbps >= 0 and down_mbps >= 0 and latency_s >= 0 and isfinite(latency_s) and until > now):
             link = f"a link of {up_mbps} and {down_mbps} Mbit/s, {latency_s} s away, until {until} ns"
             label = f"link model {type(models[name][0]).__name__}, user {user}"
@@ -81,6 +87,9 @@ def user_links(
 
 def server_link(params: LinkParams, model: LinkModel, streams: Streams) -> ServerLink:
     """Return the server's own link, changed by its model."""
+    # The server is user 0 of a stream with another first name, so its link draws independently of user 0's
+    # (test_link_models.py: test_the_server_and_another_seed_draw_otherwise). Outages are those of users
+    # alone.
     models = {DEFAULT_CLASS: (model, "network.server.varies")}
     links = user_links(lambda user: params, models, Outages((), streams), streams, 1, purpose="server link")
 
@@ -91,7 +100,8 @@ def server_link(params: LinkParams, model: LinkModel, streams: Streams) -> Serve
     return at
 
 
-# Links that stay as they are share one state, instead of an object for each user.
+# Links that stay as they are share one state, instead of an object for each user (test_links.py:
+# test_steady_links_share_one_state). It is a pure function, so no entry becomes invalid.
 @lru_cache(maxsize=1024)
 def _state(up_mbps: float, down_mbps: float, latency_s: float, until: int) -> LinkState:
     return LinkState(_bps(up_mbps), _bps(down_mbps), latency_s, until)
@@ -103,4 +113,5 @@ def _bps(mbps: float) -> int:
     >>> _bps(98.0), _bps(4e-7), _bps(0.0)
     (98000000, 1, 0)
     """
+    # Cut here once more: a model's factor may lift a rate above the scenario's own bound.
     return max(1, round(min(mbps * 1e6, MAX_BPS))) if mbps else 0

@@ -43,6 +43,7 @@ def deliveries(file: str | Path, key: str = "") -> NDArray[np.int64]:
     array([ 0,  5,  5, 10])
     """
     name = str(file)
+    # One line break may end the file. A second one is an empty line, which is refused.
     text = text_of(Path(file), name, key, MAX_BYTES).removesuffix("\n")
     if wrong := _WRONG_LINE.search(text):
         line = show(text[wrong.start() :].partition("\n")[0].removesuffix("\r"))
@@ -50,6 +51,7 @@ def deliveries(file: str | Path, key: str = "") -> NDArray[np.int64]:
         raise refusal(name, text.count("\n", 0, wrong.start()) + 1, message, key)
     # All lines are digits by now, so numpy reads them at once.
     times = np.fromstring(text, np.int64, sep="\n")
+    # Times must ascend: `delivered` searches them by halves, and the last one is the period.
     if (fallen := np.flatnonzero(np.diff(times) < 0)).size:
         row = int(fallen[0])
         message = f"{times[row + 1]} ms after {times[row]} ms: the times must not fall"
@@ -86,5 +88,6 @@ def packets(times: NDArray[np.int64], window_ms: int) -> tuple[NDArray[np.int64]
     (array([ 5, 10, 12]), array([2, 1, 1]))
     """
     period = int(times[-1])
+    # `arange` leaves out its end, so the period is there once even if windows fill it exactly.
     ends = np.append(np.arange(window_ms, period, window_ms), period)
     return ends, np.diff(delivered(times, ends), prepend=0)

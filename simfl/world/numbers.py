@@ -58,6 +58,7 @@ PerUser = Annotated[
 NUMBER = Tag("number")
 Varied = Annotated[Drawn | FileColumn, Field(discriminator="kind"), shorthand(**_MAIN_KEYS), Tag("varied")]
 NUMBER_OR_VARIED = Discriminator(lambda value: "number" if isinstance(value, int | float) else "varied")
+# The last annotation is validated first: a text such as "5 Mbit/s" is a number before its kind is chosen.
 Rates = Annotated[Annotated[Mbps, NUMBER] | Varied, NUMBER_OR_VARIED, unit("Mbit/s")]
 Latencies = Annotated[Annotated[NonNegative, NUMBER] | Varied, NUMBER_OR_VARIED, unit("s")]
 
@@ -88,6 +89,8 @@ def for_users(
     if isinstance(spec, float | int):
         return np.full(users, float(spec))
     if isinstance(spec, FileColumn):
+        # A file's value beyond the bounds is a mistake and refused; a draw beyond them is a tail, and is
+        # clipped.
         entries = read_column(spec.file, spec.column, least, greatest, spec.scale, key)
         return entries[entries_of(spec.assign, len(entries), users, streams)]
     return np.clip(spec.draw(streams.rng(*purpose), users), least, greatest)
@@ -104,6 +107,8 @@ def entries_of(assign: Assign, entries: int, users: int, streams: Streams) -> ND
     """
     if assign == "modulo":
         return np.arange(users) % entries
-    # The stream is not named by the file: the file's content is part of a run's identity, its name is not.
+    # The stream is not named by the file: the file's content is part of a run's identity, its name is not. So
+    # two files of one length give a user the same entry.
     drawn = streams.rng("entry", entries).random(users)
+    # Draws are at most 1 - 2^-53, and with that the product still rounds to a float below `entries`.
     return (drawn * entries).astype(np.int64)

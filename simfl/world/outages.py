@@ -152,12 +152,14 @@ class Outages:
         self, outages: Sequence[Outage], streams: Streams, class_of: ClassOf = lambda user: DEFAULT_CLASS
     ) -> None:
         self._class_of = class_of
+        # A stream's name distinguishes 1 from "1", so no outage's name equals the index of another one.
         names = [index if outage.name is None else outage.name for index, outage in enumerate(outages)]
         self._listed = [
             (outage, outage.times(streams, name), streams.uniforms("outage", name, "group"))
             for outage, name in zip(outages, names, strict=True)
         ]
-        # A link asks for its user's outages at each change; the groups never change.
+        # A link asks for its user's outages at each change. The groups never change, so no entry becomes
+        # invalid. The cache is the object's own, and ends with it.
         self._of = lru_cache(maxsize=MEMBERS_KEPT)(self._hitting)
         self.take_offline = any(outage.offline for outage in outages)
         """True if users may be offline by an outage."""
@@ -176,6 +178,7 @@ class Outages:
             # before.
             if on and not outage.factor:
                 cut_until = max(cut_until, end)
+        # 0 stands for no cut: an end is always above 0.
         return factor, cut_until or until
 
     def offline(self, user: int, now: int) -> tuple[bool, int]:
@@ -196,12 +199,16 @@ class Outages:
             # Offline by the outage until it ends. A user that the schedule keeps offline longer stays so.
             if offline:
                 return False, end if online else max(until, end)
+            # An outage cannot bring a user online: one that is offline by its schedule stays so until the
+            # schedule changes.
             return online, min(until, end) if online else until
 
+        # Without outages that take users offline the schedule is returned as it is, at no further cost.
         return at if self.take_offline else schedule
 
     def _hitting(self, user: int) -> tuple[tuple[Outage, Timeline[bool], int], ...]:
         """Return the outages that can hit a user, each with its group of them."""
         name = self._class_of(user)
+        # Place 0 alone: a user is in one group of an outage for the whole run.
         groups = [(outage, times, outage.of.group(u(user, 0), name)) for outage, times, u in self._listed]
         return tuple((outage, times, group) for outage, times, group in groups if group is not None)

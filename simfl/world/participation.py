@@ -56,13 +56,16 @@ class Participation:
         Raises:
             ValueError: A user is not one of the N, or is named twice; the round is not added.
         """
+        # Every check comes before the first change, so that a refused round leaves nothing behind.
         row = np.sort(np.fromiter(members, np.int64))
+        # Ascending: the first and the last are the only ones to look at.
         if row.size and not (row[0] >= 0 and row[-1] < self.users):
             wrong = row[0] if row[0] < 0 else row[-1]
             raise ValueError(f"round {len(self)}: user {wrong} is not one of 0..{self.users - 1}")
         if (twice := doubled(row)).size:
             raise ValueError(f"round {len(self)}: user {twice[0]} takes part twice")
         self.rows.append(row)
+        # Indices that occur twice would be counted once: the check above excludes them.
         self._counts[row] += 1
 
     def __len__(self) -> int:
@@ -70,8 +73,10 @@ class Participation:
 
     def matrix(self) -> csr_array:
         """Return P^(t), [t, N], int8 zeros and ones."""
+        # Imported here: only a run's end needs the matrix, and scipy takes time to import.
         from scipy.sparse import csr_array
 
         ends = np.cumsum([0, *(row.size for row in self.rows)])
+        # The empty array is for t = 0, as nothing cannot be concatenated.
         users = np.concatenate([*self.rows, np.empty(0, np.int64)])
         return csr_array((np.ones(users.size, np.int8), users, ends), shape=(len(self), self.users))

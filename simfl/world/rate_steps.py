@@ -38,11 +38,14 @@ class RateSteps:
 
     def __init__(self, columns: Columns) -> None:
         user = columns.get("user", np.zeros(columns["from_s"].size))
+        # At most 10^18 ns, within int64, as in `intervals.Intervals`.
         from_ns = np.round(columns["from_s"] * NS).astype(np.int64)
+        # `lexsort` sorts by its last key first: by user, then by time.
         order = np.lexsort((from_ns, user))
         user, from_ns = user[order], from_ns[order]
         period_ns = np.round(columns.get("period_s", np.zeros(user.size)) * NS).astype(np.int64)[order]
         first = np.flatnonzero(np.append(True, user[1:] != user[:-1]))
+        # Entry e has the rows from first[e] up to first[e + 1]; the last number closes the last entry.
         self._first = array("q", np.append(first, user.size).astype(np.int64).tobytes())
         self._period_ns = array("q", period_ns[first].tobytes())
         self._from_ns = array("q", from_ns.tobytes())
@@ -57,6 +60,8 @@ class RateSteps:
         """Return the step of an entry, None before its first one, and until when it holds (nanoseconds)."""
         period, end = self._period_ns[entry], self._first[entry + 1]
         begin = now - now % period if period else 0
+        # A step holds from its own nanosecond on, so the one before the first later step is in force. Before
+        # the first step of a period there is none: the step of the period before has ended with it.
         following = bisect_right(self._from_ns, now - begin, self._first[entry], end)
         after = begin + period if period else FOR_EVER
         until = begin + self._from_ns[following] if following < end else after
@@ -90,6 +95,7 @@ def _wrong(columns: Columns, lines: Sequence[int]) -> Iterator[tuple[int, str, s
     broken = user % 1 > 0
     for row in np.flatnonzero(broken).tolist():
         yield row, "user", f"must be a whole number, not {user[row]:.15g}"
+    # In nanoseconds, in which `RateSteps` compares: two floats may be one of them.
     begin = np.round(from_s * NS)
     late = ~broken & (period_s > 0) & (begin >= np.round(period_s * NS))
     for row in np.flatnonzero(late).tolist():
@@ -106,7 +112,9 @@ def _wrong(columns: Columns, lines: Sequence[int]) -> Iterator[tuple[int, str, s
         yield row, "period_s", f"must be {as_before}"
     # Stable: of the steps of a user at one time the first in the file comes first.
     order = rows[np.lexsort((begin[rows], user[rows]))]
+    # Cut to the rows that exist: without any, `append` would still give one.
     again = np.append(False, (np.diff(user[order]) == 0) & (np.diff(begin[order]) == 0))[: order.size]
+    # The running maximum of the indices of first rows: for each repeated row, the row that it repeats.
     earliest = order[np.maximum.accumulate(np.where(again, 0, np.arange(order.size)))]
     for row, earlier in zip(order[again], earliest[again], strict=True):
         rates = f"{whose(row)} has rates from {from_s[row]:.15g} on already"

@@ -95,15 +95,19 @@ class Selection(KindBlock):
         Raises:
             RunFailed: A chosen user is not available, or is chosen twice.
         """
+        # Sorted, so that a choice does not depend on the order in which users came online (test_schemes.py:
+        # test_a_selection_is_available_ascending_and_replays).
         ascending = np.sort(np.asarray(available, np.int64))
         choice = self.select(ascending, history, rng)
         if choice is None or not len(choice):
             return None
         picked = np.sort(np.asarray(choice))
+        # A user-defined `select` may return anything, so every choice is checked here.
         wrong = [f"user {user} is not available" for user in np.setdiff1d(picked, ascending)]
         wrong += [f"user {user} is chosen twice" for user in doubled(picked)]
         if wrong:
             raise RunFailed(f"selection {type(self).__name__}: {wrong[0]}")
+        # Plain integers: JSON takes no NumPy ones.
         members: list[int] = picked.tolist()
         return members
 
@@ -159,6 +163,8 @@ class _OverSelected(_OfOneSize):
         return self.users if self.over is None else math.ceil(self.users * Decimal(str(self.over)))
 
     def enough(self) -> int | None:
+        # `cohort` of one size does not read its argument. With over = 1 no user is surplus, and a round waits
+        # for all (test_schemes.py: test_over_of_one_draws_as_without_over).
         return self.users if self.cohort(0) > self.users else None
 
     def problems(self, users: int) -> Iterator[tuple[str, str]]:
@@ -176,6 +182,7 @@ class Random(_OverSelected):
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
         if available.size < self.users:
             return None
+        # Over-selection takes what is available beyond K; only K itself is needed for a round.
         return rng.choice(available, size=min(self.cohort(0), available.size), replace=False)
 
 
@@ -260,31 +267,34 @@ class MultiRound(_OfOneSize):
     round."""
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
-        """Return the K users of K / T batches; None if fewer batches are fully available. Takes time O(N).
-
-        The C(N/T, K/T) rows of Algorithm 1's family B are never listed: the available rows are exactly the
-        unions of K / T fully available batches. lambda = 0, for equal drop-out probabilities: every such row
-        is equally likely. lambda = 1: uniform among the rows with the user l_min of lowest frequency.
-        Algorithm 2 takes l_min over all available users; but if another user of its batch is offline, no
-        available row holds it. So here l_min is taken over the users of the fully available batches, and of
-        several such batches one is drawn uniformly.
-        """
+        """Return the K users of K / T batches; None if fewer batches are fully available. Takes time O(N)."""
         N, T = history.users, self.T
+        # Before `reshape`, which needs T to divide N.
         check_batches(N, self.users, T)
         is_available = np.zeros(N, bool)
         is_available[available] = True
+        # The C(N/T, K/T) rows of Algorithm 1's family B are never listed: the available rows are exactly the
+        # unions of K / T fully available batches.
         batches = np.flatnonzero(is_available.reshape(-1, T).all(axis=1))
         count = self.users // T
         if batches.size < count:
             return None
         if self.fair:
+            # lambda = 1: uniform among the rows with the user l_min of lowest frequency. Algorithm 2 takes
+            # l_min over all available users; but if another user of its batch is offline, no available row
+            # holds it. So l_min is taken over the users of the fully available batches, and of several such
+            # batches one is drawn uniformly (test_multi_round.py:
+            # test_with_fairness_ties_are_drawn_uniformly).
             frequency = history.counts.reshape(-1, T)[batches].min(axis=1)
             lowest = np.flatnonzero(frequency == frequency.min())
             first = lowest[rng.integers(lowest.size)]
+            # The fair batch is drawn before the others: another order of draws would choose other users for
+            # the same seed.
             others = rng.choice(batches.size - 1, size=count - 1, replace=False)
             # Drawn among one batch fewer: from `first` on, the numbers move up by one to leave it out.
             chosen = batches[np.append(others + (others >= first), first)]
         else:
+            # lambda = 0, for equal drop-out probabilities: every available row is equally likely.
             chosen = rng.choice(batches, size=count, replace=False)
         members: Users = (chosen[:, None] * T + np.arange(T)).ravel()
         return members
@@ -318,6 +328,7 @@ class Partition(_OfOneSize):
     kind: Literal["partition"] = "partition"
 
     def select(self, available: Users, history: Participation, rng: np.random.Generator) -> Users | None:
+        # K / T = 1 batch, the fair one: no others are drawn.
         return MultiRound(users=self.users, T=self.users).select(available, history, rng)
 
     def needed(self) -> str:
@@ -350,10 +361,13 @@ def check_batches(users: int, k: int, T: int) -> None:
     if T < 1:
         raise ValueError(f"T={T} must be at least 1")
     if k % T:
+        # Values that pass both checks, so that the remedy is not refused in turn (test_multi_round.py:
+        # test_the_values_it_names_work).
         fits = [size for size in range(1, k + 1) if k % size == 0 and users % size == 0]
         nearest = [fit for fit in fits if fit < T][-1:] + [fit for fit in fits if fit > T][:1]
         raise ValueError(f"T={T} does not divide K={k}: use {' or '.join(map(str, nearest))}")
     if users % T:
         size = f"T=K={T}" if k == T else f"T={T}"
+        # T divides K, and K is at most `users`: so this is at least T, and not 0.
         below = users - users % T
         raise ValueError(f"users={users} is no multiple of {size}: use {below} or {below + T}")

@@ -90,6 +90,7 @@ class StateGenerator(KindBlock):
         for count, state in enumerate(given, 1):
             try:
                 seconds, *values = state
+                # First the comparison: it excludes 0 and NaN, and raises TypeError for what has no order.
                 value = self.value_of(*values) if seconds > 0 and is_number(seconds, 0, np.inf) else None
             # A user-defined state may be anything: too few values, or values that cannot be compared.
             except (TypeError, ValueError):
@@ -97,10 +98,14 @@ class StateGenerator(KindBlock):
             if value is None:
                 message = f"the state {cut(repr(state))} must be (seconds above 0, {self.bounds()})"
                 raise self._bad(user, given, message)
+            # Yielded before the test for the end: the last state is one too.
             yield float(seconds), value
             if seconds >= FOR_EVER / NS:
                 return
             lasted_s += seconds
+            # Summed over many states, as single short ones are allowed. A run with a million states of a
+            # nanosecond each would seem to hang (test_state_generators.py:
+            # test_endless_short_states_are_refused).
             if count % MANY == 0:
                 if lasted_s < MANY * SHORTEST_S:
                     short = f"its last {MANY:,} states lasted {lasted_s:g} s together"
@@ -115,7 +120,7 @@ class StateGenerator(KindBlock):
         Args:
             streams: Random streams of the run.
             purpose: First name of the users' streams; "states" and the user follow.
-            default: The value before a user's first state.
+            default: The value of a user without states; `read` refuses such a generator, so no user has it.
         """
         return timeline_from(lambda user: self.read(user, streams.rng(purpose, "states", user)), default)
 
@@ -131,7 +136,11 @@ class StateGenerator(KindBlock):
             BadState: A state is invalid, or differs the second time.
         """
         name = (purpose, "states", user)
+        # Twice from one stream: draws from another source, or values kept between calls, show as a
+        # difference.
         first, second = (list(islice(self.read(user, streams.rng(*name)), TRIED)) for _ in range(2))
+        # One list is shorter only if it has a last, infinite state where the other has a finite one, which
+        # differs.
         for number, (state, again) in enumerate(zip(first, second, strict=False), 1):
             if state != again:
                 message = f"state {number} was {state}, and {again} when it was asked for again"
@@ -139,6 +148,8 @@ class StateGenerator(KindBlock):
 
     def _bad(self, user: int, given: object, message: str) -> BadState:
         """Return the error of a user's states, with the line at which their generator stands."""
+        # A generator that has ended has no frame, and a list never had one: then the line of `states` is
+        # named.
         frame, code = getattr(given, "gi_frame", None), getattr(self.states, "__code__", None)
         location = f"{code.co_filename}:{code.co_firstlineno}: " if code else ""
         if frame is not None:

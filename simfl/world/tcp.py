@@ -51,6 +51,7 @@ class Tcp(Block):
         >>> Tcp(slow_start="never").wire_bytes(2000)
         2132
         """
+        # Rounded up in integers, without a float's 53 bits.
         return size_bytes + self.header_bytes * -(-size_bytes // self.mss)
 
     def stays_open(self, window_bytes: int, queued_ns: int, rtt_ns: int) -> bool:
@@ -65,6 +66,8 @@ class Tcp(Block):
         True
         """
         minimum_ns, maximum_ns = HYSTART_NS
+        # An eighth of the round trip between two bounds, as the kernel's `hystart_update` has it
+        # (test_tcp.py: test_a_round_trip_that_grows_ends_the_doubling).
         late = queued_ns > max(minimum_ns, min(maximum_ns, rtt_ns // 8))
         return late and window_bytes >= HYSTART_SEGMENTS * self.mss
 
@@ -103,6 +106,7 @@ class Connection:
         # Python's integers would shift by any number of days otherwise. At the end of a timeout it is not
         # over yet, hence the nanosecond less.
         halvings = min((max(1, now - self._idle_since) - 1) // (rtt_ns + LEAST_RTO_NS), 63)
+        # Never below the first window, as in Linux's `tcp_cwnd_restart`.
         begins = max(self._first, self._window >> halvings)
         # The window grows by a segment for each that is acknowledged, but to at most twice the bytes that
         # were on their way, as on Linux.

@@ -45,12 +45,15 @@ def lv08(links: Links, server: ServerRates) -> tuple[Links, ServerRates]:
 
     def of_user(user: int, now: int) -> LinkState:
         up_bps, down_bps, latency_s, until = links(user, now)
+        # Over a path without latency a window never waits for its acknowledgement.
         max_bps = WINDOW_BITS / (2 * latency_s) if latency_s else float("inf")
+        # A link of 1 bit/s stays one, as 0.97 rounds to 1: only a link that stands still has rate 0.
         up_bps, down_bps = (round(min(BANDWIDTH_FACTOR * bps, max_bps)) for bps in (up_bps, down_bps))
         return LinkState(up_bps, down_bps, LATENCY_FACTOR * latency_s, until)
 
     def of_server(now: int) -> tuple[int, int, int]:
         up_bps, down_bps, until = server(now)
+        # No bound by a window: it belongs to a path, and a path's latency is its user's.
         return round(BANDWIDTH_FACTOR * up_bps), round(BANDWIDTH_FACTOR * down_bps), until
 
     return of_user, of_server

@@ -2,6 +2,9 @@
 
 Invariant: a state depends on key and time only, not on earlier queries. States are generated up to the latest
 query, so a key without queries costs nothing. A last state ends at `FOR_EVER`.
+
+Per key, one iterator and its latest state are held, and no list of earlier states: the engine asks in the
+order of time. An earlier time is answered by a new iterator (`tests/world/test_timelines.py`).
 """
 
 import math
@@ -12,7 +15,7 @@ from simfl.config.blocks import Distribution
 from simfl.virtual_time import NS, lasting
 
 FOR_EVER = 2**80
-"""Nanoseconds; later than the end of any run."""
+"""Nanoseconds; later than the end of any run. Beyond int64, so times are Python's integers."""
 
 V = TypeVar("V")
 Timeline = Callable[[int, int], tuple[V, int]]
@@ -35,6 +38,7 @@ def timeline_from(states: Callable[[int], Iterator[tuple[float, V]]], default: V
         if now < begin:
             following, value, begin, end = states(key), default, 0, 0
         while now >= end:
+            # A finished iterator stands for its last value, for ever.
             begin, (seconds, value) = end, next(following, (math.inf, value))
             # `lasting` is at least a nanosecond, so the loop ends; infinite seconds have no integer.
             end = FOR_EVER if seconds >= FOR_EVER / NS else end + lasting(seconds)
@@ -56,6 +60,8 @@ def alternating(
         on_s: Distribution of the seconds of an on time.
         off_s: Distribution of the seconds of an off time.
     """
+    # The first state is drawn by its share of time, and lasts a whole time of its own. So the share that is
+    # on is constant from the start for exponential times alone, and varies with time for others.
     mean_on, mean_off = on_s.average(), off_s.average()
     on = next(draws) < mean_on / (mean_on + mean_off)
     for u in draws:

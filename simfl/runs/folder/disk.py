@@ -29,6 +29,8 @@ def reserve(folder: Path) -> Path:
     Raises:
         BadInput: It cannot be created.
     """
+    # Trying to create is the only check that holds: a folder that was free a moment ago may be another run's
+    # now.
     for number in count(1):
         fresh = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         try:
@@ -38,6 +40,7 @@ def reserve(folder: Path) -> Path:
             fresh.mkdir()
             break
         except FileExistsError:
+            # A parent that is a file raises the same error, and no other number would be free either.
             if not fresh.parent.is_dir():
                 raise BadInput(f"{fresh.parent} is a file, not a folder") from None
         except (OSError, ValueError) as error:
@@ -52,6 +55,8 @@ def make(run: Path) -> list[Path]:
         BadInput: It is a file, or cannot be written.
     """
     try:
+        # Looked up before they are created: `claim_folder` removes exactly these again if the run leaves
+        # nothing.
         new = [folder for folder in (run, *run.parents) if not folder.exists()]
         run.mkdir(parents=True, exist_ok=True)
         return new or ([run] if not any(run.iterdir()) else [])
@@ -70,6 +75,8 @@ def write(path: Path, content: bytes) -> None:
 
 
 def sync(folder: Path) -> None:
+    # A rename is an entry of the folder. Without this a crash of the machine may keep the file and lose its
+    # name.
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -85,18 +92,21 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
-    """Open a file that appears only when it is complete: text in UTF-8, or bytes.
-
-    Renaming replaces a file in one step, so a kill leaves the old content or the new, and a file `.*.writing`
-    (`test_half_written_files_of_a_kill_are_removed`).
-    """
+    """Open a file that appears only when it is complete: text in UTF-8, or bytes."""
+    # In the same folder: a rename to another file system is a copy, which a kill could interrupt. The name is
+    # cut, as most file systems allow 255 bytes.
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name:.100}.", suffix=".writing")
+    # No translation of line ends, so that a file has the same bytes and digest on each system.
     mode: dict[str, Any] = {"mode": "wb"} if binary else {"mode": "w", "encoding": "utf-8", "newline": ""}
     try:
         with os.fdopen(handle, **mode) as file:
             yield file
+        # mkstemp makes a file that only its owner may read.
         os.chmod(temporary, 0o644)
+        # In one step: a kill leaves the old content or the new, and a file `.*.writing` that the next run in
+        # this folder removes (`test_half_written_files_of_a_kill_are_removed`).
         os.replace(temporary, path)
+    # An interrupt, too, must leave no half-written file.
     except BaseException:
         os.unlink(temporary)
         raise
@@ -106,8 +116,6 @@ def atomic(path: Path, binary: bool = False) -> Iterator[IO[Any]]:
 def locked(path: Path, busy: str) -> Iterator[sqlite3.Connection]:
     """Open a file of SQLite, or create an empty one, and lock it; its content is not changed.
 
-    The lock is the system's, so it ends with the process that holds it, also with a killed one.
-
     Args:
         path: The file.
         busy: The message if another process holds the lock.
@@ -116,14 +124,20 @@ def locked(path: Path, busy: str) -> Iterator[sqlite3.Connection]:
         BadInput: Another process holds its lock, or it cannot be written.
         Damaged: It is no file of SQLite.
     """
+    # Opening a pipe in place of the file would never return.
     if path.exists():
         need_regular(path)
     with ExitStack() as stack:
         try:
             with as_system_errors(path):
+                # No waiting: a folder in use is refused at once, and a run may hold its lock for days.
                 opened = sqlite3.connect(path, timeout=0, check_same_thread=False)
                 base = stack.enter_context(closing(opened))
+                # In this mode the lock stays when the transaction that took it ends. The transaction itself
+                # writes nothing.
                 base.execute("PRAGMA locking_mode = EXCLUSIVE")
+                # The lock is the system's and ends with the process, also with a killed one. A lock file of
+                # our own would stay behind.
                 base.execute("BEGIN EXCLUSIVE")
                 base.rollback()
         except OSError as error:
@@ -141,6 +155,7 @@ def as_system_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
+        # SQLite's extended codes have the primary one in their low byte.
         number = ERRORS.get(getattr(error, "sqlite_errorcode", 0) & 0xFF)
         if number is not None:
             raise OSError(number, f"{os.strerror(number)} ({error})", str(path)) from None

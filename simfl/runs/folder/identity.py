@@ -23,10 +23,12 @@ def code_version() -> str:
     # A wheel carries the scenarios in this folder. They are not code, and a checkout has them elsewhere: both
     # must have one version (`tests/packaging/test_wheel.py`).
     carried = root / "shipped"
+    # Sorted, as the order of a folder's entries depends on the file system.
     for path in sorted((*root.rglob("*.py"), *root.rglob("*.yaml"))):
         if path.is_relative_to(carried):
             continue
         content = path.read_bytes()
+        # Name and length delimit a file: no two sets of files have the same digested bytes.
         digest.update(f"{path.relative_to(root).as_posix()}\0{len(content)}\0".encode())
         digest.update(content)
     return f"{versions()['simfl']}+{digest.hexdigest()[:16]}"
@@ -35,6 +37,8 @@ def code_version() -> str:
 def identified(scenario: Scenario, code: str) -> dict[str, Any]:
     """Return code and resolved scenario as plain values, with digests in place of the names of files."""
     tree = nodes(scenario.model_dump(mode="json"), Node(None, scenario.name))
+    # The content decides, and not the name: a moved file is the same run, an edited one is another
+    # (`test_a_file_that_the_scenario_names_counts_by_its_content`).
     for node in naming_files(tree, FILES):
         node.value = _content(node.value)
     return {"code": code, "scenario": plain(tree)}
@@ -45,6 +49,7 @@ def _content(name: str) -> str:
 
     It is the file of that name, the trace in a run's folder of that name, or the file before `:Name`.
     """
+    # A name with a colon may also be a file's, so whole names are tried first.
     file, _, member = name.rpartition(":")
     for path, suffix in ((Path(name), ""), (Path(name, "trace.jsonl"), ""), (Path(file), f":{member}")):
         if path.is_file():
@@ -54,6 +59,7 @@ def _content(name: str) -> str:
 
 def scenario_key(scenario: Scenario, code: str) -> str:
     """Return a hash of a resolved scenario, the files that it names, and the code: 32 hexadecimal digits."""
+    # Sorted keys and fixed separators: the text must not depend on the order in which a scenario was written.
     text = json.dumps(identified(scenario, code), sort_keys=True, separators=(",", ":"))
     return sha256(text.encode()).hexdigest()[:32]
 
@@ -70,6 +76,7 @@ def differing(trees: Sequence[Any], path: str = "") -> dict[str, list[Any]]:
     >>> differing([{"a": {"b": 1, "c": 2}}, {"a": {"b": 3, "c": 2}}])
     {'a.b': [1, 3]}
     """
+    # A mapping on one side and a value on the other differ as a whole.
     if not all(isinstance(tree, Mapping) for tree in trees):
         return {} if all(tree == trees[0] for tree in trees) else {path: list(trees)}
     differences: dict[str, list[Any]] = {}

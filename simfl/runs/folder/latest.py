@@ -44,6 +44,7 @@ def run_folder(out: Path | None, name: str) -> Iterator[Path]:
     try:
         yield folder
     except BaseException:
+        # The inner folder first, since `RUNS` is empty only without it.
         for empty in (folder, RUNS):
             # A folder with files is not removed, and one that was never created cannot be.
             with suppress(OSError):
@@ -77,6 +78,7 @@ def _written_ns(folder: Path) -> int:
             return (folder / NAME / BASE).stat().st_mtime_ns
         if all((folder / name).is_file() for name in OWN):
             return (folder / OWN[0]).stat().st_mtime_ns
+        # A folder of repeats is as young as its youngest repeat.
         return max(map(_written_ns, repeats_in(folder)), default=0)
     # Another process may remove the folder, or it may not be read.
     except OSError:

@@ -17,8 +17,10 @@ _ATTACK = re.compile(r"attack-[A-Za-z0-9._-]+\.(json|svg)")
 
 def outdated_files(folder: Path) -> list[Path]:
     """Return the files about the results in a folder that new results do not replace."""
+    # Without a summary the folder held no results of ours, and its files are the user's.
     if not (folder / "summary.json").is_file():
         return []
+    # Whole names are compared: a figure of the user's own beside ours stays.
     figures = [path for path in sorted((folder / "figures").glob("*")) if _FIGURE.fullmatch(path.name)]
     attacks = [path for path in sorted(folder.glob("attack-*")) if _ATTACK.fullmatch(path.name)]
     files = (*(folder / name for name in _REPORTS), *_recorded_updates(folder), *attacks, *figures)
@@ -32,6 +34,8 @@ def _recorded_updates(folder: Path) -> list[Path]:
         return []
     try:
         return [folder / f"updates-{name}.npz" for name in read(folder / "summary.json").protocols]
+    # A summary that cannot be read names no entry. Its updates then stay, rather than files that may be the
+    # user's go.
     except BadInput:
         return []
 

@@ -11,6 +11,7 @@ from simfl.runs.results.summary import Summary, read
 from simfl.scenario.load import load, resolved_yaml
 from simfl.scenario.schema import Scenario
 
+# No leading zero: two names of one number would be counted twice.
 _NAME = re.compile(r"repeat-([1-9][0-9]{0,5})")
 
 
@@ -22,12 +23,14 @@ def repeat(folder: Path, number: int) -> Path:
 def repeats_in(folder: Path) -> list[Path]:
     """Return the folders of the repeats in a folder, by number."""
     matches = {path: _NAME.fullmatch(path.name) for path in (folder.iterdir() if folder.is_dir() else ())}
+    # By number and not by name, where repeat-10 stands before repeat-2.
     numbers = {path: int(match[1]) for path, match in matches.items() if match and path.is_dir()}
     return sorted(numbers, key=numbers.__getitem__)
 
 
 def is_finished(run: Path) -> bool:
     """Return True if a repeat finished, even if its files are damaged now."""
+    # A damaged summary counts as finished: it is reported as damaged, and not replaced by a new run.
     return any((run / name).exists() for name in ("summary.json", SUMS)) and not (run / NAME).is_dir()
 
 
@@ -62,6 +65,8 @@ def todo(folder: Path, count: int, scenario: Scenario) -> list[Path]:
 
 def scenario_of(folder: Path) -> Scenario:
     """Load the scenario that is repeated in a folder, to continue it."""
+    # All repeats have one scenario (`todo`), so any of them will do; an unfinished one has no files beside it
+    # yet.
     first = repeats_in(folder)[0]
     return unfinished_scenario(first) if has_saved(first) else load(checked(first / "resolved.yaml"))
 

@@ -109,6 +109,7 @@ class Result:
         True
         """
         with trace.seldom_collecting():
+            # The trace runs ahead of the content. A round counts when it has been measured.
             return {n: metrics.rounds(rows)[: len(self.measured[n])] for n, rows in self.traces.items()}
 
     @property
@@ -207,6 +208,7 @@ class Result:
         >>> simfl.run("scenarios/tutorial.yaml", {"rounds": 1, "payload": "shadow"}).summarised().same_rounds
         True
         """
+        # A run that was read from its folder keeps the summary that it was written with.
         if self.stored is not None:
             return self.stored
         s, rounds_of = self.scenario, self.rounds if finished is None else finished
@@ -227,6 +229,8 @@ class Result:
     def _protocol(self, name: str, rounds: list[metrics.Round]) -> ProtocolSummary:
         s, own, way = self.scenario.of(name), self.traces[name], self.training.get(name)
         selection = s.selection.model_dump(mode="json")
+        # An asynchronous run has no participation matrix: a user may have several updates in one aggregate,
+        # and sums are weighted.
         users = taking_part(rounds, s) if rounds and not own.buffered else None
         path = metrics.run_path(own, rounds)
         facts: dict[str, Any] = {"selection": selection, "training": way}
@@ -271,6 +275,7 @@ class Result:
         # Digests of earlier files would not match the new ones if a kill came between.
         (folder / SUMS).unlink(missing_ok=True)
         read_back = [*decisive, "trace.jsonl", *self.beside]
+        # Saved lines are copied as they are: no row is encoded again.
         with atomic(folder / "trace.jsonl", binary=True) as file:
             file.writelines(traced or (line.encode() for line in trace.lines(self.traces)))
         with atomic(folder / "metrics.jsonl") as file:
@@ -288,6 +293,7 @@ class Result:
             if kept:
                 write_updates(folder / f"updates-{name}.npz", kept, self.scenario.population.users)
                 read_back.append(f"updates-{name}.npz")
+        # After the tables: a folder with a summary is taken for a complete run.
         for name, text in (self.beside | decisive).items():
             write_text(folder / name, text)
         write_text(folder / SUMS, manifest(folder, read_back))
@@ -308,6 +314,7 @@ def breakdown(rounds: dict[str, list[metrics.Round]]) -> Iterator[tuple[Any, ...
     for name, finished in rounds.items():
         for r in finished:
             for phase, ns in r.span.items():
+                # Nine digits are whole nanoseconds. A float holds them exactly up to 2^53 ns, 104 days.
                 yield name, r.index, "span", phase, "", "", f"{ns / NS:.9f}"
             for (phase, party, kind), ns in sorted(r.critical.items()):
                 yield name, r.index, "critical", phase, _party(party), kind, f"{ns / NS:.9f}"
@@ -353,6 +360,7 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummar
         s: The scenario.
     """
     family = s.selection.family(s.population.users)
+    # A user whose update came too late is no member: T, F and C are of aggregates, not of invitations.
     P = Participation(s.population.users)
     for r in rounds:
         P.append(user for user, _, _ in r.members)
@@ -370,6 +378,8 @@ def write_updates(path: Path, kept: list[RecordedUpdates], users: int) -> None:
     """Write `updates-NAME.npz` for `simfl privacy sums`; `folder.columns.UPDATES` describes its arrays."""
     arrays: dict[str, Any] = {
         "users": np.array(users),
+        # Flat arrays with an index into the rounds, as rounds have different numbers of members: ragged
+        # arrays would have to be pickled.
         "rounds": np.array([k.round for k in kept]),
         "means": np.stack([k.mean for k in kept]),
         "which": np.repeat(np.arange(len(kept)), [len(k.members) for k in kept]),
@@ -383,6 +393,8 @@ def write_updates(path: Path, kept: list[RecordedUpdates], users: int) -> None:
 
 def write_recorded(kept: RecordedUpdates, file: IO[bytes]) -> None:
     for name in RecordedUpdates.__annotations__:
+        # Pickles would execute code of a file from elsewhere. The fields follow each other in the order of
+        # the class, which `read_recorded` must keep.
         np.save(file, getattr(kept, name), allow_pickle=False)
 
 

@@ -84,6 +84,7 @@ class Entry(BaseModel):
 
     def merged(self, new: "Entry") -> "Entry":
         """Return the entry of these rounds and of later ones."""
+        # Findings and digests add up. Models, moments and running steps are a state, and the later one holds.
         both = {"measured": (*self.measured, *new.measured), "digests": self.digests | new.digests}
         return new.model_copy(update=both)
 
@@ -92,6 +93,8 @@ class _Part:
     """A part that is being written, as a file of bytes."""
 
     def __init__(self, base: sqlite3.Connection, protocol: str, name: str) -> None:
+        # A part may be written in several rows, `LINES_AT_ONCE` of a trace each, so that no part is in memory
+        # as a whole. `_part` joins them by their ids.
         self.base, self.key, self.digest = base, (protocol, name), sha256()
 
     def write(self, content: bytes) -> int:
@@ -135,8 +138,11 @@ class Unfinished:
             drop: Names of parts of earlier records that are no longer needed.
             anew: Remove the protocol's earlier records.
         """
+        # Copies: what is known of the file changes only when its transaction is committed, in the last line.
         name, chains, entries, written = entry.protocol, dict(self._chains), dict(self.entries), {}
         with as_system_errors(self.path), self.base:
+            # Tables are created within the transaction too. An empty file is then the only state of a run
+            # without saved rounds, which `has_saved` relies on.
             self.base.execute("BEGIN")
             for statement in TABLES:
                 self.base.execute(statement)
@@ -146,13 +152,16 @@ class Unfinished:
                 self.base.execute(f"DELETE FROM {table} WHERE id > ?", (last,))
                 if anew:
                     self.base.execute(f"DELETE FROM {table} WHERE protocol = ?", (name,))
+            # The first save of a run begins with the run's own record.
             if not chains:
                 self._add("", json.dumps(self._head), chains)
+            # With `anew` the protocol's chain begins again at the run's record.
             if anew:
                 chains.pop(name, None)
             for part, fill in parts.items():
                 fill(file := _Part(self.base, name, part))
                 written[part] = file.digest.hexdigest()
+            # Models of earlier rounds are most of the file; only those of the last checkpoint are needed.
             dropped = [(name, part) for part in drop]
             self.base.executemany("DELETE FROM parts WHERE protocol = ? AND name = ?", dropped)
             entry = entry.model_copy(update={"digests": written})
@@ -163,6 +172,7 @@ class Unfinished:
         self.entries, self._chains, self._last = entries, chains, last_ids
 
     def _last_ids(self) -> tuple[int, int]:
+        # COALESCE, as a run may have records without any part.
         query = "SELECT (SELECT MAX(id) FROM records), (SELECT COALESCE(MAX(id), 0) FROM parts)"
         records, parts = self.base.execute(query).fetchone()
         return records, parts
@@ -180,14 +190,18 @@ class Unfinished:
         """
         self.entries, self._chains = {}, {}
         with as_system_errors(self.path):
+            # SQLite's own check first: a query on a damaged index may return fewer rows without an error.
             (verdict,) = self.base.execute("PRAGMA integrity_check(1)").fetchone()
             if verdict != "ok":
                 raise sqlite3.DatabaseError(verdict.splitlines()[-1])
+            # CAST, since SQLite's columns have no fixed type: changed content may be text or a number, and is
+            # to fail by its digest (`test_damage_is_named_and_nothing_is_changed`).
             records = self.base.execute(
                 "SELECT protocol, CAST(content AS BLOB), digest FROM records ORDER BY id"
             )
             for number, (protocol, content, digest) in enumerate(records):
                 follows = digest == _chained(self._chains, protocol, content or b"")
+                # The first record, and no other one, is the run's: its protocol is "".
                 if not follows or bool(protocol) != bool(number):
                     problem = "was changed, or records before it were removed, doubled or swapped"
                     raise damaged(self.path, f"record {number} {problem}")
@@ -201,6 +215,8 @@ class Unfinished:
                 raise damaged(self.path, "holds no records")
             self._last = self._last_ids()
             for name, entry in self.entries.items():
+                # Digests of dropped models are still in `entry.digests`, but their parts are gone: only
+                # needed ones are read.
                 for part in (*entry.named("trace."), *entry.named("updates."), *entry.arrays):
                     digest = sha256()
                     for content in self._part(name, part):
@@ -231,6 +247,7 @@ class Unfinished:
         """Return the result so far."""
         facts = self._head["assumed"]
         result = Result(scenario, interrupted=True, assumed=facts and Assumed.model_validate(facts))
+        # A part begins and ends with a whole line, so no line is cut between two of them.
         lines = (line for part in self.trace() for line in StringIO(part.decode(), newline="\n"))
         traces = trace_reader.parse(lines, self.path, scenario.population.users)
         for name, entry in self.entries.items():
@@ -243,7 +260,9 @@ class Unfinished:
 
     def check(self, scenario: Scenario) -> None:
         """Raise BadInput, with the reason, if the run cannot be resumed with this scenario and code."""
+        # Through JSON and back, as the stored one was: tuples have become lists there.
         changes = differences(self._head["identity"], json.loads(json.dumps(self._identity(scenario))))
+        # Before the changes are reported: no edit of the scenario could make this run resumable.
         if scenario.entropy == "os" and not self.played:
             raise BadInput(f"{self.run} cannot be resumed: with entropy: os its masks cannot be drawn again")
         if changes:
@@ -257,6 +276,7 @@ def _chained(chains: dict[str, str], protocol: str, content: bytes) -> str:
 
     A protocol's first record follows the run's, so that no record can be moved to another run.
     """
+    # A space and a null byte delimit the three parts, so that none can grow into the next.
     before = chains.get(protocol, chains.get("", ""))
     chains[protocol] = sha256(f"{before} {protocol}\0".encode() + content).hexdigest()
     return chains[protocol]

@@ -119,6 +119,7 @@ class Saver:
         self._point = point
         if kept is not None:
             self._kept.append(kept)
+        # Monotonic time, as a change of the system's clock must neither delay nor repeat a save.
         if time.monotonic() >= self._due_s:
             self.save()
 
@@ -127,10 +128,12 @@ class Saver:
         point = self._point
         if point is None:
             return
+        # A save of large models may take seconds: then the next one is due later (`SAVING_SHARE`).
         since_s = time.monotonic()
         arrays: list[NDArray[Any]] = list(point.models.values())
         moments = None
         if point.moments is not None:
+            # Named by the number of rounds, so that each save has its own name and drops the former one.
             moments = len(self._measured)
             arrays.append(point.moments)
         self._write(point.rows, arrays, models=tuple(point.models), moments=moments, running=point.running)
@@ -147,6 +150,8 @@ class Saver:
         """
         # An interrupt may have come at the end of a save: only `entries` says up to which round it got.
         saved = self.own.entries.get(self._first.protocol)
+        # True until the first record is written: then `entries` holds another object. Without earlier rounds
+        # both are None, and there is nothing to remove.
         anew = saved is self._replaced
         before = self._first if saved is None or anew else saved
         new = self._measured[len(before.measured) :]
@@ -155,16 +160,20 @@ class Saver:
         head = () if before.rows else (trace.heading(entry.protocol, self._rows.timed_by),)
         rows = trace.row_lines(self._rows[before.rows : until])
         parts: Parts = {f"trace.{before.rows}": partial(_write_lines, chain(head, rows))}
+        # Rounds that a save before an interrupt wrote are in the file already.
         for kept in (k for k in self._kept if k.round >= len(before.measured)):
             parts[f"updates.{kept.round}"] = partial(write_recorded, kept)
         for name, array in zip(entry.arrays, arrays, strict=True):
+            # A model in use for several rounds is written once.
             if name not in before.digests:
                 parts[name] = partial(_write_array, array)
+        # Emptied only after the save: an interrupt within it leaves all for the next one.
         self.own.save(entry, parts, set(before.arrays) - set(entry.arrays), anew)
         self._kept, self._point = [], None
 
     def end(self) -> None:
         """Save the last rounds of a protocol, and that it is done."""
+        # All rows, also those after the last round's end. Models are needed no longer.
         self._write(len(self._rows), models=(), moments=None, running=(), done=True)
 
     def keep_whole(
@@ -179,6 +188,7 @@ class Saver:
     def finish(self, result: Result) -> None:
         """Write the files of a run that is over, and discard the saved rounds."""
         result.write(self.own.run, self.own.trace())
+        # Only now: until the last file is in place, a killed run is recovered from the saved rounds.
         discard(self.own.run)
 
     def stop(self, result: Result, error: BaseException) -> None:
@@ -191,10 +201,12 @@ class Saver:
         # An interrupted run can be resumed, also one whose disk or memory was full or whose cluster failed.
         # After other errors a resumed run would fail again, so its saved rounds go. While rounds are
         # replayed, the saved ones are all that exist, so they stay.
+        # KeyboardInterrupt and CancelledError are no `Exception`.
         passing = isinstance(error, OSError | MemoryError | ClusterFailed) or not isinstance(error, Exception)
         if any(result.measured.values()) and not (passing or self.replaying):
             self.finish(result)
         else:
+            # On a full disk writing fails again. The error that ended the run is what the caller must see.
             with suppress(OSError) if isinstance(error, OSError) else nullcontext():
                 self.leave(result)
 
@@ -208,6 +220,7 @@ class Saver:
 
 def _write_lines(lines: Iterable[str], file: IO[bytes]) -> None:
     every = iter(lines)
+    # Each `write` is a row of the table `parts`.
     while content := "".join(islice(every, LINES_AT_ONCE)).encode():
         file.write(content)
 

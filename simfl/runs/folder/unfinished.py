@@ -25,6 +25,8 @@ def unfinished_scenario(run: Path) -> Scenario:
 def has_saved(run: Path) -> bool:
     """Return True if a folder holds finished rounds of an unfinished run."""
     path = run / NAME / BASE
+    # An empty file is a run that began and saved nothing. Something else of this name is reported when it is
+    # opened.
     return path.exists() and not (path.is_file() and path.stat().st_size == 0)
 
 
@@ -36,6 +38,8 @@ def recover(run: Path) -> None:
     """
     _refuse_earlier(run)
     if has_saved(run):
+        # The folder may come from another machine: a report must execute none of the files that its scenario
+        # names.
         with open_saved(run) as saved, left_alone():
             saved.read(saved.scenario()).write(run, saved.trace())
 
@@ -65,6 +69,7 @@ def claim_folder(run: Path) -> Iterator[Unfinished]:
     """
     created = disk.make(run)
     try:
+        # The lock comes before the look: another run might save its first rounds in between.
         with _opened(run) as saved:
             if has_saved(run):
                 remedy = f"continue it (simfl run --resume {run}), or remove {run / NAME}"
@@ -95,6 +100,7 @@ def _opened(run: Path) -> Iterator[Unfinished]:
         try:
             yield Unfinished(run, base)
         finally:
+            # A refused or interrupted run leaves the folder as it was.
             if is_new and path.exists() and not path.stat().st_size:
                 discard(run)
 
@@ -103,6 +109,7 @@ def discard(run: Path) -> None:
     """Remove the unfinished part of a run."""
     # The file goes first: without it nothing is unfinished, even if a kill leaves the folder.
     (run / NAME / BASE).unlink(missing_ok=True)
+    # What cannot be removed does no harm: without the file the folder means nothing.
     shutil.rmtree(run / NAME, ignore_errors=True)
 
 

@@ -28,6 +28,7 @@ class Budget:
 
     def take(self, work: float) -> bool:
         """Charge the work and return True, if enough is left for it."""
+        # Work that is too much is not begun, so that what is left can still be spent on smaller steps.
         enough = work <= self.left
         self.left -= work if enough else 0
         return enough
@@ -48,11 +49,13 @@ class Circuits:
         self.p, self.rng, self.vectors, self.weights = p, rng, vectors, weights
         self.best: tuple[int, ...] = ()
         """Rows of the lightest circuit so far."""
+        # Above every circuit, until one is found.
         self.weight = int(weights.sum()) + 1
         """Its weight."""
         self.lower = int(weights.min())
         """No circuit is lighter."""
         # Rows that larger circuits may have, the lightest first.
+        # Stable, so that equal weights keep their order: the search finds the same circuits on every machine.
         self._rows = np.argsort(weights, kind="stable")
         self._size = 0
         self._dimension = vectors.shape[1]
@@ -72,6 +75,7 @@ class Circuits:
     def _step(self, s: int, budget: Budget) -> bool:
         # Any s > m rows are dependent, and smaller circuits among them were found before.
         if s > self._dimension:
+            # The lightest s rows are first.
             if self._rows.size >= s:
                 self._found(self._rows[:s])
             return True
@@ -88,12 +92,15 @@ class Circuits:
         elif s == 2:
             self._parallels()
         else:
+            # A new map for each size. Its images of s coordinates decide which sets of s vectors are
+            # candidates.
             map_ = self.rng.integers(1, self.p, (self._dimension, s))
             self._deeper(project(self.vectors[self._rows], map_, self.p), self._rows, ())
         return True
 
     def _found(self, rows: Ints) -> None:
         weight = int(self.weights[rows].sum())
+        # Only a lighter one: of equal ones the first is kept.
         if weight < self.weight:
             self.weight, self.best = weight, tuple(sorted(rows.tolist()))
 
@@ -109,6 +116,8 @@ class Circuits:
         X = self.vectors[self._rows]
         first = np.take_along_axis(X, (X != 0).argmax(axis=1)[:, None], axis=1)
         scaled = X * inverses(first.ravel(), self.p)[:, None] % self.p
+        # Rows are sorted by weight, so the first of a class is its lightest. Scaled to a leading 1, parallel
+        # vectors have the same bytes.
         lightest: dict[bytes, int] = {}
         for row, line in zip(self._rows.tolist(), scaled, strict=True):
             lighter = lightest.setdefault(line.tobytes(), row)
@@ -123,12 +132,15 @@ class Circuits:
             self._collinear(X, rows, chosen)
             return
         weight = int(self.weights[list(chosen)].sum())
+        # A set is tried in one order only, by weight: `rows[i + 1 :]` has the later ones.
         for i in range(len(rows) - left + 1):
             if weight + int(self.weights[rows[i : i + left]].sum()) >= self.weight:
                 # Rows are sorted by weight: further sets are no lighter.
                 break
             x, others = X[i], X[i + 1 :]
             members = (*chosen, int(rows[i]))
+            # The images of the chosen rows and this one are dependent in their first coordinates. Either the
+            # set was found at its own size, or the map was unlucky.
             if x[0] == 0:
                 self._must_depend(*members)
                 continue
@@ -142,15 +154,19 @@ class Circuits:
         for row in rows[flat]:
             self._must_depend(*chosen, row)
         X, rows = X[~flat], rows[~flat]
+        # Pairs i < j, which keeps the order by weight.
         i, j = np.triu_indices(len(rows), 1)
         x, y = X[i], X[j]
+        # Differences of two products below 2^62 fit int64, and % makes negative ones positive.
         run = (x[:, 0] * y[:, 1] - y[:, 0] * x[:, 1]) % self.p
         rise = (x[:, 0] * y[:, 2] - y[:, 0] * x[:, 2]) % self.p
         level = run == 0
         for a, b in zip(rows[i[level]], rows[j[level]], strict=True):
             self._must_depend(*chosen, a, b)
         i, j, run, rise = (array[~level] for array in (i, j, run, rise))
+        # One number for the first row and the slope: below n p < n 2^31, so it fits int64.
         key = i * self.p + rise * inverses(run, self.p) % self.p
+        # Sorted values show equal slopes. An order of the indices takes longer and is rarely needed.
         ordered = np.sort(key)
         # Mostly no two slopes are equal, and the code below takes many times as long.
         if not (ordered[1:] == ordered[:-1]).any():
@@ -175,8 +191,10 @@ class Circuits:
 
 
 def project(X: Residues, map_: Residues, p: int) -> Residues:
-    """Return X map_ modulo p, [n, m] x [m, s], term by term, as whole sums would overflow int64."""
+    """Return X map_ modulo p, [n, m] x [m, s]."""
+    # Term by term and not `X @ map_`: two products of residues, each below 2^62, already fill an int64.
     image = np.zeros((len(X), map_.shape[1]), np.int64)
     for column, row in zip(X.T, map_, strict=True):
+        # Below 2^31 + 2^62.
         image = (image + column[:, None] * row) % p
     return image

@@ -28,6 +28,7 @@ def sparse(P: Matrix) -> csr_array:
 
     if np.ndim(P) != 2 and not issparse(P):
         raise ValueError(f"a participation matrix is [rounds, users], not of shape {np.shape(P)}")
+    # A copy, since the next two calls change it in place, and P is the caller's.
     matrix = csr_array(P, copy=True)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
@@ -44,6 +45,7 @@ def rounds(P: Matrix) -> list[NDArray[np.int64]]:
     [array([0, 2]), array([1])]
     """
     matrix = sparse(P)
+    # Within a row, `sum_duplicates` has sorted the indices.
     parts = np.split(matrix.indices.astype(np.int64), matrix.indptr[1:-1])
     # Without rounds the split still returns one part.
     return parts[: matrix.shape[0]]
@@ -73,6 +75,8 @@ class Classes:
     def __init__(self, users: int) -> None:
         self.labels = np.zeros(users, np.int64)
         """Class of each user, [users]; 0 for a user that never took part."""
+        # Each label but 0 names a class that was not empty when it was made, and no class vanishes. So there
+        # are at most as many as users, and label 0.
         self._sizes = np.zeros(users + 1, np.int64)
         self._sizes[0] = users
         self._classes = 1
@@ -91,9 +95,12 @@ class Classes:
         fresh = touched.copy()
         fresh[split] = np.arange(self._classes, self._classes + np.count_nonzero(split))
         self._classes += int(np.count_nonzero(split))
+        # Members of a split class move to a new one; those that stay keep its label. So only members are
+        # touched.
         self._sizes[touched[split]] -= taken[split]
         self._sizes[fresh[split]] = taken[split]
         self.labels[members] = fresh[group]
+        # Other classes kept their sizes, and a split makes no class larger.
         changed = np.concatenate([touched[split & (touched > 0)], fresh[split]])
         least = int(self._sizes[changed].min())
         self.smallest = least if self.smallest is None else min(self.smallest, least)

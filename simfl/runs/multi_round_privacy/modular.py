@@ -29,6 +29,7 @@ class Unlucky(ArithmeticError):
 
 def with_a_prime(bounds: Callable[[int], Bounds]) -> Bounds:
     """Return bounds modulo the first of `PRIMES` under which no `Unlucky` is raised."""
+    # The order is fixed, so a result does not depend on chance.
     for p in PRIMES:
         try:
             return bounds(p)
@@ -45,6 +46,7 @@ def inverses(a: Residues, p: int) -> Residues:
     """
     if a.size < 2:
         return np.array([pow(int(x), -1, p) for x in a], np.int64)
+    # Montgomery: 1/a = b (1/(a b)) and 1/b = a (1/(a b)). So pairs are multiplied until one number is left.
     half = a.size // 2
     left, right, last = np.split(a, [half, 2 * half])
     inverse = inverses(np.concatenate([left * right % p, last]), p)
@@ -73,11 +75,13 @@ def echelon(A: Residues, p: int, order: Ints | None = None) -> Echelon:
     # Every run imports this module, and few runs need FLINT.
     from flint import nmod_mat
 
+    # FLINT searches pivots from left to right: columns are permuted before, and back afterwards.
     columns = np.arange(A.shape[1]) if order is None else order
     reduced, rank = nmod_mat(A[:, columns].tolist(), p).rref()
     in_order = np.array([int(x) for x in reduced.entries()], np.int64).reshape(A.shape)[:rank]
     rows = np.empty_like(in_order)
     rows[:, columns] = in_order
+    # The first non-zero of a row in that order is its pivot.
     return Echelon(rows, columns[(in_order != 0).argmax(axis=1)], p)
 
 
@@ -111,17 +115,23 @@ class RowSpace:
     def append(self, members: Ints) -> bool:
         """Add the row with 1 at `members`; return True if the space grew."""
         pivot_rows = self._pivot_row[members]
+        # The new row has ones, and each row of the form is zero at the pivots of all others. So subtracting
+        # the rows of its members' pivots, each once, clears all pivots in one step. A sum of fewer than 2^32
+        # residues fits int64.
         row = -self.rows[pivot_rows[pivot_rows >= 0]].sum(axis=0)
         row[members] += 1
         row %= self.p
+        # The row was a sum of earlier ones: the space is the same.
         if not row.any():
             return False
         pivot = int((row != 0).argmax())
         row = row * pow(int(row[pivot]), -1, self.p) % self.p
+        # The form stays reduced: the new pivot's column is cleared in all earlier rows. Few of them have it.
         others = np.flatnonzero(self.rows[:, pivot])
         self.rows[others] = (self.rows[others] - self.rows[others, pivot][:, None] * row) % self.p
         rank = len(self.pivots)
         if rank == len(self._rows):
+            # By doubling, so that a row is copied twice on average, and not once for each later row.
             self._rows = np.concatenate([self._rows, np.empty((max(8, rank), row.size), np.int64)])
         self._rows[rank], self._pivot_row[pivot] = row, rank
         self.pivots.append(pivot)

@@ -85,16 +85,22 @@ def _over_time(P: csr_array, p: int, budget: Budget) -> list[Interval | None]:
         # Before any search the strong T is a lower bound, and a user that can be singled out is always seen.
         if strong is not None:
             lower[-1], inside[-1] = max(strong, min(2, int(lightest.sum()))), lightest
+    # Proofs have a budget of their own, as large as that of the searches: a search must not leave its
+    # findings unproved.
     proofs = Budget(budget.left)
     _narrow(basis, lower, inside, p, budget)
     upper = list[int]()
     for at, support in enumerate(inside):
         least = int(support.sum())
+        # An upper bound holds in each later space, which contains the vector. It needs no second proof.
         if upper and upper[-1] <= least:
             least = upper[-1]
+        # T = 1 means that a user's update is exposed. It is always proved, whatever that costs.
         elif least == 1 or proofs.take((at + 1) ** 2 * users / 5):
+            # The proved support may be smaller than the one modulo the prime.
             least = len(proved_support(basis[: at + 1], support))
         upper.append(least)
+    # A lower bound above a proved upper one holds modulo the prime alone: the proof counts.
     return [(min(lower[at], upper[at]), upper[at]) if at >= 0 else None for at in step]
 
 
@@ -108,11 +114,14 @@ def _narrow(basis: Rows, lower: list[int], inside: list[NDArray[np.bool_]], p: i
     each, misses = budget.left / 20, 0
 
     def search(at: int) -> bool:
+        # A later space contains this one, so its lower bound holds here.
         lower[at] = before = max(lower[at:])
         if before >= inside[at].sum():
             return True
         if not budget.take((at + 1) ** 2 * inside[at].size / 20):
             return False
+        # Of the rounds that span the space, and not of all: the others are their combinations and split no
+        # class.
         classes = Classes(inside[at].size)
         for members in basis[: at + 1]:
             classes.append(members)
@@ -128,6 +137,8 @@ def _narrow(basis: Rows, lower: list[int], inside: list[NDArray[np.bool_]], p: i
         return bounds.lower > before
 
     def halves(first: int, last: int) -> None:
+        # A lower bound of the last space holds earlier, and an upper bound of the first one later. Where they
+        # meet, all spaces between are decided.
         if first <= last and lower[last] < inside[first].sum():
             middle = (first + last) // 2
             if search(middle):
@@ -158,6 +169,7 @@ def light_vectors(P: csr_array, space: RowSpace) -> Iterator[tuple[bool, NDArray
         # A repeated round has an empty difference; its other differences were candidates before.
         if t:
             differences = sizes[:t] + sizes[t] - 2 * (P[:t] @ row)
+            # The lightest difference only: |a| + |b| - 2 |a and b| of this round and each earlier one.
             row[users_of[differences.argmin()]] -= 1
             supports.append(row != 0)
         lightest = min([lightest, *(s for s in supports if s.any())], key=np.count_nonzero)
@@ -181,6 +193,8 @@ class Search:
         names, first, sizes = np.unique(self._labels, return_index=True, return_counts=True)
         took_part = names > 0
         self._names, self.weights = names[took_part], sizes[took_part]
+        # One column for each class of identical columns: a search over classes is smaller, and weights make
+        # up for it.
         self.Q: Residues = self.space.rows[:, first[took_part]]
 
     @property
@@ -192,13 +206,17 @@ class Search:
         """Narrow the bounds by a search for the lightest circuit of the kernel's columns."""
         if self.lower >= self.upper:
             return
+        # The kernel of [I | A] is spanned by the columns of [-A; I], so a class's vector is its row of that
+        # matrix.
         pivots = np.searchsorted(self._names, self._labels[self.space.pivots])
         free = np.delete(np.arange(len(self._names)), pivots)
         vectors = np.zeros((len(self._names), free.size), np.int64)
         # The kernel has the negatives of these, with the same circuits.
         vectors[pivots] = self.Q[:, free]
         vectors[free] = np.eye(free.size, dtype=np.int64)
+        # The seed is the prime: fixed, so that a run's T is the same each time.
         search = Circuits(vectors, self.weights, self.p, np.random.Generator(np.random.Philox(self.p)))
+        # What is known already ends the search earlier.
         search.weight, search.lower = min(search.weight, self.upper), max(search.lower, self.lower)
         search.search(budget)
         self._keep_lighter(np.array(search.best, np.int64))
@@ -211,8 +229,11 @@ class Search:
         wider.
         """
         r, n = self.Q.shape
+        # The heaviest classes first: a set of heavy classes bounds the weight best.
         left, used, bound = np.argsort(-self.weights, kind="stable"), np.empty(0, np.int64), 0
         while self.lower < self.upper and left.size and budget.take(r * r * n / 20):
+            # Columns that were used come last, and are pivots only where the unused ones have too small a
+            # rank.
             R, pivots, _ = echelon(self.Q, self.p, np.concatenate([left, used]))
             self._keep_lighter(np.flatnonzero(R[((R != 0) @ self.weights).argmin()]))
             among = np.isin(left, pivots)

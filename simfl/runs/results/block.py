@@ -18,6 +18,8 @@ Number = TypeVar("Number")
 class SummaryBlock(BaseModel):
     """A part of `summary.json`. Values are read as they are written; keys of later versions are left out."""
 
+    # Keys of a later simfl are ignored, so that its files can be read. JSON has no NaN, so none may be
+    # written.
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True, allow_inf_nan=False)
 
 
@@ -44,16 +46,16 @@ class ByPhase(SummaryBlock, Generic[Number]):
 
 
 class OmitDefaults(SummaryBlock):
-    """A block that leaves out keys at their default: a run without a feature writes no key of it.
+    """A block that leaves out keys at their default: a run without a feature writes no key of it."""
 
-    So summaries of such runs stay as they were before the feature existed.
-    """
+    # A new feature then changes no summary of a run without it, byte for byte.
 
     kept: ClassVar[tuple[str, ...]] = ()
     """Keys with a default that are written all the same."""
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        # Compared after the dump: a nested block is a dictionary by then, so its default must be None.
         fields = type(self).model_fields
         needed = {k for k, field in fields.items() if field.is_required() or k in self.kept}
         return {k: v for k, v in dump(self).items() if k in needed or v != fields[k].default}

@@ -82,6 +82,8 @@ def rows(
         mark: Stands behind each label.
     """
     protocols = [p for group in entries for p in group]
+    # Aggregations of a buffer overlap, so their spans do not add up; the mark refers to a note below the
+    # table.
     overlap = f" {OVERLAP}" * (table == "rates" and any(p.buffered for p in protocols))
     return [
         TableRow(
@@ -99,6 +101,7 @@ def rows(
 
 def rates(protocols: Sequence[ProtocolSummary]) -> list[float | None]:
     """Return the drop-out rates of their rounds."""
+    # None, of rounds whose rate does not vary, stands with zero.
     return sorted({r.dropout_rate for p in protocols for r in p.rounds}, key=lambda rate: rate or 0)
 
 
@@ -115,7 +118,10 @@ def breakdown(runs: Runs, noisy: bool, same_rounds: bool) -> ReportTable:
     sections = [rows("time", entries, noisy)]
     # A run with one drop-out rate has no block of its own for it: the table covers all rounds.
     for rate in all_rates:
+        # A rate's part has its own rounds; its means stay those of the run, so `path` and `run` are shown
+        # once.
         parts = entries if len(all_rates) == 1 else [[p.at(rate) for p in group] for group in entries]
+        # A title only where there are several parts to be kept apart.
         title = [TableRow(f"drop-out {rate:.0%}"), *rows("time", parts, noisy)] if len(all_rates) > 1 else []
         completed = rows("rates", parts, noisy, "" if same_rounds else f" {DIFFERENT}")
         sections.append(title + completed)
@@ -139,6 +145,8 @@ class ClassFigure:
     def text(self, classes: Iterable[tuple[ClassSummary, int]]) -> str:
         """Return the figure of one run, or of several together; "" without a value."""
         values = [self.read(c, aggregates) for c, aggregates in classes]
+        # Over several runs parts and wholes are added before they are divided: a run of more invitations
+        # weighs more.
         part, total = (sum(column) for column in zip(*values, strict=True)) if values else (0, 0)
         if not total:
             return ""
@@ -169,6 +177,7 @@ def class_sections(runs: Runs) -> Iterator[list[TableRow]]:
     Shares and joules are per invitation. Seconds on the critical path are per aggregate.
     """
     protocols = [p for group in runs.values() for p in group]
+    # Not a set: the order of the scenario's classes is kept.
     classes = list(dict.fromkeys(name for p in protocols for name in p.classes or {}))
     for name in classes[:MAX_CLASSES]:
         of_class = [
@@ -176,6 +185,7 @@ def class_sections(runs: Runs) -> Iterator[list[TableRow]]:
             for group in runs.values()
         ]
         sizes = [c.users for group in of_class for c, _ in group]
+        # Sizes differ where runs have other numbers of users or other draws.
         from_ = "" if min(sizes) == max(sizes) else f"{min(sizes)} to "
         title = TableRow(f"{name} ({from_}{counted(max(sizes), 'user')})")
         yield [

@@ -53,9 +53,11 @@ class ClassSummary(OmitDefaults):
             aggregated.update(class_of(user) for user, _, _ in r.members)
             surplus.update(map(class_of, r.surplus))
             partial.update(map(class_of, r.partial))
+            # Counted per loss: a user may be missed several times in one aggregation of a buffer.
             for (user, phase), times in r.missed.items():
                 lost[class_of(user), phase] += times
             for key, fj in r.energy.items():
+                # The server is of no class; its joules are in the run's own figure.
                 if (user := key[1]) != SERVER:
                     energy[class_of(user)][key] += fj
         for (phase, party, _), ns in path.items():

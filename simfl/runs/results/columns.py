@@ -94,6 +94,7 @@ class Column:
     def number(self, protocol: ProtocolSummary) -> float | None:
         """Return the figure of one run, of which a sweep takes the mean over seeds; None without a value."""
         values = self.read(protocol)
+        # `sum` of no values is 0, which is a figure: nothing was lost. `mean` of no values is None.
         return sum(values) if self.reduction in ("sum", "count") else mean(values)
 
     def estimate(self, protocols: Sequence[ProtocolSummary], noisy: bool) -> Estimate | None:
@@ -103,9 +104,13 @@ class Column:
             protocols: Summaries of a protocol, one of each run.
             noisy: Times have noise: of a single run, the interval is over its rounds.
         """
+        # Under the modelled clock times have no noise, and rounds differ for reasons: an interval would
+        # pretend chance.
         if len(protocols) == 1 and noisy and self.has_interval:
             values = self.read(protocols[0])
         else:
+            # Of several runs the interval is over runs: rounds of one run share its users and links, and are
+            # not independent.
             values = [float(number) for p in protocols if (number := self.number(p)) is not None]
         return estimate(values) if values else None
 
@@ -124,6 +129,7 @@ class Column:
         values = self.read(protocol)
         if self.reduction == "sum":
             return str(sum(values))
+        # A count of no rounds is "0 of 0".
         if not values and self.reduction != "count":
             return NOT_REACHED if "target" in self.traits else ""
         if self.reduction in ("count", "share"):
@@ -138,6 +144,7 @@ class Column:
     def over_runs(self, protocols: Sequence[ProtocolSummary], noisy: bool) -> str:
         """Return the text of a cell for one run or several: the text that all of them share, or the mean."""
         texts = {self.text(p, noisy) for p in protocols}
+        # Equal texts of times are rounded equals, so they still get their mean and interval.
         if len(protocols) == 1 or (len(texts) == 1 and not self.has_interval):
             return texts.pop()
         if self.reduction == "range":
@@ -147,6 +154,7 @@ class Column:
             return f"{sum(numbers):.0f} of {len(protocols)}"
         if not numbers:
             return texts.pop()
+        # A mean of only the runs that reached the target would favour a protocol that seldom does.
         if len(numbers) < len(protocols) and "target" in self.traits:
             return f"{len(numbers)} of {len(protocols)} runs"
         with_value = f" ({len(numbers)} of {len(protocols)})" if len(numbers) < len(protocols) else ""
@@ -160,6 +168,7 @@ class Column:
             return _interval(values) if values else ""
         numbers = [number for p in runs if (number := self.number(p)) is not None]
         digits = self.form.digits
+        # The deviation of one run does not exist.
         spread = f"±{stdev(numbers):.{digits}f}" if len(numbers) > 1 else ""
         return f"{fmean(numbers):.{digits}f}{spread}" if numbers else ""
 
@@ -168,6 +177,7 @@ class Column:
         values = self.read(protocol)
         if self.reduction == "sum" or ("rare" in self.traits and self.reduction == "mean"):
             return any(values)
+        # "not reached" is content.
         return bool(values or "target" in self.traits)
 
     def wrong(self, protocol: ProtocolSummary) -> bool:
@@ -191,6 +201,8 @@ def _done(get: Callable[[RoundSummary], float]) -> Read:
 
 def _cycle(get: Callable[[RoundSummary], float]) -> Read:
     """Return a reader of each aggregate, with the failed rounds before it: so their mean is the run's."""
+    # Time in failed rounds is part of the price of the next aggregate. Each cycle has one aggregate, so the
+    # mean over cycles is the run's time per aggregate.
     return lambda p: [sum(map(get, cycle)) for cycle in p.cycles]
 
 
@@ -211,6 +223,7 @@ def _of_source(source: str) -> Callable[[RoundSummary], float]:
 
 def _per_user(get: Callable[[RoundSummary], float]) -> Read:
     def read(p: ProtocolSummary) -> Values:
+        # One ratio of sums, and not a mean of ratios: rounds invite different numbers of users.
         invited = sum(r.selected for r in p.rounds)
         return [sum(map(get, p.rounds)) / invited] if invited else []
 
@@ -227,6 +240,7 @@ def _last(get: Callable[[ParticipationSummary], float | None]) -> Read:
 
 def _weak_bounds(p: ProtocolSummary) -> Values:
     """Return both ends of the interval of T; they are equal if the search was not ended early."""
+    # Both ends as two values: the reduction `range` shows "2 - 5", or one number if they agree.
     return () if p.participation is None else p.participation.T_weak[-1] or ()
 
 
@@ -284,6 +298,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("failed_s", "mean", _cycle(lambda r: 0 if r.completed else r.total_s),
            {"time": "  in failed rounds", "headline": "Of it in failed rounds",
             "phases": "In failed rounds, s", "latex": f"{TIME} | Failed"}, traits=RARE),
+    # By measure and then by phase: tables show the spans of all phases side by side.
     *(column for columns in zip(*map(_of_phase, PHASES), strict=True) for column in columns),
     Column("total_s", "mean", _done(lambda r: r.total_s),
            {"rates": "total", "phases": "Total, s", "latex": f"{COMPLETED} | Total"}),
@@ -370,8 +385,11 @@ ORDER: dict[TableName, tuple[str, ...]] = {
 def columns_of(table: TableName, protocols: Iterable[ProtocolSummary] = ()) -> list[Column]:
     """Return the columns of a table of these protocols, in order."""
     listed, first = list(protocols), ORDER.get(table, ())
+    # A sweep's files have each column that is not excluded, so that none is forgotten there.
     possible = [c for c in COLUMNS if table in c.headings or (table == "csv" and "unswept" not in c.traits)]
+    # Without protocols, no column that needs a property is shown.
     shown = [c for c in possible if not c.of or any(getattr(p, c.of) for p in listed)]
+    # `sorted` is stable: the others stay in the order of `COLUMNS`.
     return sorted(shown, key=lambda c: first.index(c.key) if c.key in first else len(first))
 
 

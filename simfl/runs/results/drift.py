@@ -43,6 +43,7 @@ class Drift(SummaryBlock):
         ordered = sorted(ns for series in timings.values() for _, ns in series)
         if not ordered:
             return None
+        # Of fewer than ten timings none is left out.
         left_out = int(LEFT_OUT * len(ordered))
         least, most = ordered[left_out], ordered[-1 - left_out]
         return cls(least_ns=least, most_ns=most, ratio=most / least, timings=timings)
@@ -51,6 +52,8 @@ class Drift(SummaryBlock):
 def warning(drifts: Sequence[Drift | None]) -> str | None:
     """Return a warning if the speed moved by more than `MAX_RATIO` within these runs or between them."""
     series = (timings for drift in drifts if drift is not None for timings in drift.timings.values())
+    # All runs are one series here: a machine that was steady in each run may have changed between them
+    # (`test_runs_that_are_steady_drift_from_one_another`).
     moved = Drift.of({"": [ns for timings in series for _, ns in timings]})
     if moved is None or moved.ratio <= MAX_RATIO:
         return None

@@ -48,6 +48,7 @@ class EnergySummary(SummaryBlock):
             if party != SERVER:
                 sources[source] += fj
         return cls(
+            # Added as integers and divided once: a float sum would depend on the order of the parties.
             users=ByPhase[Joules].of(lambda phase: phases[False, phase] / FJ),
             server=ByPhase[Joules].of(lambda phase: phases[True, phase] / FJ),
             sources={source: fj / FJ for source, fj in sorted(sources.items())},

@@ -38,6 +38,8 @@ def flat(entry: RoundSummary) -> dict[str, Any]:
         if key == "energy":
             if value is not None:
                 values |= {"energy_j": value.users_j, "server_energy_j": value.server_j}
+        # A number of each phase, or of each kind of time. Energy is one too, and was handled above: it has
+        # two of them.
         elif isinstance(value, BaseModel):
             values |= {f"{key}_{part}": number for part, number in value}
         elif key != "index":
@@ -63,6 +65,7 @@ def summary(protocols: Mapping[str, ProtocolSummary]) -> Columns:
 def rounds(protocols: Mapping[str, ProtocolSummary]) -> Columns:
     """Return a row for each round of each protocol, as columns."""
     rows = [{"protocol": name, **flat(r)} for name, protocol in protocols.items() for r in protocol.rounds]
+    # Not all rounds have all values: energy is counted in some runs only.
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
 
@@ -93,10 +96,7 @@ def listed(rows: Iterable[Sequence[Any]]) -> Columns:
 
 
 def frame(columns: Mapping[str, Sequence[Any]]) -> "pandas.DataFrame":
-    """Return columns as a data frame.
-
-    Whole numbers stay whole where some are missing: as floats, nanoseconds above 2^53 would be rounded
-    (`test_whole_numbers_stay_whole_where_some_are_missing`).
+    """Return columns as a data frame. Whole numbers stay whole where some are missing.
 
     Raises:
         BadInput: pandas is not installed; the extra is named.
@@ -105,9 +105,12 @@ def frame(columns: Mapping[str, Sequence[Any]]) -> "pandas.DataFrame":
     import pandas
 
     def series(values: Sequence[Any]) -> "pandas.Series[Any]":
+        # Types are compared exactly, since a bool is an int for `isinstance`.
         types = {type(value) for value in values if value is not None}
         if types == {bool}:
             return pandas.Series(values, dtype="boolean" if None in values else "bool")
+        # pandas would make floats of integers with gaps. Nanoseconds above 2^53 would be rounded
+        # (`test_whole_numbers_stay_whole_where_some_are_missing`).
         if types == {int}:
             return pandas.Series(values, dtype="Int64" if None in values else "int64")
         return pandas.Series(values, dtype="float64" if types <= {int, float} else None)

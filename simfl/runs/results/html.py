@@ -20,12 +20,14 @@ def table(summary: Summary) -> str:
     Invariant: each text of the scenario is escaped (`test_text_of_a_scenario_is_escaped`).
     """
     runs = {name: [entry] for name, entry in summary.protocols.items()}
+    # Modelled times have no noise, so they have no interval.
     shown = breakdown(runs, summary.clock != "modelled", summary.same_rounds)
     heads = "".join(f'<th style="{RIGHT}">{escape(name)}</th>' for name in shown.names)
     lines = [f'<thead><tr><th style="{LEFT}"></th>{heads}</tr></thead>']
     for section in shown.sections:
         rows: list[str] = []
         for row in section:
+            # The head of a row is bold unless its style is set.
             weight = "" if row.is_bold else ";font-weight:normal"
             cells = "".join(
                 f'<td style="{RIGHT}{FAULT * cell.is_fault}">{escape(cell.text or NO_VALUE)}</td>'

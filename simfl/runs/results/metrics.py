@@ -90,9 +90,12 @@ def rounds(trace: Trace) -> list[Round]:
     energy: dict[int, Energy] = defaultdict(Counter)
     for row in trace:
         # Most rows are of these two kinds; a union of types would be built anew for each of them.
+        # Of a buffered run, rows are also grouped by the update that they are about: its cycle may span
+        # several aggregations.
         if isinstance(row, (Step, Sent)):
             if buffered:
                 by_subject[row.about].append(row)
+        # Coming and going belongs to no round.
         elif isinstance(row, rows.Presence):
             continue
         elif isinstance(row, rows.Spent):
@@ -107,9 +110,12 @@ def rounds(trace: Trace) -> list[Round]:
     entries = []
     for number, end in enumerate(ends):
         group = groups[number if buffered else end.round]
+        # A synchronous trace has rows of a round behind its end (late answers), so rows are grouped before
+        # any is counted.
         entry = Round(end.round, end.start, end.at, critical=critical_path(trace, end))
         _count(entry, group, missed_before if buffered else set())
         if buffered:
+            # Rows of the aggregation's own recovery; a copy, since rows of its updates are added.
             counted_rows = by_subject[f"r{end.round}"].copy()
             for user, update, _ in entry.members:
                 counted_rows += [row for row in by_subject[update] if _is_among(row, {user, SERVER})]
@@ -120,10 +126,13 @@ def rounds(trace: Trace) -> list[Round]:
             )
         else:
             (selected,) = (row.users for row in group if isinstance(row, rows.Begin))
+            # An aborted round has no members: then all selected users count, as each might have been one.
             parties = {SERVER, *({user for user, _, _ in entry.members} or selected)}
             counted_rows = [row for row in group if _is_among(row, parties)]
             entry.invited = selected
         _count_partial(entry, counted_rows)
+        # The row that ended the round may be of a party that is not counted: the span of its phase includes
+        # it.
         if end.cause >= 0:
             counted_rows.append(trace[end.cause])
         entry.span = _spans(counted_rows, end)
@@ -145,12 +154,14 @@ def _count_partial(entry: Round, rows_of_members: Iterable[Row]) -> None:
     cut = [(row.party, done) for row in trained if (done := StepsDone.read(row.what))]
     if cut and entry.members:
         entry.partial = tuple(user for user, _ in cut)
+        # An update that was not cut has no code in its row, and counts as whole.
         left_out = sum(1 - done.steps / done.total for _, done in cut)
         entry.steps_share = 1 - left_out / len(entry.members)
 
 
 def _spans(counted_rows: Iterable[Row], end: End) -> dict[str, int]:
     """Return each phase's span [ns]: from its first start to its last end, up to the end of the round."""
+    # A phase without rows has a span of zero: its first start is the end of the round.
     first, last = dict.fromkeys(PHASES, end.at), dict.fromkeys(PHASES, 0)
     for row in counted_rows:
         if isinstance(row, Step):
@@ -164,6 +175,7 @@ def _spans(counted_rows: Iterable[Row], end: End) -> dict[str, int]:
             # Work that begins after the end is not the round's; work that began before is cut off below.
             if start < end.at:
                 last[phase] = max(last[phase], start + ns)
+            # The parts of a step follow each other.
             start += ns
     return {phase: max(0, min(last[phase], end.at) - first[phase]) for phase in PHASES}
 
@@ -201,6 +213,8 @@ def run_path(trace: Trace, finished: Iterable[Round]) -> Path:
     # cut off. So the path of an asynchronous run is one walk, from its last aggregation to its beginning.
     if done and trace.buffered:
         last, begin = done[-1], done[0].start
+        # The walk starts at the last end, and its stop is moved to the first start: nothing is cut off in
+        # between.
         (end,) = (row for row in trace if isinstance(row, End) and row.round == last.index)
         return critical_path(trace, end._replace(start=begin))
     return sum((entry.critical for entry in done), Counter())
@@ -218,6 +232,7 @@ def path_segments(trace: Trace, end: End) -> list[PathSegment]:
 
     def book(phase: str, party: int, kind: str, since: int, row: int) -> None:
         nonlocal booked_from_ns
+        # What was booked already is not booked again, and nothing before the round.
         since = max(since, end.start)
         if since < booked_from_ns:
             path.append(PathSegment(phase, party, kind, since, booked_from_ns, row))
@@ -231,6 +246,8 @@ def path_segments(trace: Trace, end: End) -> list[PathSegment]:
                 phase, party = row.segments[-1][0], row.party
                 book(phase, party, "wait", row.end, here)
                 start = row.end
+                # Backwards, as the walk is. The loop leaves `phase` at the step's first segment: time before
+                # it is booked there if no row is the cause.
                 for phase, ns in reversed(row.segments):
                     start -= ns
                     book(phase, party, "compute", start, here)
@@ -281,6 +298,8 @@ def _count(entry: Round, group: Iterable[Row], missed_before: set[tuple[int, str
 
     def miss(about: str, phase: str, *users: int) -> None:
         for user in set(users) - surplus:
+            # A user may be reported lost and be given up at a deadline: the earlier phase is where it was
+            # missed.
             missed[user, about] = min(missed.get((user, about), phase), phase, key=PHASES.index)
 
     for row in group:
@@ -302,6 +321,8 @@ def _count(entry: Round, group: Iterable[Row], missed_before: set[tuple[int, str
             case rows.GaveUp(users=users, about=about, phase=phase):
                 miss(about, phase, *users)
             case rows.Surplus(users=users):
+                # A user that was lost before the server stopped it is a loss, since the row of its loss came
+                # first.
                 surplus.update(user for user in users if (user, "") not in missed)
             case rows.Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
@@ -311,6 +332,7 @@ def _count(entry: Round, group: Iterable[Row], missed_before: set[tuple[int, str
                 entry.refused[f"{message}: {why}"] += 1
             case rows.Judged(reliable=reliable, private=private):
                 entry.reliable, entry.private = reliable, private
+    # Of a buffer, `about` names the update. Rows of one loss may come in several aggregations.
     entry.missed.update(
         (user, phase) for (user, about), phase in missed.items() if (user, about) not in missed_before
     )

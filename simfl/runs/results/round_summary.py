@@ -190,8 +190,11 @@ def count_reasons(listed: Iterable[str | None]) -> list[tuple[str, int]]:
     for reason in listed:
         if reason is not None:
             parts = _NUMBER.split(reason)
+            # `split` with a group returns texts and numbers in turn: texts at even places, numbers at odd
+            # ones.
             alike.setdefault(tuple(parts[::2]), []).append(tuple(parts[1::2]))
     counts = [(_in_ranges(words, numbers), len(numbers)) for words, numbers in alike.items()]
+    # Stable, so that equally frequent reasons stay in the order of their first round.
     return sorted(counts, key=lambda reason: -reason[1])
 
 
@@ -199,6 +202,7 @@ def _in_ranges(words: tuple[str, ...], numbers: list[tuple[str, ...]]) -> str:
     """Put numbers, or where they differ their range, between words."""
     text = words[0]
     for values, after in zip(zip(*numbers, strict=True), words[1:], strict=True):
+        # As numbers for the order, as texts for the output: "0.50" keeps its zero.
         low, high = min(values, key=float), max(values, key=float)
         text += (low if low == high else f"{low} to {high}") + after
     return text

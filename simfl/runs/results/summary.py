@@ -118,6 +118,7 @@ class ProtocolSummary(OmitDefaults):
         def per_aggregate(seconds: float) -> float | None:
             return seconds / len(completed) if completed else None
 
+        # Of synchronous rounds it is all zeros, and is not written.
         late = Counter(tau for r in rounds for _, _, tau in r.members)
         return cls(
             rounds=entries,
@@ -125,6 +126,7 @@ class ProtocolSummary(OmitDefaults):
                 span_s=MeanSpans.of(lambda phase: mean(r.span_s[phase] for r in completed)),
                 critical_s=MeanSpans.of(lambda phase: per_aggregate(phases[phase] / NS)),
                 total_s=mean(r.total_s for r in completed),
+                # All rounds over the completed ones: time of failed rounds is paid too.
                 per_aggregate_s=per_aggregate(sum(r.total_s for r in entries)),
                 failed_s=per_aggregate(sum(r.total_s for r in entries if not r.completed)),
             ),
@@ -161,6 +163,7 @@ class ProtocolSummary(OmitDefaults):
             if r.completed:
                 cycles.append(open_)
                 open_ = []
+        # Failures after the last aggregate are paid by it, so that the cycles cover the whole run.
         if cycles:
             cycles[-1] += open_
         return cycles
@@ -202,6 +205,7 @@ class ProtocolSummary(OmitDefaults):
     @model_validator(mode="after")
     def _after_each_round(self) -> Self:
         rounds = len(self.rounds)
+        # A damaged file with lists of other lengths would be drawn against the wrong rounds.
         for name in ("T_weak", "T_strong", "F", "C") if self.participation is not None else ():
             if len(getattr(self.participation, name)) != rounds or not rounds:
                 raise ValueError(f"participation.{name} must have an entry for each of {rounds} rounds")
@@ -237,6 +241,7 @@ class Summary(SummaryBlock):
     @property
     def same_rounds(self) -> bool:
         """True where all protocols completed the same rounds: means over these compare like with like."""
+        # Indices and not counts: two entries may complete as many rounds and not the same.
         return len({tuple(r.index for r in p.completed) for p in self.protocols.values()}) <= 1
 
     def explain(self, name: str, reason: str) -> str:
@@ -265,6 +270,7 @@ def read(path: Path) -> Summary:
         raise BadInput(f"{path}: cannot be read ({error})") from None
     except ValidationError as errors:
         first, message = errors.errors()[0], first_problem(errors)
+        # Another schema has many wrong keys; this one explains them all.
         if first["loc"] == ("schema",):
             schema = shown(None if first["type"] == "missing" else first["input"])
             message = f"schema {schema}; reports are made from schema {SCHEMA}: run it again"

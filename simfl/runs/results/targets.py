@@ -55,6 +55,7 @@ def measure(rounds: Sequence[RoundSummary], wanted: Mapping[str, float]) -> dict
 
 def _first(rounds: Sequence[RoundSummary], kind: str, value: float) -> Reached | None:
     evaluated = [number for number, r in enumerate(rounds, 1) if r.accuracy is not None]
+    # Numbers count from 1, so that `rounds[:number]` includes the evaluated round.
     met = [_meets(rounds[number - 1], kind, value) for number in evaluated]
     if True not in met:
         return None
@@ -65,6 +66,7 @@ def _first(rounds: Sequence[RoundSummary], kind: str, value: float) -> Reached |
         rounds=len(needed),
         bytes_up=sum(r.bytes_up for r in needed),
         bytes_down=sum(r.bytes_down for r in needed),
+        # Of later evaluations of the run, which may have ended soon after.
         kept=all(met[first:]),
         measured=getattr(needed[-1], kind),
     )

@@ -38,6 +38,7 @@ def whole(number: int) -> str:
 def percent(part: float, whole: float) -> str:
     """Return a share of a whole as text: `42 %`; below one percent, `0.4 %`."""
     share = 100 * part / whole if whole else 0.0
+    # "0 %" is kept for none at all.
     return f"{share:.1f} %" if 0 < share < 1 else f"{share:.0f} %"
 
 

@@ -65,6 +65,7 @@ def seconds(
     times = []
     for _ in range(repeats):
         if cold:
+            # Reading it is enough to replace what the caches hold.
             CACHE_FILLER.sum()
         start_ns = now_ns()
         call()
@@ -78,14 +79,17 @@ def seed(*names: str | int) -> np.ndarray:
 
 def solve(*rows: tuple[float, float, float]) -> tuple[float, float]:
     """Return (a, b) of T = a x + b y by relative least squares over rows (x, y, T); neither is negative."""
+    # Each row is divided by its time: a row of microseconds then counts as much as one of milliseconds.
     x, y, t = np.array(rows).T
     (a, b), _ = nnls(np.stack([x / t, y / t], axis=1), np.ones(len(t)))
+    # A profile has no rate of zero, and non-negative least squares may return one.
     return max(float(a), 1e-12), max(float(b), 1e-15)
 
 
 def measure_keys() -> Rates:
     """Measure key pairs, agreements, authenticated encryption, and signatures."""
     secret, n = seed("secret"), 50
+    # 50 peers: an agreement is timed in a batch, as users do it, and divided by their number.
     publics = np.concatenate([keys.public(seed("peer", i)) for i in range(n)])
     agreed = keys.agree(secret, publics, b"x")
     sealed_s = {}
@@ -93,6 +97,7 @@ def measure_keys() -> Rates:
         items, sender = np.zeros((n, length), np.uint8), Same(0, n)
         aads = aads_of(sender, range(1, n + 1))
         seal = partial(keys.seal, agreed, items, nonces_of(sender, sender), aads)
+        # More calls than elsewhere: the difference of two of these times is a rate.
         sealed_s[length] = seconds(seal, 7) / n
     agree_s = seconds(lambda: keys.agree(secret, publics, b"x")) / n
     public_s = seconds(lambda: keys.public(secret), 15)
@@ -113,6 +118,7 @@ def measure_vectors() -> Rates:
     """Measure masks, sums and quantisation of long vectors."""
     a, b = prg.expand(seed("a"), D, Q), prg.expand(seed("b"), D, Q)
     rows, weights = [a, b] * 5, [64, 32] * 5
+    # Within (-1/2, 1/2), so that nothing is clipped.
     delta = (prg.expand(seed("c"), D, Q) / Q - 0.5).astype(np.float32)
     quantised = quantize.quantise(delta, 3, 1.0, 2**16, seed("q"), Q, False)
     forth_s = seconds(lambda: quantize.quantise(delta, 3, 1.0, 2**16, seed("q"), Q, False))
@@ -128,6 +134,7 @@ def measure_vectors() -> Rates:
         "prg_element": seconds(lambda: prg.expand(seed("a"), D, Q)) / D,
         "field_add": seconds(lambda: field.add(a, b, Q)) / D,
         "field_mac": seconds(lambda: field.weighted_sum(rows, weights, Q)) / (len(rows) * D),
+        # One rate for both directions, as the counted work does not distinguish them.
         "quantise_element": (forth_s + back_s) / (2 * D),
         "real_mac": seconds(lambda: audit.real_sum([delta] * 5, [1.0] * 5)) / (5 * D),
         "apply_element": seconds(lambda: Averaging().apply(delta, g, 1.0)) / D,
@@ -152,7 +159,9 @@ def measure_codes() -> Rates:
         points, z = list(range(1, n + 1)), prg.expand(seed("z"), (U - T) * m, Q)
         noise_s = seconds(partial(prg.expand, seed("n"), T * m, Q))
         encode = partial(mds.encode, z, seed("n"), points, U, T, Q)
+        # The noise is charged as a mask of its own (`prg_element`), so its time is taken off.
         coded.append((float(n * m), float(n * U * m), max(seconds(encode) - noise_s, 1e-9)))
+        # Of one element a row, a coding is little but its matrix.
         short_rows = partial(mds.encode, z[:, : U - T], seed("n"), points, U, T, Q)  # of one element
         entries.append((1.0, float(n * U), seconds(short_rows, 7)))
     for u in (70, 100, 140):
@@ -163,6 +172,7 @@ def measure_codes() -> Rates:
     for n, t in ((4, 2), (100, 51)):
         points = list(range(1, n + 1))
         share_s = seconds(partial(shamir.share, secrets, seed("c"), points, t))
+        # A secret of 32 bytes is nine limbs of 30 bits (`crypto/shamir.py`).
         shared.append((1.0, 9.0 * len(secrets) * n * t, share_s))
     for t, count in ((11, 60), (51, 20)):
         points = list(range(1, t + 2))
@@ -223,11 +233,13 @@ def measure_training(training: Training) -> Callable[[Sequence[int]], TrainingTi
     size = max(sizes), *training.shape
     x = rng.integers(0, training.tokens, size) if training.tokens else rng.random(size, np.float32)
     y = rng.integers(0, training.classes, len(x))
+    # One test sample: evaluation is not timed here.
     split = Split(x, y, x[:1], y[:1], training.classes)
     sgd = LocalSgd(1, training.batch_size, 0.1)
     softmax = facts(training.model, training.shape, training.classes, training.tokens > 0).softmax
     # A client alone, as on a separate device: no batches of several clients.
     way: WayName = "closed_form" if softmax else "loop"
+    # Clients of different sizes share samples: only their numbers count.
     parts = [np.arange(size) for size in sizes]
     trainer = Trainer(split, parts, training.model, sgd, training.device, way)
     weights = trainer.initial(bytes(32))
@@ -235,6 +247,7 @@ def measure_training(training: Training) -> Callable[[Sequence[int]], TrainingTi
     def measure(order: Sequence[int]) -> TrainingTime:
         fastest = dict.fromkeys(order, math.inf)
         for _ in range(REPEATS):
+            # Clients in turn and not one after another: a disturbance of a second then hits all of them.
             for user in order:
                 call = partial(trainer.training, weights, user, bytes(32), 0)
                 call_s = seconds(call, repeats=1, now_ns=trainer.timer.now_ns)

@@ -40,11 +40,14 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
         ValueError: There are fewer than six values, which cannot hold it with 95 % probability.
     """
     n = len(values)
-    # Values beyond each end of the interval.
+    # The number of values below the median is binomial with p = 1/2. `ppf` is the smallest count that is
+    # reached with 2.5 %. So with fewer than `outside` values beyond each end, the interval misses with less
+    # than 5 %.
     outside = int(binom.ppf((1 - CONFIDENCE) / 2, n, 0.5))
     if outside < 1:
         raise ValueError(f"{n} values hold their median with less than 95 % probability: 6 are needed")
     ordered = sorted(values)
+    # Ranks from 1 are `outside` and n + 1 - `outside`.
     return ordered[outside - 1], ordered[n - outside]
 
 
@@ -92,6 +95,7 @@ def calibrate(
         fits: list[defaultdict[str, list[float]]] = [defaultdict(list) for _ in timings]
         for index in range(passes + 1):
             warm_s: dict[str, float] = {}
+            # A random order: warming up, or a drift within a pass, then hits no measurement each time.
             for k in rng.permutation(len(measures)):
                 warm_s |= measures[k]()
             steps = rounds.turn(runs, rng)
@@ -103,6 +107,7 @@ def calibrate(
                 warm[name].append(rate)
             turns.append(steps)
             for of_passes, fit in zip(fits, fitted, strict=True):
+                # A profile has no zero. Fits of noise may have one.
                 of_passes["start"].append(max(fit.start, 1e-9))
                 of_passes["step"].append(max(fit.step, 1e-12))
                 of_passes["sample"].append(max(fit.sample, 1e-12))
@@ -119,6 +124,7 @@ def calibrate(
 
 
 def _training_of(scenario: str | Path | Mapping[str, Any]) -> kernels.Training:
+    # The measured clock trains each client alone, as the measurement does.
     trainer = build(load(scenario, {"clock": "measured"})).trainer
     split = trainer.split
     tokens = 1 + int(np.asarray(split.x_train).max()) if split.tokens else 0
@@ -139,6 +145,7 @@ def rates_of(
         warm: Seconds of kernels, by kind of work, a value a pass.
         turns: The steps of each pass.
     """
+    # Before the medians: a pass beside other work is then as good as any.
     turns = rounds.undisturbed(turns)
     medians = {kind: statistics.median(values) for kind, values in warm.items()}
     together = rounds.solved(rounds.pooled(turns), medians)

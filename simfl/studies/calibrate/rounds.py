@@ -121,6 +121,8 @@ class NotedClock(clocks.MeasuredClock):
         _, party, _, call, what = key
         for segment in segments:
             name = (*self.run, party == SERVER, call, what, segment.phase)
+            # Counts are added over all calls of a kind of step: an equation of their sum has less noise than
+            # each.
             self.noted[name].update(segment.work, segments=1, cpu_ns=segment.taken_ns)
         return super().spans(key, segments, slowdown, overhead_ns, cut)
 
@@ -139,6 +141,7 @@ def small_runs() -> list[Experiment]:
         }
         for size in BUFFERED
     ]
+    # Softmax regression has a closed form, so runs by autograd are needed for its overhead a minibatch.
     digits = [
         {
             **WORLD,
@@ -171,7 +174,9 @@ def run_protocol(experiment: Experiment, protocol: str, steps: Steps, run: int) 
     session = experiment.session(protocol, NotedClock(timed, run, protocol))
     setup, trainer = session.setup, experiment.trainers[protocol]
     scenario = experiment.scenario
+    # As in a measured run: imports and compilation are in no step.
     warm(setup.protocol, setup.params, scenario.cohort, trainer, scenario.learning.server, None)
+    # Before and after, so that a change of the machine's speed during the run is met halfway.
     before_ns = _probe_ns()
     try:
         asyncio.run(drive(session, _drop, lambda: None))
@@ -179,6 +184,7 @@ def run_protocol(experiment: Experiment, protocol: str, steps: Steps, run: int) 
         session.ops.close()
     probe_ns = (before_ns + _probe_ns()) // 2
     for name, work in timed.items():
+        # Per segment, since a kind of step may add up segments of several runs.
         steps[name].update(work, probe_ns=probe_ns * work["segments"])
     return session.trace
 
@@ -189,6 +195,7 @@ def _probe_ns() -> int:
 
 def undisturbed(passes: Sequence[Steps]) -> list[Steps]:
     """Return the steps with the times that they would have if the fixed kernel always took its minimum."""
+    # Over all passes: the machine's own speed is its best one.
     min_ns = min(work["probe_ns"] / work["segments"] for steps in passes for work in steps.values())
     return [
         {
@@ -223,6 +230,7 @@ def turn(runs: Sequence[Experiment], rng: np.random.Generator) -> Steps:
 def keep_fastest(fastest: Steps, steps: Steps) -> None:
     """Put kinds of steps into `fastest` that it lacks, or that took less relative to the fixed kernel."""
     for name, work in steps.items():
+        # Relative to the fixed kernel, or the turn at the machine's fastest moment would win each time.
         if name not in fastest or _per_probe(work) < _per_probe(fastest[name]):
             fastest[name] = work
 
@@ -231,6 +239,8 @@ def pooled(passes: Sequence[Steps]) -> Steps:
     """Return each kind of step as in the pass in which its mean duration is the median of all passes."""
     names = {name for steps in passes for name in steps}
     of_passes = {name: [steps[name] for steps in passes if name in steps] for name in sorted(names)}
+    # A whole pass's step and not the median of each number: work and time of an equation must belong
+    # together.
     return {name: sorted(works, key=_mean_ns)[len(works) // 2] for name, works in of_passes.items()}
 
 
@@ -257,6 +267,8 @@ def solved(steps: Steps, warm_s: Mapping[str, float]) -> dict[str, float]:
     matrix = np.array([[steps[name][kind] for kind in kinds] for name in names]) / step_s[:, None]
     minimum = np.array([warm_s.get(kind, 0.0) for kind in kinds])
     by_kernels_s = np.array([sum(steps[name][kind] * s for kind, s in given.items()) for name in names])
+    # Solved for the time beyond the warm kernels, so that non-negative least squares keeps each rate above
+    # its minimum.
     remaining = 1 - matrix @ minimum - by_kernels_s / step_s
     # Steps that take most of a run have the largest weights, but a fourth root, as a step of 2 % must fit
     # too.

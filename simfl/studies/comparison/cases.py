@@ -42,8 +42,10 @@ class Verdict(NamedTuple):
         >>> Verdict("faster", 0.88).text, Verdict("slower", 2.34).text, Verdict("tie", 1.01).text
         ('faster by 12 %', 'slower 2.3 x', 'tie')
         """
+        # A time of zero has no ratio that could be printed.
         if self.relation == "tie" or not self.ratio:
             return self.relation
+        # In times both ways round: half the time is "faster 2.0 x", and not "faster by 50 %".
         times = max(self.ratio, 1 / self.ratio)
         if times >= TWICE:
             return f"{self.relation} {times:.{1 if times < 100 else 0}f} x"
@@ -56,6 +58,7 @@ class Verdict(NamedTuple):
 def verdict(time: Estimate, reference: Estimate) -> Verdict:
     """Return the verdict on a time. A tie: the intervals overlap, or no shown digit of the means differs."""
     ratio = time.mean / reference.mean if reference.mean else None
+    # Digits that no table shows decide nothing: a reader would see two equal numbers, one of them faster.
     if time.ties(reference) or round(time.mean, MOST_DIGITS) == round(reference.mean, MOST_DIGITS):
         return Verdict("tie", ratio)
     return Verdict("faster" if time.mean < reference.mean else "slower", ratio)
@@ -82,6 +85,7 @@ class Case:
         return cls(
             {column.measure: column.estimate(protocols, noisy) for column in columns},
             {column.measure: column.over_runs(protocols, noisy) for column in columns},
+            # None where repeats completed different rounds: then no other case has the same ones.
             rounds.pop() if len(rounds) == 1 else None,
             protocols,
         )
@@ -94,6 +98,7 @@ class Case:
         texts = {c.measure: _mean_text(c, e) for c in columns if (e := estimates[c.measure])}
         completed, rounds = (means.get((key, "")) for key in ("completed", "rounds"))
         # Only if no round failed are the completed rounds known: all of them.
+        # Both are means over seeds, equal only if no seed had a failed round.
         all_completed = completed is not None and rounds is not None and completed.mean == rounds.mean
         return cls(estimates, texts, rounds.mean if rounds and all_completed else None)
 
@@ -167,6 +172,7 @@ class Match(NamedTuple):
     def same_rounds(self) -> bool:
         """True if all sides are known to have completed the same rounds."""
         rounds = {case.rounds for case in self.cases if case}
+        # Unknown rounds are not equal to unknown rounds.
         return len(rounds) == 1 and None not in rounds
 
     def by_label(self, labels: Sequence[str]) -> list[tuple[str, Case]]:
@@ -178,7 +184,9 @@ class Match(NamedTuple):
         cases = self.by_label(labels)
         mark = "" if self.same_rounds else f" {DIFFERENT}"
         sections = [self._rows(table, mark if table == "rates" else "") for table in BREAKDOWN]
+        # Below the times per aggregate, which it is about.
         sections[0].append(TableRow("verdict", list(map(TableCell, self.verdict_texts)), is_key=True))
+        # Classes stand before the section of the run, as in a run's own table (`results/breakdown.py`).
         *first, of_run = sections
         classes = class_sections({label: case.protocols for label, case in cases})
         return ReportTable([label for label, _ in cases], [*first, *classes, of_run])
@@ -213,6 +221,7 @@ class Comparison:
     @cached_property
     def matches(self) -> list[Match]:
         """The entries of two sides or more, in their order."""
+        # In the order of the sides, the reference's entries first.
         keys = dict.fromkeys(key for side in self.sides for key in side.cases)
         candidates = (Match(key, tuple(side.cases.get(key) for side in self.sides)) for key in keys)
         return [match for match in candidates if sum(case is not None for case in match.cases) > 1]

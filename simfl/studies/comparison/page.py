@@ -50,12 +50,14 @@ def _bar(mean: Estimate | None, most: float) -> dict[str, float]:
     if mean is None or not most:
         return dict.fromkeys(("mean", "low", "high"), 0.0)
     half = mean.half or 0.0
+    # An interval below zero would leave the chart; no time is negative.
     ends = {"mean": mean.mean, "low": max(0.0, mean.mean - half), "high": mean.mean + half}
     return {name: round(100 * value / most, 3) for name, value in ends.items()}
 
 
 def _longest(matches: Sequence[Match], measure: Measure) -> float:
     """Return the end of the longest bar with its interval."""
+    # One scale for all entries, so that bars of different entries can be compared.
     means = (case.estimates.get(measure) for match in matches for case in match.cases if case)
     return max((mean.mean + (mean.half or 0.0) for mean in means if mean), default=0.0)
 
@@ -92,10 +94,12 @@ def _staleness(match: Match, labels: Sequence[str]) -> dict[str, Any] | None:
     for label, case in match.by_label(labels):
         for p in case.protocols:
             for late, updates in (p.staleness or {}).items():
+                # Repeats are added up, and shares are of all their updates.
                 counts.setdefault(label, Counter())[min(int(late), MAX_TAUS)] += updates
     if not counts:
         return None
     shares = []
+    # Without gaps: a staleness that nobody had has a row of zeros between its neighbours.
     for tau in range(max(tau for of in counts.values() for tau in of) + 1):
         of_sides = [of[tau] / of.total() for of in counts.values()]
         shares.append((f"{tau} and more" if tau == MAX_TAUS else str(tau), of_sides))

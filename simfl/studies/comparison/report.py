@@ -40,6 +40,7 @@ def _parts(comparison: Comparison) -> Iterator[Sentence | ReportTable]:
     else:
         for match in comparison.matches:
             yield from _entry(match, labels)
+    # `alone` is ordered by sides, as `groupby` needs.
     for side, keys in groupby(comparison.alone, lambda alone: alone[1]):
         entries = listed([in_words(key) for key, _ in keys], MAX_NAMES)
         yield Sentence("warning", f"Only in {side.label}: {entries}")
@@ -63,6 +64,7 @@ def _settings(comparison: Comparison) -> Iterator[str]:
     verb = "differs" if len(differ) == 1 else "differ"
     yield f"{counted(len(differ), 'setting')} {verb}:" if differ else "No setting differs."
     for key, values in list(differ.items())[:MAX_SETTINGS]:
+        # Sides with the same value are named together.
         sides: dict[str, list[str]] = {}
         for side, value in zip(comparison.sides, values, strict=True):
             sides.setdefault(setting(value), []).append(side.label)
@@ -94,6 +96,7 @@ def _entry(match: Match, labels: Sequence[str]) -> Iterator[Sentence | ReportTab
 
 def _points(matches: Sequence[Match], labels: Sequence[str]) -> Iterator[Sentence | ReportTable]:
     """Yield the time per aggregate of each point and entry, with its verdict, as one table."""
+    # Entries of a point follow each other, in the order of the first sweep that has them.
     points = [(point, list(of)) for point, of in groupby(matches, lambda match: match.key[0])]
     sections = [[TableRow(point)] * bool(point) + [_headline(match) for match in of] for point, of in points]
     yield ReportTable(labels, sections[:MAX_POINTS])
@@ -126,6 +129,7 @@ def _closing(comparison: Comparison) -> str:
     for number, side in enumerate(comparison.sides[1:], 1):
         verdicts = [(match.key, match.verdicts[number]) for match in comparison.matches]
         judged = [(key, verdict) for key, verdict in verdicts if verdict]
+        # A sweep has too many entries for a sentence, so they are counted.
         named = side.kind == "run" and len(judged) <= MAX_NAMES
         groups: dict[str, list[str]] = {}
         for key, verdict in judged:

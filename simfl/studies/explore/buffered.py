@@ -96,6 +96,7 @@ class BufferCohort(Cohort):
 
     @cached_property
     def _built(self) -> dict[Detect, Experiment]:
+        # Built once a family: patterns change `dropout` alone, which no part of an experiment is made from.
         return {detect: build(self.replayable((), detect)) for detect in self.detects}
 
     def replayable(self, pattern: Pattern, detect: Detect) -> Scenario:
@@ -107,6 +108,8 @@ class BufferCohort(Cohort):
 
     def experiment(self, pattern: Pattern, detect: Detect) -> Experiment:
         """Return the short run of a pattern, ready for a session."""
+        # The scenario of the pattern replaces the one that was built: `dropout` is read when a session is
+        # made.
         return replace(self._built[detect], scenario=self.replayable(pattern, detect))
 
     def run(self, pattern: Pattern, detect: Detect) -> WatchedRun:
@@ -116,9 +119,11 @@ class BufferCohort(Cohort):
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Return whether every aggregation of a pattern is completed, and the invariants that it violates."""
         seen = self.run(pattern, detect)
+        # A second run, on symbols. It is needed only where the protocol guarantees something.
         learned = self.learned(lambda: on_engine(self.experiment(pattern, detect), self.protocol))
         return None not in seen.exact, (*violations(seen), *learned)
 
+    # Both are runs on the engine, so a replay would show nothing new.
     replayed = judge
 
 
@@ -148,11 +153,15 @@ def update_violations(trace: rows.Trace, K: int, bound: int) -> Iterator[str]:
         K: Updates in an aggregate.
         bound: Maximum staleness, in versions.
     """
+    # Staleness is counted here from the trace, and not taken from the machine that is checked.
     version, began, with_deadline = 0, dict[str, int](), set[str]()
     states: defaultdict[str, str] = defaultdict(lambda: "not begun")
+    # 0 without an `End`: then no row is judged, and the missing aggregations are what is reported.
     end = max((number for number, row in enumerate(trace) if isinstance(row, rows.End)), default=0)
     rejected = [row for row in trace if isinstance(row, rows.Ignored | rows.Refused)]
     # Rows of the uploads that the server has received without an effect, named as causes.
+    # An ignored upload has a row of its own, whose cause is the step that received it: that step took
+    # nothing.
     unread = {row.cause for row in rejected if (row.party, row.message) == (SERVER, "upload")}
 
     def become(name: str, before: str, state: str) -> Iterator[str]:
@@ -198,13 +207,16 @@ def _aborts(trace: rows.Trace, U: int) -> Iterator[str]:
         match row:
             case rows.TimerSet(name="recovery", about=recovery, fires=due):
                 answers, reached = set(), set()
+            # Only a request that leaves time for an answer obliges: U such users make an abort a fault.
             case rows.Sent(kind="recover", to=user, about=about, arrived=int(arrived)):
                 if about == recovery and arrived + ANSWER_NS <= due:
                     reached.add(user)
             case rows.Sent(kind="answer", sender=user, about=about, arrived=int()) if about == recovery:
                 answers.add(user)
             case rows.Lost(user=user) | rows.Presence(user=user, online=False):
+                # A user that was lost or went offline after the request need not answer.
                 reached.discard(user)
             case rows.Aborted(reason=reason, at=at):
+                # Before the deadline every abort is wrong: somebody might still answer.
                 if at < due or max(len(answers), len(reached)) >= U:
                     yield f"{len(reached)} users could answer, {len(answers)} did, and yet: {reason}"

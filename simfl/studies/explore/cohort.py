@@ -70,6 +70,8 @@ def every_pattern(users: int, fates: Sequence[Fate], affected_users: int) -> Ite
 
 def script(pattern: Pattern, index: int = 0) -> dict[str, Any]:
     """Return a pattern in the round of this number as a scenario's `dropout`."""
+    # By user, round and point: the form of a script that users write, so a pattern is a scenario for `simfl
+    # run`.
     losses = [
         {"user": user, "round": index, "at": fate.point, "when": fate.when, "delay_s": fate.delay_s}
         for user, fate in enumerate(pattern)
@@ -162,6 +164,7 @@ Answers = tuple[str, ...]
 """Fates in the order in which a round asks for them."""
 
 
+# Kept for each round: the messages themselves would fill the memory, as a cohort has thousands of rounds.
 class Leaf(NamedTuple):
     """The end of a round."""
 
@@ -194,18 +197,22 @@ class Tree:
     def find(self, fate: Fates) -> Leaf:
         """Return the end of a round under these fates."""
         answers: Answers = ()
+        # Down the tree: each answered question leads to the next one, without any machine.
         while answers in self.questions:
             answers = (*answers, fate(*self.questions[answers]))
         if answers not in self.leaves:
             given: list[str] = []
 
             def recorded(user: int, message: Any) -> str:
+                # The type is enough for a fate, which reads `message.point`, an attribute of the class.
                 self.questions[tuple(given)] = user, type(message)
                 given.append(fate(user, message))
                 return given[-1]
 
             seen = self.run(recorded)
             answers = tuple(given)
+            # Once a round: what the server learns depends on the round, and not on the pattern that led to
+            # it.
             violations = (*invariants.of_itself(seen), *self.secrets(fate))
             self.leaves[answers] = Leaf(seen.members, seen.out.reason, violations, seen.graph)
         return self.leaves[answers]
@@ -251,6 +258,7 @@ class RoundCohort(Cohort):
     @cached_property
     def short(self) -> leaks.Setup:
         """The machines for symbols, with the shortest updates that show each leak."""
+        # Terms are slow, and a leak shows in one element as in thousands.
         p = leaks.shortened(self.kind, self.scenario.params(self.protocol, 1))
         root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
         return leaks.Setup(self.kind, p, tuple(range(self.users)), root)
@@ -261,7 +269,9 @@ class RoundCohort(Cohort):
         updates = {}
         for user in range(self.users):
             rng = Streams(self.scenario.seed).rng("explored update", user)
+            # Beyond the clip, so that the audit's count of clipped values is tried too.
             values = rng.uniform(-1.2, 1.2, (1, UPDATE_LENGTH)) * self.params.clip
+            # Unequal weights: with equal ones, a sum without weights would look right.
             updates[user] = Update(Handle(1, UPDATE_LENGTH, F32, values.astype(np.float32)), user + 1)
         return updates
 
@@ -278,6 +288,7 @@ class RoundCohort(Cohort):
     def judge(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Return whether a round under a pattern is completed, and the invariants that it violates."""
         leaf = self.tree.find(fate_of(pattern, detect))
+        # For each pattern by itself: patterns that lead to one round may still have to end differently.
         end = invariants.of_end(leaf.members, leaf.reason, self.expected(pattern, leaf.graph))
         return leaf.members is not None, (*end, *leaf.violations)
 
@@ -286,6 +297,7 @@ class RoundCohort(Cohort):
         ops = EagerOps(self.params.q)
         root = Streams(self.scenario.seed).bytes("entropy", self.protocol)
         users, kind, p = range(self.users), self.kind, self.params
+        # The entropy of the engine's first round: the replay has the same keys, masks and graph.
         entropies = {party: Entropy(root, party, 0) for party in (SERVER, *users)}
         machines = {user: kind.client(user, p, ops, entropies[user]) for user in users}
         clients = {user: watched(machine, user, self.coverage) for user, machine in machines.items()}
@@ -318,12 +330,15 @@ class RoundCohort(Cohort):
         """
         graph, p = graph or {}, self.params
         t = {i: max(p.t, len(graph[i]) // 2 + 1) if p.majority else p.t for i in graph}
+        # A message that a user sends is in time at its step; a loss after it counts from the next step on.
         steps = {point: step for step, point in enumerate(self.points)}
         lost_at = {u: steps[f.point] + (f.when == "after_send") for u, f in enumerate(pattern) if f}
         present, sets = frozenset(range(self.users)), dict[str, frozenset[int]]()
         for point, step in steps.items():
+            # A user that misses a step takes part in no later one.
             present = frozenset(user for user in present if step < lost_at.get(user, len(steps)))
             # Broken batches are left out of the sum, or end the round, as the scenario chooses.
+            # Multi-RoundSecAgg's batches of users T k .. T (k + 1) - 1 (`world/selection.py`: batches).
             if point == "upload" and p.batches.broken != "keep":
                 batch = [frozenset(range(k, k + p.batches.T)) for k in range(0, self.users, p.batches.T)]
                 in_batches = frozenset().union(*(b for b in batch if b <= present))
@@ -336,6 +351,7 @@ class RoundCohort(Cohort):
             # A user without enough neighbours left stops before its next message.
             if graph and point in ("advertise", "shares", "consistency"):
                 present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
+        # Theorem 1 of CCESA: the sum is reliable if no surviving user's mask is out of reach.
         if graph and not Evolution(graph, t, *(sets[point] for point in STAGES)).reliable:
             return None
         return sets["upload"]
@@ -349,6 +365,7 @@ class RoundCohort(Cohort):
         if not self.kind.offline:
             return not audit.real(total, deltas, weights)[0].any()
         ones, seeds = [1] * len(users), [seed_array(entropies[user].peek("quantise")) for user in users]
+        # Clipped values are allowed: both sums clip alike.
         differ, wrapped, _ = audit.in_field(total, deltas, weights, ones, seeds, p.clip, p.levels, p.q)[0]
         return not differ and not wrapped
 
@@ -363,6 +380,7 @@ class RoundCohort(Cohort):
 def fate_of(pattern: Pattern, detect: Detect) -> Fates:
     """Return a pattern as the loopback's fate of each message."""
     lost = "lose" if detect == "timeout" else "break"
+    # The loopback's words for a message's fate (`protocols/loopback.py`): a lost user is reported, or is not.
     words = {"before_send": lost, "after_send": "leave", "delay": "late"}
     fates = {(user, fate.point): words[fate.when] for user, fate in enumerate(pattern) if fate}
     return lambda user, message: fates.get((user, message.point), "deliver")

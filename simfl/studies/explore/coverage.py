@@ -62,6 +62,7 @@ class Coverage:
         machine: Any = getattr(method, "__self__", None)
         # The state before the call: its table row names the state in which the message is taken.
         state = getattr(machine, "stage" if party == SERVER else "state", None)
+        # Before the call, which changes the state.
         if name == "receive":
             self.note_message(machine, party, state, arguments[1])
         effects = method(*arguments)
@@ -97,6 +98,7 @@ def tables(client: Any, server: Any, deadlines: Collection[str], buffered: bool)
         buffered: The run is asynchronous.
     """
     yield from (("user", state, kind.kind) for state, kind in getattr(client, "table", {}))
+    # A buffer's server takes each kind at any time, a round's in stages: only one of the two tables exists.
     yield from (("server", kind.kind) for kind in (getattr(server, "table", {}) if buffered else {}))
     yield from (("server", stage) for stage in getattr(server, "stages", {}))
     yield from (("deadline", name) for name in deadlines)
@@ -135,6 +137,7 @@ class Tried:
 
 def coverage_lines(reached: set[Row], rows: Iterable[Row]) -> Iterator[Tried]:
     """Yield a line for each kind with the parts that were reached, then one for each part that was not."""
+    # Refusals have no table: those that occurred are listed, or one line states that there were none.
     rows = [*rows, *sorted(row for row in reached if row[0] == "refused")]
     if not any(row[0] == "refused" for row in rows):
         rows.append(("refused",))

@@ -38,12 +38,17 @@ def seconds_for_all(cohort: RoundCohort | BufferCohort, jobs: int = 1, look: Loo
     rng = Streams(cohort.scenario.seed).rng("estimate")
     costs: dict[Detect, list[float]] = {detect: [] for detect in cohort.detects}
     end = time.monotonic() + SAMPLE_S
+    # Families in turn, so that each has as many samples when the time is over.
     while time.monotonic() < end or len(costs[cohort.detects[-1]]) < MIN_PATTERNS:
         for detect in cohort.detects:
             fates = [None, *cohort.fates(detect)]
+            # Uniform over patterns, as the estimate's weights assume. In order, early patterns have few
+            # losses and are not typical.
             pattern = tuple(fates[int(rng.integers(len(fates)))] for _ in range(cohort.users))
             costs[detect].append(_cost(probe, pattern, detect, look))
+    # A user has one of its fates or none.
     number = {detect: (1 + len(cohort.fates(detect))) ** cohort.users for detect in cohort.detects}
+    # Jobs share the work evenly, since tasks are small (`rounds.CHUNK_PATTERNS`).
     return fsum(number[detect] * fmean(sampled) for detect, sampled in costs.items()) / jobs
 
 
@@ -52,12 +57,15 @@ def _cost(probe: RoundCohort | BufferCohort, pattern: Pattern, detect: Detect, l
     # The tree keeps rounds: with it, a pattern would take only the time of a look-up.
     vars(probe).pop("tree", None)
     first = _seconds(probe.judge, pattern, detect)
+    # Each pattern of a buffer is a run of its own.
     if isinstance(probe, BufferCohort):
         return first
     if look is not None:
         return _seconds(look, pattern, detect) / _size(probe, detect)
     # The second time the round is in the tree: only the pattern's own work remains.
     again = _seconds(probe.judge, pattern, detect)
+    # A pattern that leads to a round of `size` patterns bears 1/size of its cost: the sum over all patterns
+    # has each round once.
     return again + max(0.0, first - again) / _size(probe, detect)
 
 
@@ -69,12 +77,15 @@ def _seconds(call: Look, pattern: Pattern, detect: Detect) -> float:
 
 def _size(probe: RoundCohort, detect: Detect) -> int:
     """Return the number of patterns that lead to the one round that was run."""
+    # The tree was emptied before this pattern, so it has one leaf.
     (answers,) = probe.tree.leaves
     replies = [(*probe.tree.questions[answers[:k]], answer) for k, answer in enumerate(answers)]
 
     def fits(user: int, fate: Pattern) -> bool:
+        # A pattern in which this user alone has a fate: a round asks about each user by itself.
         verdict = fate_of((None,) * user + fate, detect)
         return all(verdict(user, message) == answer for other, message, answer in replies if other == user)
 
     fates = [None, *probe.fates(detect)]
+    # The round fixes the answers of each user by itself, so the numbers of fitting fates multiply.
     return prod(sum(fits(user, (fate,)) for fate in fates) for user in range(probe.users))

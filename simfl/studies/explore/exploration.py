@@ -62,6 +62,7 @@ class Exploration:
 
     def seconds(self, jobs: int) -> float:
         """Return an estimate of the seconds that all patterns take here; 0 for random ones, and for a few."""
+        # The command asks before a long exploration only; random ones have the length that was asked for.
         is_short = self.random is not None or self.patterns <= effort.FEW_PATTERNS
         return 0.0 if is_short else effort.seconds_for_all(self.cohort, jobs)
 
@@ -81,6 +82,7 @@ class Exploration:
             self.report = rounds.explore(self.cohort, count, jobs)
         else:
             self.report = sample(self.cohort, self.random, count)
+        # The engine has time and links: a violation of the loopback's alone would be a fault of the driver.
         if (violation := self.violation) is not None:
             _, self.replayed = judge(self.cohort, violation.pattern, violation.detect, replay=True)
 

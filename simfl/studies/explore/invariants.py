@@ -62,6 +62,7 @@ def of_end(members: Members | None, reason: str | None, expected: frozenset[int]
 def of_itself(seen: Observation) -> Iterator[str]:
     """Yield the violations that do not depend on the pattern of losses, as sentences."""
     out = seen.out
+    # Neither, or both.
     if (out.result is None) == (out.reason is None):
         yield f"the round must end in one way: result {out.result is not None}, reason {out.reason!r}"
     if out.reason == "":
@@ -71,5 +72,6 @@ def of_itself(seen: Observation) -> Iterator[str]:
     for party, refusal in out.refused:
         receiver, sender = ("the server" if p == SERVER else f"user {p}" for p in (party, refusal.sender))
         yield f"{receiver} refused {refusal.message} of {sender}: {refusal.why}"
+    # A protocol that waits for all answers is excepted: there the deadline is the end.
     if out.result is not None and "recovery" in out.passed and not seen.p.all_answers:
         yield "the recovery waited for its deadline, though the answers before it were enough"

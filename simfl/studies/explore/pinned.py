@@ -44,6 +44,7 @@ class Pinned:
     def violations(self) -> tuple[str, ...]:
         """Return the violations under the pattern, each once: over the loopback, and on the engine."""
         both = [judge(self.cohort, self.pattern, self.detect, replay)[1] for replay in (False, True)]
+        # Both drivers report the same violation in the same words.
         return tuple(dict.fromkeys(violation for violations in both for violation in violations))
 
 
@@ -58,7 +59,10 @@ def written(file: Path) -> Pinned:
     cohort = (BufferCohort if kind.mode is Mode.BUFFERED else RoundCohort)(scenario, name)
     losses = {x.user: Fate(x.at, x.when, x.delay_s) for x in getattr(scenario.dropout, "losses", ())}
     pattern = tuple(losses.get(user) for user in range(cohort.users))
+    # A file that was edited by hand would be replayed as another pattern than it states. So the scenario is
+    # written anew from its pattern, and must be equal.
     text = resolved_yaml(scenario)
+    # The family is in no key of its own: it is the one whose scenario this is.
     for detect in () if others else cohort.detects:
         if resolved_yaml(cohort.replayable(pattern, detect)) == text:
             return Pinned(cohort, pattern, detect)
@@ -86,6 +90,7 @@ def described(
         raise BadInput(
             f"{text!r}: must be a pattern that ends with {' or '.join(cohort.detects)} in brackets"
         )
+    # One match: this only gives the text its type.
     (detect,) = (family for family in get_args(Detect) if family == match[2])
     fates = {(WORDS[fate.when], fate.point): fate for fate in cohort.fates(detect)}
     fate_of_user: dict[int, Fate] = {}

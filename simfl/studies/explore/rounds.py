@@ -82,6 +82,7 @@ def make_cohort(
         raise BadInput(f"{problem}{did_you_mean(protocol, PROTOCOLS)}") from None
     name, spec = protocol, dict[str, Any]()
     if ":" in protocol:
+        # An absolute path, as worker processes may have another working folder.
         name, spec = kind.__name__, {"module": os.path.abspath(protocol)}
     buffered = kind.mode is Mode.BUFFERED
     cohort: type[AnyCohort] = BufferCohort if buffered else RoundCohort
@@ -147,6 +148,7 @@ def explore(
     tasks = (delayed(attempt)(cohort, *chunk) for chunk in _chunks(cohort, affected_users))
     # In the order of the patterns, so that the first violation is a smallest one.
     with workers("loky", jobs, ordered=True) as parallel:
+        # `pre_dispatch` bounds the tasks that are under way, so patterns are made as they are needed.
         for part in parallel(tasks):
             report.add(part)
             watch(report)
@@ -168,9 +170,11 @@ def attempt(cohort: AnyCohort, detect: Detect, patterns: tuple[Pattern, ...]) ->
     for pattern in patterns:
         completed, violations = judge(cohort, pattern, detect)
         violation = Violation(detect, pattern, violations) if violations else None
+        # The reached rows are set once below, and not for each pattern.
         report.add(Report(1, int(completed), int(not completed), violation))
         if violation is not None:
             break
+    # A copy: in this process the cohort's set grows with the next task.
     report.reached = set(cohort.coverage.rows)
     return report
 
@@ -188,6 +192,7 @@ def sample(cohort: AnyCohort, examples: int, watch: Callable[[Report], None] = l
     smallest = shrunk(cohort, examples, is_violated)
     if smallest is not None:
         detect, pattern = smallest
+        # The report has the first violation that was met, before it was shrunk.
         report.violation = attempt(cohort, detect, (pattern,)).violation
     return report
 
@@ -201,10 +206,12 @@ def shrunk(
     from hypothesis.errors import NoSuchExample
 
     def patterns(detect: Detect) -> Any:
+        # None first: hypothesis shrinks to the earlier alternative, and so to fewer losses.
         fate = st.none() | st.sampled_from(cohort.fates(detect))
         return st.tuples(st.just(detect), st.tuples(*[fate] * cohort.users))
 
     phases = (Phase.generate, Phase.shrink)
+    # Derandomised and without a database: the same call tries the same patterns.
     options = settings(max_examples=examples, deadline=None, database=None, derandomize=True, phases=phases)
     cases = st.sampled_from(cohort.detects).flatmap(patterns)
     with suppress(NoSuchExample):

@@ -19,7 +19,9 @@ def letters(setting: Setting) -> dict[str, Any]:
     numbers: dict[str, Any] = {"N": p.N}
     if s.privacy is not None:
         numbers |= {"T": p.T, "D": p.D}
+        # U only where a design sets it; else it is a protocol's default.
         numbers |= {"U": s.privacy.U} if s.privacy.U else {}
+    # Settings that the plan chose, and not every default of the protocol.
     keys = entry.model_dump(mode="json", exclude_none=True, exclude_defaults=True)
     numbers |= {key: value for key, value in keys.items() if key not in HIDDEN}
     return numbers | entry.derived(s.common())

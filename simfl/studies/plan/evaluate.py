@@ -86,6 +86,7 @@ class World:
     @classmethod
     def of(cls, fleet: Fleet, seed: int) -> "World":
         """Return the users of a fleet under a seed."""
+        # Plain sums need no setting of the plan's, and the world of all entries is that of the scenario.
         return cls(build(load({**fleet.world(), "protocols": ["fedavg"]}, {"seed": seed})))
 
     def run(
@@ -100,17 +101,24 @@ class World:
             change: Factors on the givens.
         """
         s, seed = setting.scenario, self.experiment.scenario.seed
+        # Copied without being checked again: `settings.py` has loaded this scenario, and these three keys fit
+        # any.
         s = s.model_copy(update={"seed": seed, "rounds": rounds, "deadlines": deadlines or s.deadlines})
+        # A shallow copy: only the length changes, and all runs share the data and the model's facts.
         trainer, people = copy(self.experiment.trainer), self.experiment.people
+        # Only the length of updates: `trainer.work` counts the training of the model as it is.
         trainer.d = max(1, round(change.length * trainer.d))
         if change != AS_GIVEN:
             people = _changed(people, change)
+        # Streams and users are the world's, so the setting meets the same losses, links and data as every
+        # other.
         experiment = replace(self.experiment, scenario=s, trainers={setting.name: trainer}, people=people)
         session = experiment.session(setting.name, modelled(experiment))
 
         async def publish(outcome: ClosedRound) -> None:
             """Drop the round: its rows are in the trace."""
 
+        # The outcome is read within: it makes lists of a trace's rows again.
         with seldom_collecting():
             asyncio.run(drive(session, publish, lambda: None))
             return outcome_of(session.trace, isinstance(s.detect, ByDisconnect))
@@ -132,8 +140,12 @@ class PlainSums:
     def loss_probabilities(self) -> LossProbabilities:
         """Return the probabilities as counted in rounds of all users; a user offline at the start is lost."""
         users = self.fleet.population.users
+        # The guarantee is not read here.
         setting = Setting("fedavg", self.world.experiment.scenario, Guarantee(0.0, None))
+        # Fewer rounds of more users, so that about as many losses are counted in each fleet.
         outcome = self.world.run(setting, max(MIN_COUNTED_ROUNDS, COUNTED_USERS // users))
+        # A user that is offline when a round begins is not selected, and would be in a round of all users: so
+        # all that are not in the aggregate count, not only those that were invited.
         return LossProbabilities.counted(users * outcome.rounds - outcome.updates, users * outcome.rounds)
 
 
@@ -141,6 +153,7 @@ def _changed(people: UserPopulation, change: Change) -> UserPopulation:
     """Return the same users with other devices and links."""
 
     def links(user: int, now: int) -> LinkState:
+        # Wrapped and not scaled once: links may vary with time, and their rates are asked for on demand.
         state = people.links(user, now)
         up_bps, down_bps = (round(change.links * bps) for bps in (state.up_bps, state.down_bps))
         return state._replace(up_bps=up_bps, down_bps=down_bps)
@@ -160,8 +173,10 @@ def outcome_of(trace: Trace, notified: bool) -> Outcome:
     moved = sum(r.bytes_up + r.bytes_down for r in rounds)
     spent = sum(fj for r in rounds for (_, party, _), fj in r.energy.items() if party != SERVER)
     return Outcome(
+        # Failed rounds' time is part of an aggregate's price, as in reports (`results/summary.py`).
         sum(r.end - r.start for r in rounds) / NS / len(completed) if completed else math.inf,
         moved / 1e6 / selected if selected else 0.0,
+        # Without an energy model the trace has no rows of energy.
         spent / FJ / selected if spent and selected else None,
         len(rounds),
         len(completed),
@@ -191,14 +206,17 @@ def _stage_waits(trace: Trace, notified: bool) -> Iterator[tuple[str, int]]:
     It lasts from the deadline's setting to the next deadline's. If losses are not notified, it lasts to the
     last message that reached the server before that.
     """
+    # Rows of messages are not in the order of arrival.
     arrivals = sorted(
         row.arrived for row in trace if isinstance(row, Sent) and row.to == SERVER and row.arrived is not None
     )
     marks = [
         (row.at, row.name if isinstance(row, TimerSet) else "") for row in trace if isinstance(row, MARKS)
     ]
+    # At equal times an end, whose name is "", comes before a deadline: a round ends before the next begins.
     marks.sort()
     for (since, name), (until, _) in pairwise(marks):
+        # Including a message at the very time: it is what ended the wait.
         last = bisect_right(arrivals, until) - 1
         last_message = arrivals[last] if last >= 0 and arrivals[last] > since else since
         if name:

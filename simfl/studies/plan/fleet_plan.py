@@ -87,6 +87,7 @@ def plan(
     >>> simfl.plan("fleets/phones", small)
     FleetPlan(phones, secagg, 0.48±0.18 s an aggregate)
     """
+    # Each run of a setting is an `asyncio.run`, which cannot be within another loop.
     refuse_in_a_loop("plan")
     begin = watch or (lambda stage: None)
     answer = search.plan(load_fleet(fleet, overrides), begin)

@@ -40,7 +40,11 @@ class LossProbabilities:
         """
         from scipy.special import betaincinv
 
+        # The upper end, so that the guarantee errs on the safe side. The formula has no value if all were
+        # lost.
         p = 1.0 if lost >= users else float(betaincinv(lost + 1, users - lost, 0.975))
+        # Plain rounds show losses before the upload only. Until the recovery a user stays as long again, so
+        # the same probability is assumed for that time.
         return cls(((1.0, p, 1 - (1 - p) ** 2),), counted_users=users)
 
     @classmethod
@@ -51,21 +55,26 @@ class LossProbabilities:
         or batteries run empty.
         """
         classes = settings_of(s).values()
+        # Of users that go offline together, or with their battery, no closed form is known here.
         if s.network.outages or any(
             settings.availability.changes != "never"
             or (settings.energy is not None and settings.energy.battery is not None)
             for settings in classes
         ):
             return None
+        # One class of all users, in the order of `settings_of`.
         shares = {"": 1.0} if s.population.classes is None else {
             name: of_class.share for name, of_class in s.population.classes.items()
         }  # fmt: skip
         # Classes with one model lose users together: the same groups, or one fraction of all.
         of_classes = [settings.dropout for settings in classes]
+        # Compared by value, as blocks are not hashable; classes are few.
         models = [model for k, model in enumerate(of_classes) if model not in of_classes[:k]]
         chances = [chance for model in models if (chance := model.chance()) is not None]
         # Two models of groups draw their groups and their losses from the same streams.
         groups = [chance.groups for chance in chances if chance.groups]
+        # So the numbers of lost groups of two models would not be independent, and the product below would be
+        # wrong.
         if len(chances) < len(models) or len(groups) > 1 or sum(groups) >= MAX_CASES:
             return None
         cases = []
@@ -73,6 +82,7 @@ class LossProbabilities:
             of_class = [combined[models.index(model)] for model in of_classes]
             weighted = list(zip(shares.values(), of_class, strict=True))
             probability = math.prod(p for p, _, _ in combined)
+            # A user's class is an independent draw, so the classes' probabilities are averaged within a case.
             before = sum(share * b for share, (_, b, _) in weighted)
             in_all = sum(share * (b + a) for share, (_, b, a) in weighted)
             cases.append((probability, before, in_all))
@@ -97,6 +107,7 @@ class LossProbabilities:
         0.0
         """
         chances = ((p, early if before else in_all) for p, early, in_all in self.cases)
+        # `chance * users` is the exact number of lost users of a model of fractions; others ignore it.
         return self._over(lost, users, ((p, chance, chance * users) for p, chance in chances))
 
     def after_more_than(self, lost: int, uploads: int, users: int) -> float:
@@ -108,6 +119,7 @@ class LossProbabilities:
             users: Users of the round.
         """
         cases = ((p, in_all - early, 1 - early) for p, early, in_all in self.cases)
+        # Given that a user stayed until its upload. If none stays, none can be lost later.
         chances = ((p, late / stay if stay else 0.0, late * users) for p, late, stay in cases)
         return self._over(lost, uploads, chances)
 
@@ -122,12 +134,15 @@ class LossProbabilities:
         """
         from scipy.special import bdtrc
 
+        # No round loses more users than it has; beyond that SciPy's tail is NaN.
         if lost >= drawn:
             return 0.0
         total = 0.0
         for probability, chance, number in cases:
+            # Exact fractions are no probability: the round loses that number and no more.
             over = float(round(number) > lost) if self.is_exact else float(bdtrc(lost, drawn, chance))
             total += probability * over
+        # The cases' probabilities add up to 1 only up to rounding.
         return min(1.0, total)
 
     def after_at_most(self, uploads: int, users: int, failure: float) -> int:
@@ -152,6 +167,7 @@ def _cases(chance: Chance) -> Iterator[tuple[float, float, float]]:
     for lost in range(G + 1):
         probability = math.comb(G, lost) * p**lost * (1 - p) ** (G - lost)
         hit = lost / G
+        # A model of groups loses them all before the upload, or all after it.
         yield probability, hit if chance.before else 0.0, hit if chance.after else 0.0
 
 
@@ -172,6 +188,8 @@ class Coalition:
         """
         from scipy.stats import hypergeom
 
+        # Without replacement: the drawn users are different ones, so a small fleet has a smaller tail than a
+        # binomial.
         return float(hypergeom.sf(T, self.users, self.colluders, drawn))
 
     def at_most(self, drawn: int, probability: float) -> int:
@@ -196,4 +214,6 @@ def pdtrc(limit: int, mean: float) -> float:
 
 def least(limit: int, fits: Callable[[int], bool]) -> int:
     """Return the smallest number that fits, or `limit`; all numbers above one that fits must fit too."""
+    # By bisection: a call may add up thousands of cases. `limit` is returned without being tried, so a caller
+    # that needs to know must try it.
     return bisect_left(range(limit), True, key=fits)

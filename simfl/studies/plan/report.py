@@ -58,6 +58,7 @@ def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | 
     if users := answer.losses.counted_users:
         bound = "the upper end of their 95 % interval, as if users were lost one by one"
         yield Sentence("warning", f"Losses were counted in plain rounds of {users} users in all: {bound}")
+    # Far protocols of large fleets were run under one seed only (`search.FAR`).
     has_single_seed = any(c.seconds.half is None for c in answer.candidates)
     single = "; without it, one seed of a protocol far behind" if has_single_seed else ""
     yield Sentence("note", f"±: 95 % interval of a mean over {best.seconds.n} seeds{single}")

@@ -90,6 +90,7 @@ def deadline_s(wait_s: float) -> float:
     (6.8, 0.01)
     """
     seconds = max(0.01, MARGIN * wait_s)
+    # The unit of the second digit.
     step: float = 10 ** (math.floor(math.log10(seconds)) - 1)
     # 1e-9: a wait of exactly two digits must not be rounded up to the next step.
     return float(f"{math.ceil(seconds / step - 1e-9) * step:.2g}")
@@ -128,13 +129,18 @@ def plan(fleet: Fleet, watch: Callable[[str], None] = lambda stage: None) -> Ans
             continue
         piloted.append(best)
         # A protocol that hides nothing is no rival of one that hides updates.
+        # It is the time to beat for `choose`, which does not run hopeless protocols.
         if best[0].guarantee.insecure is not None or fleet.colluders is None:
             fastest_s = min(fastest_s, best[1].seconds)
     chosen = [setting for setting, _ in piloted]
+    # Decided once for all: protocols are compared under the same seeds.
     is_large = any(size_of(setting) > LARGE for setting in chosen)
     near = [setting for setting, outcome in piloted if not is_large or outcome.seconds <= FAR * fastest_s]
+    # The run that chose the setting stays where no other follows. It was chosen as a minimum, and so is too
+    # low; at more than `FAR` times the fastest that changes no rank.
     outcomes = {setting.name: [outcome] for setting, outcome in piloted}
     outcomes |= compare(fleet, near, {}, watch, LARGE_SEEDS if is_large else SEEDS)
+    # Over all seeds, so that a deadline is above the longest wait of any run.
     waits = {name: _waits(runs) for name, runs in outcomes.items()}
     # Where a deadline ends a wait, its length decides the time: run again with the deadlines of the answer.
     if again := [setting for setting in chosen if deadlines_decide(setting)]:
@@ -166,6 +172,7 @@ def compare(
         seeds: Number of seeds, those after the fleet's own.
     """
     outcomes: dict[str, list[Outcome]] = {setting.name: [] for setting in chosen}
+    # Not the fleet's own seed, which chose the settings: its minimum of several draws would be too low.
     for seed in range(fleet.seed + 1, fleet.seed + 1 + seeds) if chosen else ():
         watch(f"comparing {counted(len(chosen), 'protocol')}: seed {seed - fleet.seed} of {seeds}")
         world = World.of(fleet, seed)
@@ -193,6 +200,7 @@ def choose(
         sizes: A protocol's settings, a list for each size of a round.
         fastest_s: Seconds per aggregate of the fastest protocol so far.
     """
+    # The lower bound costs no run (`test_shares_that_take_too_long_are_not_run`).
     shares_s = min(floor_s(world, setting) for size in sizes for setting in size)
     if shares_s > FAR * fastest_s:
         return Refused(sizes[0][0].name, f"not run: shares alone take {shares_s:.3g} s on the server's link")
@@ -205,10 +213,14 @@ def choose(
         return outcome
 
     def rank(outcome: Outcome) -> tuple[bool, float]:
+        # False sorts before True: a setting within the bound of bytes comes first, however slow.
         return fleet.user_mb is not None and outcome.user_mb > fleet.user_mb, outcome.seconds
 
+    # Two steps and not all pairs: the first design of each size decides the size, then its other designs are
+    # run. `test_the_answer_is_that_of_every_setting` compares the answer with a sweep of all.
     firsts = [(size, run(size[0])) for size in sizes]
     size, first = min(firsts, key=lambda pair: rank(pair[1]))
+    # Of a large round only the protocol's first design is run.
     others = [] if size_of(size[0]) > LARGE else size[1:]
     tried = [(size[0], first), *((setting, run(setting)) for setting in others)]
     setting, outcome = min(tried, key=lambda pair: rank(pair[1]))
@@ -220,10 +232,12 @@ def choose(
 def floor_s(world: World, setting: Setting) -> float:
     """Return the minimum seconds of a round's relayed shares on the server's link; 0 if unknown."""
     s = setting.scenario
+    # Shares between users do not cross the server's link; those of a buffer belong to no round.
     if s.network.peers == "direct" or s.asynchronous:
         return 0.0
     p = s.params(setting.name, world.experiment.trainer.d)
     up_bps, down_bps, _ = world.experiment.people.server_link(0)
+    # A rate that varies has no bound at time zero.
     steady = isinstance(s.network.server.varies, Steady) and min(up_bps, down_bps) > 0
     return 8 * s.protocols[setting.name].relayed_bytes(p) / min(up_bps, down_bps) if steady else 0.0
 
@@ -231,6 +245,7 @@ def floor_s(world: World, setting: Setting) -> float:
 def rounds_of(setting: Setting) -> int:
     """Return the rounds, or aggregations, of a run: several of a small cohort, whose times differ more."""
     s = setting.scenario
+    # Single rounds of few users differ by who is slow; a round of many has slow users each time.
     return AGGREGATIONS if s.asynchronous else max(1, min(MAX_ROUNDS, USERS_PER_RUN // s.cohort))
 
 
@@ -271,6 +286,7 @@ def _answer(
     ranked = sorted(candidates, key=lambda candidate: candidate.seconds.mean)
     must_hide = fleet.colluders is not None
     hiding = [c for c in ranked if not must_hide or c.setting.guarantee.insecure is not None]
+    # The fastest comes first, as both lists are ranked.
     plain = [c for c in ranked if c not in hiding]
     if not hiding:
         reasons = "; ".join(f"{protocol.name}: {protocol.reason}" for protocol in refused)

@@ -56,6 +56,7 @@ LOSSES, COLLUDERS = "drop-outs", "colluders"
 def is_tried(answer: Answer) -> bool:
     """Return True if the answer has rivals and no large rounds: dozens of runs must take a minute at most."""
     rivals = answer.candidates[:RIVALS]
+    # Six givens in two directions, with up to four factors of three protocols each.
     return len(rivals) > 1 and max(size_of(c.setting) for c in rivals) <= LARGE
 
 
@@ -92,12 +93,15 @@ class Trial:
             sign: 1 for a factor above 1, -1 for one below.
         """
         low, high, first = 0.0, math.log2(FURTHEST), self.rivals[0].name
+        # Only the far end is looked at first. A factor at which the answer changes and changes back is not
+        # found.
         best = self.fastest(given, 2 ** (sign * high))
         if best in (None, first):
             return None
         for _ in range(HALVINGS):
             middle = (low + high) / 2
             fastest = self.fastest(given, 2 ** (sign * middle))
+            # Bisection keeps: at `low` the answer's protocol is the fastest, at `high` it is another one.
             if fastest in (None, first):
                 low = middle
             else:
@@ -112,6 +116,7 @@ class Trial:
         change, settings = Change(), self.as_given
         if given in GIVENS:
             change = GIVENS[given](factor)
+        # Losses and colluders change which settings keep the guarantees, so these are derived again.
         elif (fleet := changed_fleet(self.fleet, given, factor)) is None:
             return None
         else:
@@ -120,9 +125,11 @@ class Trial:
             name: min((self._seconds(setting, change) for setting in tried), default=math.inf)
             for name, tried in settings.items()
         }
+        # Equal times: `min` takes the first, and rivals are in the order of the answer.
         first, best = self.rivals[0].name, min(seconds, key=lambda name: seconds[name])
         if seconds[best] == math.inf:
             return None
+        # One seed has noise, and a rival that is ahead by a percent would be reported as a change.
         return best if seconds[best] * BY < seconds[first] else first
 
     @cached_property
@@ -138,6 +145,7 @@ class Trial:
             sizes = choices.settings(rival.name)
             firsts = [settings[0] for settings in sizes] if isinstance(sizes, list) else []
             size = size_of(rival.setting)
+            # Two sizes of a round, since a trial of all sizes would multiply the runs.
             nearest = sorted(firsts, key=lambda setting: abs(size_of(setting) - size))[:1]
             tried[rival.name] = nearest + [setting for setting in firsts[:1] if setting not in nearest]
         return tried
@@ -162,6 +170,7 @@ def changed_fleet(fleet: Fleet, given: str, factor: float) -> Fleet | None:
             return None
     try:
         return Fleet.model_validate(keys)
+    # A rate above 1, for instance. Such a fleet does not exist, and so changes no answer.
     except ValueError:
         return None
 
@@ -171,5 +180,6 @@ def _multiply(block: dict[str, Any], factor: float) -> bool:
     keys = [key for key in RATES if block.get(key)]
     for key in keys:
         value = block[key]
+        # `worst_case` has a list of rates.
         block[key] = [factor * v for v in value] if isinstance(value, list) else factor * value
     return bool(keys)

@@ -104,25 +104,31 @@ class Choices:
         """Yield the rounds that bring enough uploads, the smallest first."""
         fleet, losses, users = self.fleet, self.losses, self.fleet.population.users
         if fleet.updates is None:
+            # All users are in each round, and it tolerates what it may lose: nothing is over-selected.
             D = losses.at_most(users, fleet.failure / 2)
             yield Cohort(users, {"kind": "all"}, D, losses.more_than(D, users))
             return
         wanted = fleet.updates
+        # `least` returns its limit untried, hence the check below.
         enough = least(users, lambda n: n >= wanted and self.too_few(n) <= fleet.failure / 2)
         if self.too_few(enough) > fleet.failure / 2:
             return
+        # A set: multiples that are below the minimum, or above all users, are one size.
         for size in sorted({max(enough, min(users, math.ceil(wanted * over))) for over in OVERS}):
             yield self.cohort(size)
 
     def cohort(self, size: int) -> Cohort:
         """Return a round of `size` users that ends with enough uploads."""
         wanted = self.fleet.updates or size
+        # The first `wanted` uploads end the phase. Users that are slower are surplus and count as lost: D
+        # covers them and those that are lost after their upload.
         late = self.losses.after_at_most(wanted, size, self.fleet.failure / 4)
         fails = self.too_few(size) + self.losses.after_more_than(late, wanted, size)
         return Cohort(size, _drawn(wanted, size), size - wanted + late, fails)
 
     def too_few(self, size: int) -> float:
         """Return the probability that a round of `size` users has fewer uploads than are wanted."""
+        # Called where `updates` is given; 0 wants nothing, and is never missed.
         wanted = self.fleet.updates or 0
         return self.losses.more_than(size - wanted, size, before=True)
 
@@ -151,6 +157,8 @@ class Choices:
             "concurrency": concurrency,
         }
         buffer |= {} if fleet.return_s is None else {"return_s": fleet.return_s}
+        # Little's law: rate of losses times the time offline is the mean number of users offline. A masked
+        # buffer is no faster than the plain one, so its rate is no higher.
         offline = self.plain_sums.per_second(buffer) * self.losses.mean * (fleet.return_s or 0.0)
         D = least(fleet.population.users, lambda lost: pdtrc(lost, offline) <= fleet.failure / 2)
         fails = pdtrc(D, offline) if offline else 0.0
@@ -172,33 +180,41 @@ class Choices:
             reasons += [refused.reason for refused in tried if isinstance(refused, Refused)]
             if settings := [setting for setting in tried if isinstance(setting, Setting)]:
                 sizes.append(settings)
+        # The first reason is that of the smallest round. Without any, no size was tried.
         return sizes or Refused(name, next(iter(reasons), few_users))
 
     def _of_cohort(self, name: str, entry: Protocol, cohort: Cohort) -> Iterator[Setting | Refused]:
         fleet, colluders = self.fleet, self.fleet.colluders
+        # A protocol without masks hides nothing, whoever colludes.
         hidden = entry.offline and colluders is not None
         coalition = Coalition(colluders or 0, fleet.population.users)
         # One bit more than sigma: half of the bound, whose other half is the protocol's own.
         T = coalition.at_most(cohort.users, 2 ** -(fleet.sigma + 1)) if entry.offline else 0
+        # Survivors must be more than T, or colluders among them could recover a user's mask (U > T).
         if entry.offline and cohort.users - cohort.D <= T:
             yield Refused(name, _no_room(cohort, T))
             return
         blocks = fleet.world() | {"selection": cohort.selection}
         blocks |= {"buffer": cohort.buffer} if cohort.buffer else {}
         if entry.offline:
+            # One level until `_levelled` finds the most: a scenario whose sums leave the field would be
+            # refused here.
             blocks |= {"privacy": {"T": T, "D": cohort.D}, "quantization": {"levels": 1, "clip": fleet.clip}}
         entry_keys = entry.model_dump(mode="json", exclude_none=True)
         try:
+            # Loaded twice: designs follow from N, T and D of the scenario, and are then put into it.
             common = load({**blocks, "protocols": {name: entry_keys}}).of(name).common()
             # Bits of the protocol's own bounds: half of sigma's probability, and a quarter of the failures'.
             for design in entry.designs(common, fleet.sigma + 1, 2 - math.log2(fleet.failure)):
                 scenario = self._levelled(load(_with_design(blocks, name, entry_keys, design)), name)
                 yield self._judged(Setting(name, scenario, Guarantee(cohort.fails, None)), hidden, coalition)
+        # The protocol's own checks refuse what its design cannot have: their message is the reason.
         except ScenarioError as error:
             yield Refused(name, error.problems[0].message)
 
     def _levelled(self, s: Scenario, name: str) -> Scenario:
         """Return a scenario with the most levels, a power of two, for which no sum leaves the field."""
+        # With the heaviest user in each place, as the run's own check does (`runs/build.py`).
         weights = s.protocols[name].sum_weight(s.params(name), self.max_samples)
         if s.quantization is None or weights is None:
             return s
@@ -208,6 +224,7 @@ class Choices:
             s = s.model_copy(update={"quantization": tried})
             if checks.overflow(s, weights) is None:
                 break
+            # Powers of two, as in the paper's c_l = 2^16.
             levels //= 2
         return s
 
@@ -216,12 +233,14 @@ class Choices:
         s, name, fleet = setting.scenario, setting.name, self.fleet
         p, entry = s.params(name), s.protocols[name]
         failure = entry.failure(p)
+        # Union bound over the causes.
         fails = min(1.0, setting.guarantee.fails + failure.incorrect)
         if fails > fleet.failure:
             return Refused(name, f"fails with up to {fails:.2g}, above {fleet.failure:g}")
         if not hidden:
             return Setting(name, s, Guarantee(fails, None))
         insecure = min(1.0, failure.insecure + coalition.more_than(p.T, p.N))
+        # A bound of 1 is no guarantee at all, so it gets a plainer message than a power of two.
         if insecure >= 1:
             adversary = f"{p.T} of {p.N} users collude" if p.T else "the server looks"
             return Refused(name, f"promises nothing where {adversary}")
@@ -247,6 +266,7 @@ def _with_design(
     blocks: Mapping[str, Any], name: str, entry: Mapping[str, Any], design: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a scenario with the keys of a design: keys of the entry, or dotted paths such as `privacy.U`."""
+    # Copies, since `blocks` serve all designs.
     entry = {**entry, **{key: value for key, value in design.items() if "." not in key}}
     scenario: dict[str, Any] = {**blocks, "protocols": {name: entry}}
     for path, value in design.items():

@@ -79,6 +79,7 @@ class Small:
 
     def every_case(self, max_losses: int | None = None) -> Iterator[tuple[Case, Transcript]]:
         """Yield every round that losses of at most `max_losses` users lead to, and then pairs of rounds."""
+        # Single rounds of both families come before pairs, which take twice as long.
         for detect in self.cohort.detects:
             yield from self.rounds(detect, max_losses)
         for detect in self.cohort.detects:
@@ -97,6 +98,7 @@ class Small:
         """
         p = self.setup.params
         setup = self.setup if name is None else replace(self.setup, params=replace(p, session=name))
+        # Named by the session, so that its updates are other terms than those of the first.
         update = (name or b"").decode() or None
         return symbolic_round(setup, ops=ops, draw=draw, update=update, call=call)
 
@@ -150,6 +152,8 @@ def every_round(
 
             def fate(user: int, message: Any, prefix: Any = prefix, questions: Any = questions) -> str:
                 questions.append((user, message.point))
+                # Questions follow from the answers so far, so the prefix is asked for in the same order
+                # again.
                 return prefix[len(questions) - 1] if len(questions) <= len(prefix) else "deliver"
 
             seen = run(fate)
@@ -161,7 +165,10 @@ def every_round(
             yield tuple(fate_of_user.get(user) for user in range(users)), seen
             next_level += [
                 (*answers[:k], word)
+                # Only later questions: a loss before the prefix's end belongs to another branch, so no round
+                # is run twice.
                 for k in range(len(prefix), len(questions))
+                # A user is lost once.
                 if questions[k][0] not in fate_of_user
                 for word in words
             ]
@@ -186,6 +193,7 @@ class SmallBuffer:
         self, ops: SymbolicOps, draw: Draw = NamedEntropy, name: bytes | None = None, call: Call | None = None
     ) -> Transcript:
         """Run the cohort without losses; arguments as of `Small.session`."""
+        # Without losses the family hardly matters; this one has the longest deadline of an upload.
         experiment = self.cohort.experiment((None,) * self.cohort.users, "told")
         return on_engine(experiment, self.cohort.protocol, ops=ops, draw=draw, name=name, call=call)
 

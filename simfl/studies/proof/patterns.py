@@ -109,15 +109,18 @@ class Report:
         else:
             self.rounds += 1
             self.results += bool(seen.results)
+        # The server's own view is reduced once. A coalition's adds to it.
         base = seen.view()
         for size, of_size in coalitions.items():
             for coalition in of_size:
                 views[size] += 1
                 knowledge = seen.view(coalition, base) if coalition else base
+                # A leak has an equation to show, so it is preferred to a sentence.
                 violation = find_leak(seen, knowledge) or next(violations(seen, knowledge), None)
                 if violation is not None:
                     leaks[size] += 1
                     finding = Found(case, coalition, violation)
+                    # Cases come by losses within a family only, so a later one may be smaller.
                     if size not in self.first or finding.order < self.first[size].order:
                         self.first[size] = finding
 
@@ -195,9 +198,11 @@ def seconds_to_look(seen: Transcript, coalitions: Coalitions) -> float:
     """Return an estimate of the seconds that `Report.look` takes, from a few coalitions of each size."""
     seconds = 0.0
     for size, of_size in coalitions.items():
+        # Evenly spread, as neighbours in this order share most of their users.
         few = of_size[:: -(-len(of_size) // FEW_VIEWS)]
         since = time.perf_counter()
         Report().look(None, seen, {size: few})
+        # A mean view, times their number.
         seconds += (time.perf_counter() - since) / len(few) * len(of_size)
     return seconds
 
@@ -227,10 +232,12 @@ def sample(
     coalitions = up_to(colluders, cohort.users)
 
     def leaks(detect: Detect, pattern: Pattern) -> bool:
+        # Hypothesis asks whether this pattern leaks; the report counts all of them.
         before, case = report.leaks.total(), Case(pattern, detect)
         report.look(case, small.replay(case), coalitions)
         return report.leaks.total() > before
 
+    # Its smallest pattern is in the report already, by `Found.order`.
     shrunk(cohort, examples, leaks)
     return report
 
@@ -260,6 +267,7 @@ def symbolic_run(
         report.played += 1
 
     seen, users = on_engine(build(scenario), protocol, published), range(scenario.population.users)
+    # All sizes, including none, but of a large run only some coalitions of each.
     coalitions = {size: spread(users, size, MAX_OF_SIZE) for size in range(colluders + 1)}
     return seen, coalitions
 

@@ -26,14 +26,18 @@ class Redrawn(NamedEntropy):
     """
 
     def __init__(self, keys: Collection[Term], root: bytes, *scope: Name) -> None:
+        # Another scope: each name then gives another secret than in the first session.
         super().__init__(root, *scope, ANOTHER.decode())
         self.keys, self.earlier = keys, NamedEntropy(root, *scope)
 
     def __call__(self, name: str) -> bytes:
         party, *scope = self.earlier.scope
+        # Which secrets were used for key agreement is known from the first session, under any protocol's
+        # names.
         if party != SERVER and Secret(int(party), name, tuple(scope)) not in self.keys:
             return super().__call__(name)
         drawn = self.earlier(name)
+        # This party drew it in this session too, so it is among what a colluder knows.
         self.drawn += self.earlier.drawn[-1:]
         return drawn
 

@@ -77,6 +77,7 @@ class _Opening(SymbolicOps):
         handle = super()._run(kernel, shape, args)
         if kernel is keys.open_:
             for (row,) in self._content(args[1]):
+                # Python gives the id of a freed object to a new one.
                 self._alive.append(row)
                 self.opened.add(id(row))
         return handle
@@ -86,6 +87,7 @@ def _sealed(message: Message) -> Iterator[tuple[str, int, Sealed]]:
     """Yield field, number and content of each sealed row of a message."""
     for name, handle in handles(message):
         for k, row in enumerate(handle.content):
+            # A sealed row is one term, whatever its length.
             if len(row) == 1 and isinstance(row[0], Sealed):
                 yield name, k, row[0]
 
@@ -127,6 +129,7 @@ class _Session:
                 self.passed[row_id] = row
                 other = instead() if row_id == target else None
                 if other is not None:
+                    # A copy is equal to the row and another object: `id` distinguishes them.
                     self.planted = replace(other)
                     message = _with_row(message, name, k, self.planted)
             return message if same_key is None or same_key[0] != to else _with_key_of(message, *same_key[1:])
@@ -146,6 +149,7 @@ class _Session:
     @property
     def flows(self) -> list[Flow]:
         """The sealed rows that reach a user."""
+        # The server passes on the very objects that it received, which is how a row is followed.
         sealed_as = {id(row): row_id for row_id, row in self.sealed.items()}
         passed = ((id(row), row_id) for row_id, row in self.passed.items())
         return [Flow(sealed_as[key], row_id) for key, row_id in passed if key in sealed_as]
@@ -167,6 +171,7 @@ def _with_key_of(message: Message, user: int, other: int) -> Message:
 
     def replaced(item: Any) -> Any:
         if isinstance(item, Public) and isinstance(item.secret, Secret) and item.secret.party == user:
+            # Under the same name, as every user names its key alike.
             return Public(Secret(other, item.secret.name, item.secret.scope))
         return item
 
@@ -196,6 +201,7 @@ class Swaps:
         """Run a session in which the row that `instead` returns is passed on in place of a flow's."""
         session.run(flow.passed, instead, same_key)
         # A user that got a wrong key may leave before it seals a row.
+        # Nothing was swapped, so the swap was not tried.
         if session.planted is None:
             return
         self.tried[words] += 1
@@ -213,8 +219,10 @@ def swaps(small: Small | SmallBuffer) -> Swaps:
     draw = partial(Redrawn, keys_of(first.ops))
     for flow in flows[:MAX_FLOWS]:
         for words, (other, key) in _others(flow, flows).items():
+            # Anew for each swap. With the same entropy it repeats the first session up to the swapped row.
             session = _Session(small)
             report.try_swap(session, words, flow, partial(session.sealed.get, other.sealed), key)
+        # The users keep their keys and draw all else anew, so the row is a true one of another session.
         earlier = partial(first.sealed.get, flow.sealed)
         report.try_swap(_Session(small, draw, ANOTHER), "a row of another session", flow, earlier)
     return report

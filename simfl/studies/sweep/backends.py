@@ -60,6 +60,8 @@ def workers(
     if address is None:
         check_jobs(jobs)
     results = "generator" if ordered else "generator_unordered"
+    # A generator and tasks one by one: each cell is stored as soon as it is done, and few are under way when
+    # a sweep is stopped.
     options: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
     with ExitStack() as stack:
         # joblib warns when it renews a worker, or cancels tasks after an interrupt: neither is a user's
@@ -68,7 +70,9 @@ def workers(
         warnings.filterwarnings("ignore", category=UserWarning, module=r"joblib\.")
         match backend:
             case "loky":
+                # One thread in each worker's libraries, or jobs times threads would share the cores.
                 stack.enter_context(parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1))
+                # With one job joblib runs tasks in this process, which must keep its handling of interrupts.
                 if jobs > 1:
                     options["initializer"] = partial(_belong_to, os.getpid())
             case "dask":
@@ -83,6 +87,8 @@ def workers(
 
 def _belong_to(parent: int) -> None:
     """Leave interrupts to a worker's parent, and end when the parent does, even if it is killed."""
+    # Ctrl-C goes to all processes of the terminal. The parent stops the workers when it has stored what is
+    # done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # A parent that is killed sends nothing: the worker must look.
     threading.Thread(target=follow, args=(parent,), daemon=True).start()
@@ -92,6 +98,7 @@ def follow(parent: int) -> None:
     """End this process once it has another parent."""
     while os.getppid() == parent:
         time.sleep(1)
+    # `sys.exit` would end this thread alone.
     os._exit(1)
 
 
@@ -110,6 +117,7 @@ def _ray(jobs: int, address: str | None) -> Iterator[int]:
         return backend
 
     register_parallel_backend("ray", streaming)
+    # A dashboard would open a port.
     local = {"num_cpus": jobs, "include_dashboard": False} if address is None else {"address": address}
     with reachable("--backend ray", address):
         ray.init(**local, log_to_driver=False, logging_level=logging.ERROR)

@@ -73,6 +73,7 @@ def read(path: Path) -> list[Total]:
                 estimate.half or 0.0,
             )
             for row in rows
+            # `phase` is empty for this measure.
             if row["measure"] == MEASURE and (estimate := read_estimate(row))
         ]
 
@@ -96,6 +97,7 @@ def series(totals: list[Total]) -> tuple[str, Series]:
         BadInput: No number varies.
     """
     across = _across(totals)
+    # First without lists and mappings; a second time with them if two points would be at one place.
     for ignored_types in ((dict, list), ()):
         lines_of: Series = {}
         for point, protocol, mean, half in totals:
@@ -112,8 +114,10 @@ def series(totals: list[Total]) -> tuple[str, Series]:
 
 def _across(totals: list[Total]) -> str:
     keys = dict.fromkeys(key for total in totals for key in total.point)
+    # False sorts before True, and the order of the others stays.
     for key in sorted(keys, key=lambda key: key != USERS):
         values = [total.point[key] for total in totals]
+        # By type: a bool is an int for `isinstance`, and no number to draw over.
         if all(type(value) in (int, float) for value in values) and len(set(values)) > 1:
             return key
     raise BadInput(f"nothing to draw a line over: no number varies ({', '.join(keys) or 'nothing does'})")
@@ -149,8 +153,10 @@ def total(totals: list[Total]) -> Figure:
 def varied(points: Sequence[Point]) -> list[str]:
     """Return the keys that distinguish points, words first; a key that follows from others is left out."""
     keys = list(dict.fromkeys(key for point in points for key in point))
+    # Words first, as the first one makes the panels.
     keys.sort(key=lambda key: not all(isinstance(point.get(key), str) for point in points))
     different = len({_values(point, keys) for point in points})
+    # From the end, so that of two keys of which each follows from the other the first stays.
     for key in reversed(keys):
         without = [other for other in keys if other != key]
         if len({_values(point, without) for point in points}) == different:
@@ -203,6 +209,7 @@ def categories(totals: list[Total]) -> Figure:
         _draw_dots(axes, shown, rows, others, protocols)
         axes.set_title(in_words(across, name))
     cells[0].set_yticks(range(len(rows)), rows)
+    # From top to bottom: the first row is above.
     cells[0].set_ylim(len(rows) - 0.5, -0.5)
     handles = [Line2D([], [], label=name, **_dot(k)) for k, name in enumerate(protocols)]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles))

@@ -93,6 +93,7 @@ def picture(sweep: Sweep) -> Picture:
     first: dict[int, tuple[Cell, str]] = {}
     drifts = []
     for cell, key, summary in sweep.kept():
+        # Cells come in the plan's order, so this is the first seed that did not fail.
         first.setdefault(cell.point, (cell, key))
         drifts.append(summary.drift)
     # The page links to the first seed's cell of each point.
@@ -102,6 +103,7 @@ def picture(sweep: Sweep) -> Picture:
     for (point, protocol), measures in means(rows(sweep)).items():
         cell, key = first[point]
         masked = cell.scenario.protocols[protocol].offline
+        # Without masks the server sees each update, with no colluder at all.
         T = cell.scenario.params(protocol).T if masked else 0
         words = label(plan.points[point], shorts)
         circumstances = {key: value for key, value in plan.points[point].items() if is_circumstance(key)}
@@ -122,6 +124,7 @@ def is_circumstance(key: str) -> bool:
     >>> is_circumstance("dropout.rate"), is_circumstance("privacy.T")
     (True, False)
     """
+    # With a dot behind both, so that `network` does not match a key `networks`.
     return f"{key}.".startswith(tuple(f"{block}." for block in CIRCUMSTANCES))
 
 
@@ -136,6 +139,7 @@ def by_circumstances(entries: Iterable[Entry]) -> dict[str, list[Entry]]:
 def widest(picture: Picture) -> tuple[int, int]:
     """Return the two axes on which the most points differ, for a heat map; a single axis twice."""
     numbers = range(len(picture.axes))
+    # (0, 0): one axis is drawn against itself.
     pairs = [(r, c) for r in numbers for c in numbers if r < c] or [(0, 0)]
     return max(pairs, key=lambda pair: len({(p[pair[0]], p[pair[1]]) for p in picture.places}))
 
@@ -151,6 +155,7 @@ def short(keys: Sequence[str]) -> dict[str, str]:
     {'population.users': 'users', 'dropout.rate': 'rate'}
     """
     ends = [key.rpartition(".")[2] for key in keys]
+    # Two keys may end alike, such as two `rate`s; these stay whole.
     return {key: end if ends.count(end) == 1 else key for key, end in zip(keys, ends, strict=True)}
 
 
@@ -172,6 +177,7 @@ def folder_names(sweep: Sweep) -> dict[str, str]:
     taken: set[str] = set()
     for cell, key in zip(plan.cells, sweep.keys, strict=True):
         name = folder_name(label(plan.points[cell.point], shorts), cell.seed)
+        # The key of the cell makes a name unique that is taken or was cut.
         is_free = name not in taken and len(name) < MAX_NAME
         names[key] = name if is_free else f"{name[:MAX_NAME]}-{key[:12]}"
         taken.add(name)
@@ -197,6 +203,7 @@ def front(entries: Iterable[Entry]) -> list[Entry]:
     costs = [(e, (s, mb, -T)) for e, s, mb, T in measured if s is not None and mb is not None]
 
     def is_dominated(cost: tuple[float, float, int]) -> bool:
+        # Equal costs do not dominate each other, so twins are both on the front.
         others = (other for _, other in costs if other != cost)
         return any(all(a <= b for a, b in zip(other, cost, strict=True)) for other in others)
 
@@ -215,6 +222,7 @@ def best(picture: Picture) -> list[tuple[Column, Entry, Estimate]]:
 def _best_of(entries: Sequence[Entry], measures: Iterable[Column]) -> list[tuple[Column, Entry, Estimate]]:
     rows = []
     for column in (c for c in measures if not c.phase and c.key != "survivors"):
+        # Equal means of all entries have no best one.
         estimates = [(e, value) for e in entries if (value := e.means.get(column.measure)) is not None]
         is_ranked = column.reduction == "mean" or column.key in BETTER_HIGH
         if is_ranked and len({value.mean for _, value in estimates}) > 1:

@@ -77,14 +77,17 @@ def make_plan(source: str | Path | Mapping[str, Any]) -> Plan:
         ScenarioError: One of its scenarios is wrong, or there are more than `MAX_CELLS`.
     """
     study = load_study(source)
+    # Counted before they are made: a slip may mean billions.
     count = len(study.cells) * prod(map(len, study.grid)) * len(study.seeds)
     if count > MAX_CELLS:
         raise refusal(study.file, None, f"must have at most {MAX_CELLS} cells, not {count}")
     chosen = [(*cell, *axes) for cell in study.cells for axes in product(*study.grid)]
+    # An axis may set several keys at once.
     points = tuple({s.key: s.value for s in settings} for settings in chosen)
     # No rule of a scenario depends on its seed, so one seed is enough to check them all.
     scenarios = _for_each(points, lambda index: study.resolve(chosen[index], study.seeds[0]))
     cells = [
+        # Copied without a second check, as above.
         Cell(number, seed, scenario.model_copy(update={"seed": seed}))
         for (number, scenario), seed in product(enumerate(scenarios), study.seeds)
     ]
@@ -104,6 +107,7 @@ def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lamb
     """
     # A training method that is chosen by a measurement is kept in the cache folder, so all cells use the
     # same.
+    # Later keys replace earlier ones: in reverse order, the first seed of each point stays.
     firsts = sorted({cell.point: cell.scenario for cell in reversed(list(cells))}.items())
 
     def make(index: int) -> None:
@@ -128,8 +132,10 @@ def _for_each(points: Sequence[Mapping[str, Any]], make: Callable[[int], T]) -> 
         try:
             values.append(make(index))
         except BadInput as error:
+            # Other errors are one problem without a place.
             single = (Problem("", None, "", str(error)),)
             for problem in error.problems if isinstance(error, ScenarioError) else single:
+                # Problems are compared by value: one that all points share is reported once.
                 points_with.setdefault(problem, []).append(point)
     problems = []
     for problem, affected in points_with.items():

@@ -91,8 +91,10 @@ class Sweep:
         missing: dict[str, Cell] = {}
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             try:
+                # Equal cells have one key, and run once (`test_cells_that_are_the_same_are_run_once`).
                 if key not in missing and not self.store.verify(key, needed):
                     missing[key] = cell
+            # A sweep can compute a cell again, so damage is a warning here and not an error.
             except Damaged as damage:
                 reason = f"{damage.path.name} {damage.problem}"
                 warn(f"cell {key} ({self.plan.label(cell)}) is run again: {reason}")
@@ -149,6 +151,7 @@ class Sweep:
                 if isinstance(outcome, Failed):
                     self.failures[key] = todo[key], outcome
                 else:
+                    # In this process alone, which holds the store's lock.
                     self.store.write(key, *outcome)
                 watch(count)
 
@@ -171,6 +174,7 @@ def work(key: str, scenario: Scenario, code: str, traces: bool) -> tuple[str, Do
         traces: Return its trace too.
     """
     # A worker of another machine may have another version, whose results must not get this one's key.
+    # Checked in the worker: only there is its code known.
     if code_version() != code:
         return key, Failed(f"the worker has simfl {code_version()}, not {code}", "")
     since_s = time.monotonic()
@@ -188,6 +192,7 @@ def _files(result: Result, traces: bool) -> dict[str, str]:
     """Return the files of a cell by name: those of a run, without facts about this machine."""
     summary = result.summary
     # Versions and training methods differ between machines: they are in `about.json`.
+    # A cell's files are the same bytes wherever it ran (`test_a_cells_files_tell_nothing_of_machine_or_day`).
     summary["versions"] = {}
     for protocol in summary["protocols"].values():
         protocol["training"] = None

@@ -47,6 +47,7 @@ class Store:
             BadInput: Another sweep holds the lock, or another file is in the place of the lock or the cells.
         """
         file = self.folder / ".lock"
+        # A broken link exists for `is_symlink` only.
         if not self.cells.is_dir() and (self.cells.exists() or self.cells.is_symlink()):
             raise BadInput(f"{self.cells} is not a folder, where cells would go: remove it")
         # To open a link as the lock would empty its target.
@@ -55,6 +56,7 @@ class Store:
         self.cells.mkdir(parents=True, exist_ok=True)
         remedy = "wait for it, or give another folder by --out"
         with disk.locked(file, f"{self.folder}: another sweep is at work here: {remedy}"):
+            # Under the lock: no other writer is alive that could own them.
             for partial in self.cells.glob(f"{PARTIAL_PREFIX}*"):
                 _remove(partial)
             yield
@@ -75,6 +77,7 @@ class Store:
             if folder.is_symlink() or folder.exists():
                 raise Damaged(folder, "is a link or a file, not a folder")
             return False
+        # A cell that was stored without its trace lacks a file, and is run again if traces are wanted now.
         return set(needed) <= digests.check_all(folder)
 
     def write(self, key: str, files: Mapping[str, str], about: Mapping[str, Any]) -> None:
@@ -85,6 +88,7 @@ class Store:
             files: Its files by name.
             about: Content of `about.json`, to which machine and time are added.
         """
+        # In the folder of the cells, as a rename must not cross file systems.
         partial = Path(tempfile.mkdtemp(prefix=PARTIAL_PREFIX, dir=self.cells))
         written = datetime.now(UTC).isoformat(timespec="seconds")
         about = {**about, "machine": platform.node(), "written": written}
@@ -99,22 +103,28 @@ class Store:
         # The earlier one is damaged, or lacks a file that is wanted now.
         if cell.is_symlink() or cell.exists():
             os.rename(cell, old)
+        # Between the two renames the cell does not exist, and a kill here costs its run. A folder cannot be
+        # replaced in one step.
         os.rename(partial, cell)
         disk.sync(self.cells)
+        # Last: the old one goes when the new one is certain to be on the disk.
         _remove(old)
 
     def link(self, names: Mapping[str, str]) -> None:
         """Replace the links to stored cells, whose names are given by key; the caller holds the lock."""
         folder = self.folder / LINKS
+        # All links are made anew, so none is left of a point that the study no longer has.
         _remove(folder)
         folder.mkdir()
         for key, name in names.items():
             if self.has(key):
+                # Relative, so that the folder can be moved.
                 (folder / name).symlink_to(Path("..") / "cells" / key, target_is_directory=True)
 
 
 def _remove(path: Path) -> None:
     """Remove a file, or a folder with its content, if it exists; a link is removed without its target."""
+    # A link to a folder counts as a folder for `is_dir`; `rmtree` of it would fail.
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

@@ -91,6 +91,7 @@ def open_sweep(
     """Return a study with its stored cells, before any cell runs; arguments as of `sweep`."""
     plan = make_plan(study)
     folder = Path("sweeps") / plan.name if out is None else Path(out)
+    # Before any cell is checked, which may take minutes.
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is a file, not a folder: give another one")
     return Sweep(plan, Store(folder), keep_traces)
@@ -114,16 +115,21 @@ def complete(
     """
     if address is not None and backend == "loky":
         raise BadInput("address: must go with backend dask or ray, not loky")
+    # A missing library is reported before the first cell runs
+    # (`test_a_missing_library_is_reported_before_the_first_cell`).
     need(f"--backend {backend}", backends.MODULES[backend], backend)
     if jobs is not None and address is None:
         backends.check_jobs(jobs)
     if parquet:
         need("parquet", "pyarrow.parquet")
     plan, store = state.plan, state.store
+    # By the name of its folder alone: digests of stored cells are compared later, under the lock.
     new = [cell for key, cell in zip(state.keys, plan.cells, strict=True) if not store.has(key)]
     points = len({cell.point for cell in new})
     check(plan, new, lambda done: watch(f"{plan.name}: checking", done, points))
+    # The lock comes after the checks: a study with a slip leaves no folder.
     with store.locked():
+        # Under the lock: another sweep may have stored cells since `new` was listed.
         todo = state.missing(warn)
         state.stored = len(set(state.keys)) - len(todo)
         try:
@@ -136,6 +142,7 @@ def complete(
             write_text(store.folder / "report.html", page(picture(state)))
             if parquet:
                 write_parquet(store.folder / "sweep.parquet", columns)
+        # Also after an interrupt: errors of cells that failed are worth keeping.
         finally:
             _write_failures(state)
 

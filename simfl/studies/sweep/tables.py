@@ -70,6 +70,7 @@ def rows(sweep: Sweep) -> Iterator[Row]:
     """Yield the values of all cells that did not fail, in the plan's order."""
     for cell, key, summary in sweep.kept():
         for name, protocol in summary.protocols.items():
+            # Columns of this entry's own properties: an asynchronous one has staleness, for instance.
             for column in columns_of("csv", [protocol]):
                 value = column.number(protocol)
                 number = None if value is None else float(value)
@@ -79,7 +80,7 @@ def rows(sweep: Sweep) -> Iterator[Row]:
 def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
     """Return the mean of each measure over seeds, by point and protocol; None where no seed has a value.
 
-    A time to a target has no mean if a seed did not reach it: over the others alone it would be too short.
+    A time to a target has no mean if a seed did not reach it.
     """
     needs_all_seeds = {column.measure for column in COLUMNS if "target" in column.traits}
     values: defaultdict[Group, defaultdict[Measure, list[float | None]]]
@@ -89,6 +90,7 @@ def means(rows: Iterable[Row]) -> dict[Group, dict[Measure, Estimate | None]]:
 
     def mean(measure: Measure, by_seed: list[float | None]) -> Estimate | None:
         present = [value for value in by_seed if value is not None]
+        # A time to a target over the seeds that reached it would be too short.
         is_usable = present and (measure not in needs_all_seeds or len(present) == len(by_seed))
         return estimate(present) if is_usable else None
 
@@ -118,6 +120,7 @@ def failures(sweep: Sweep) -> dict[Group, Failures]:
             explained = (r.reason and summary.explain(name, r.reason) for r in protocol.rounds)
             outcomes[cell.point, name] += explained
             units[cell.point, name] = unit(protocol.buffered)
+    # Reasons of all seeds together: `count_reasons` merges those that differ in numbers alone.
     groups = {
         group: Failures(count_reasons(listed), len(listed), units[group])
         for group, listed in outcomes.items()
@@ -148,6 +151,7 @@ def columns(
 ) -> dict[str, list[Any]]:
     """Return rows as columns by name, with the values that vary after the point."""
     named = {name: [row[index] for row in rows] for index, name in enumerate(names)}
+    # None where a point does not set a key that others do.
     varied = {key: [plan.points[point].get(key) for point in named["point"]] for key in plan.keys}
     return {"point": named["point"], **varied, **named}
 
@@ -180,6 +184,7 @@ def write(sweep: Sweep) -> dict[str, list[Any]]:
 def write_table(path: Path, table: Mapping[str, Sequence[Any]]) -> None:
     """Write columns as a CSV file, None as an empty field."""
     rows = zip(*table.values(), strict=True)
+    # As in a scenario: a list or a mapping is JSON, a text stands by itself.
     texts = (["" if value is None else plain(value) for value in row] for row in rows)
     with atomic(path) as file:
         write_csv(file, chain([table], texts))
@@ -195,6 +200,8 @@ def read_table(path: Path) -> Iterator[Iterator[dict[str, str]]]:
     checked(path)
     try:
         with path.open(newline="", encoding="utf-8") as file:
+            # Rows are read by the caller within this context, so that an error in any of them is one of this
+            # table.
             yield csv.DictReader(file)
     except OSError as error:
         raise BadInput(f"{path}: cannot be read ({reason(error)})") from None
@@ -211,6 +218,7 @@ def read_estimate(row: Mapping[str, str]) -> Estimate | None:
     if row["mean"] == "":
         return None
     mean, half = float(row["mean"]), float(row["half_95"]) if row["half_95"] else None
+    # "nan" and "inf" are floats for Python, and would break every bar and verdict after them.
     if not math.isfinite(mean + (half or 0)):
         raise ValueError(f"{row['mean']}±{row['half_95']} is not finite")
     return Estimate(mean, half, int(row["seeds"]))

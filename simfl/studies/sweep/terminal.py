@@ -50,6 +50,7 @@ def show_sweep(
     for number, label in list(zip(numbers, labels, strict=True))[:MAX_POINTS]:
         if label:
             print_paragraph(console, label, "bold")
+        # At most `MAX_POINTS` passes over all means, which are in the order of the plan.
         for (point, protocol), measures in means.items():
             if point == number:
                 _show_one(console, protocol, measures, seeds)
@@ -69,10 +70,12 @@ def _show_one(console: Console, protocol: str, measures: Measures, seeds: int) -
         print_paragraph(console, f"  {protocol}: {', '.join(facts)}", "")
         return
     name = f"  {protocol}"
+    # A long name has a line of its own, and its numbers stay below their headings.
     if len(name) >= NAME_WIDTH:
         print_line(console, name)
         name = ""
     print_line(console, _cells(name, [_mean(c, e) for c, e in shown]))
+    # Of the first column, the time per aggregate.
     seeds_with_value = shown[0][1].n if shown[0][1] else 0
     halves = [_half(c, e) for c, e in shown]
     note = f"  {seeds_with_value} of {seeds} seeds" if seeds_with_value < seeds else ""
@@ -100,6 +103,7 @@ def _cells(name: str, cells: Sequence[str]) -> str:
 def _labels(points: Sequence[Point]) -> list[str]:
     """Return short texts that distinguish the points: their single values, or all if these do not suffice."""
     single = [{k: v for k, v in p.items() if not isinstance(v, dict | list)} for p in points]
+    # Lists and mappings are shown only if single values do not distinguish the points.
     different = {in_words(p) for p in single} - {""}
     chosen = single if len(points) in (len(different), 1) else points
     shorts = short(list({key for point in chosen for key in point}))

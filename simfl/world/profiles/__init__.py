@@ -96,6 +96,8 @@ class Profile(BaseModel):
     def law(self, model: str, shape: tuple[int, ...], batch_size: int) -> TrainingLaw | None:
         """Return the training-time model for a model, found by its digest if it has one; None if there is
         none."""
+        # Behind "#" is the digest of a model's layers; without one the whole word is compared. So a class may
+        # be renamed or moved.
         wanted = model.rpartition("#")[2], shape, batch_size
         by_key = {(law.model.rpartition("#")[2], law.shape, law.batch_size): law for law in self.training}
         return by_key.get(wanted)
@@ -118,6 +120,8 @@ def names() -> list[str]:
 
 def text(profile: Mapping[str, Any]) -> str:
     """Return a profile's file: a rate a line, so that a rate is easily written over."""
+    # Two calls, as one call has one style: rates one a line, and intervals and training times in flow
+    # style.
     rates = {key: profile[key] for key in ("description", "seconds")}
     others = {key: value for key, value in profile.items() if key not in rates}
     out: str = yaml.safe_dump(rates, sort_keys=False, width=100, default_flow_style=False)
@@ -132,6 +136,8 @@ def load(name: str) -> Profile:
     Raises:
         ProfileError: It does not exist, or lacks the seconds of a kind of work.
     """
+    # A shipped name has priority over a file of this name. Only shipped profiles are cached: a user may edit
+    # a file while the process lives.
     if name in names():
         return _shipped(name)
     if not Path(name).is_file():
@@ -147,6 +153,7 @@ def _shipped(name: str) -> Profile:
 def _read(name: str, file: Traversable) -> Profile:
     try:
         profile = Profile.model_validate(yaml.safe_load(file.read_text(encoding="utf-8")))
+    # Before ValueError, of which it is a subclass.
     except ValidationError as error:
         first = error.errors()[0]
         key, value = ".".join(map(str, first["loc"])), first["input"]
@@ -155,6 +162,8 @@ def _read(name: str, file: Traversable) -> Profile:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         # ValueError is for bytes that are no text, and for integers of too many digits.
         raise ProfileError(f"profile {name}: {cut(' '.join(str(error).split()))}") from None
+    # Either side alone is a mistake: an unknown kind is probably misspelt, and a missing one would cost
+    # nothing. `CODEC` is left out, as only scenarios that count it need it.
     for kind in sorted((set(profile.seconds) - {CODEC}) ^ (set(WORK) - set(TRAINING_WORK))):
         if kind in profile.seconds:
             raise ProfileError(f"profile {name}: seconds.{kind} is no kind of work")
