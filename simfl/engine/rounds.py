@@ -7,13 +7,15 @@ selected then.
 from collections.abc import Iterable
 from functools import partial
 
+import numpy as np
+
 from simfl.engine.life import Waits
 from simfl.engine.server_side import ServerSide
 from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import round_server
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.trace import rows
-from simfl.world.participation import Participation
+from simfl.world.participation import Participation, Users
 
 
 class Rounds(ServerSide):
@@ -45,14 +47,14 @@ class Rounds(ServerSide):
             self._begin(chosen or [])
             yield self.closed
 
-    def _available(self) -> list[int]:
-        drawn = None if self.config.in_round is None else self.config.in_round(self.round)
-        in_flight = {task.user for task in self.tasks.values() if self.users.in_flight(task)}
-        return [
-            user
-            for user in range(self.config.users)
-            if (drawn is None or drawn[user]) and self.users.is_online(user) and user not in in_flight
-        ]
+    def _available(self) -> Users:
+        """Return the users that can be selected, ascending."""
+        in_flight = [task.user for task in self.tasks.values() if self.users.in_flight(task)]
+        available = self.users.online()
+        available[in_flight] = False
+        if self.config.in_round is not None:
+            available &= self.config.in_round(self.round)
+        return np.flatnonzero(available)
 
     def _shortage(self) -> str:
         """Return the reason for which too few users could be selected."""

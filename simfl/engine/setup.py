@@ -23,9 +23,10 @@ from simfl.protocols.machine import Entropy, Message, Params, Result, Subject, U
 from simfl.protocols.protocol import Protocol
 from simfl.world.availability import OnlineSchedule
 from simfl.world.classes import LossesByClass
+from simfl.world.draws import Numbers
 from simfl.world.dropout import Losses
 from simfl.world.energy import EnergyOf, Powers
-from simfl.world.participation import Participation
+from simfl.world.participation import Participation, Users
 
 if TYPE_CHECKING:
     from simfl.engine.links import VirtualNetwork
@@ -72,9 +73,9 @@ class RunConfig:
     """Number of users."""
     rounds: int
     """Rounds, or aggregations of an asynchronous run."""
-    slowdown: NDArray[np.float64]
+    slowdown: Numbers
     """[users]: factor by which each device is slower than the machine of the clock."""
-    cores: NDArray[np.int64]
+    cores: Numbers
     """[users]: cores of each device."""
     server_slowdown: float
     """Factor by which one of its cores is slower than the machine of the clock."""
@@ -98,7 +99,7 @@ class RunConfig:
     """Online times of users; None: they are always online."""
     samples: Callable[[int], int]
     """User -> number of its training samples."""
-    select: Callable[[Sequence[int], Participation, int], list[int] | None]
+    select: Callable[[Users, Participation, int], list[int] | None]
     """(available users, participation so far, round) -> selected users; None: too few are available."""
     clip: Clip | None
     """Clipping rule of updates."""

@@ -13,7 +13,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from simfl.engine.devices import Device, Job, Runtime
 from simfl.engine.life import Life, Waits
@@ -90,7 +92,7 @@ class UserSide:
         """Return a user's device, made when it is first used."""
         device = self.devices.get(user)
         if device is None:
-            slowdown, cores = float(self.config.slowdown[user]), int(self.config.cores[user])
+            slowdown, cores = self.config.slowdown.item(user), self.config.cores.item(user)
             device = self.devices[user] = Device(self.runtime, user, slowdown, cores, self)
         return device
 
@@ -107,9 +109,9 @@ class UserSide:
             for user in range(self.config.users):
                 self.presence.follow(user)
 
-    def is_online(self, user: int) -> bool:
-        """Return True for a user that can be selected."""
-        return self.presence.is_online(user)
+    def online(self) -> NDArray[np.bool_]:
+        """Return True for each user that can be selected, [users]."""
+        return self.presence.online(self.config.users)
 
     def begin(self, task: UserRound) -> None:
         """Begin a user's task, in a round or in the cycle of an update."""

@@ -11,6 +11,9 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simfl.crypto.keys import KEY_BYTES, low_order
 from simfl.engine.buffered import Buffer
 from simfl.engine.links import Transmission
@@ -75,8 +78,10 @@ class RemoteUsers(ABC):
     def follow_all(self) -> None:
         """Take users offline who are so from the start."""
 
-    def is_online(self, user: int) -> bool:
-        return user in self.session.peers
+    def online(self) -> NDArray[np.bool_]:
+        online = np.zeros(self.config.users, bool)
+        online[list(self.session.peers)] = True
+        return online
 
     def begin(self, task: UserRound) -> None:
         """Send a user its task."""

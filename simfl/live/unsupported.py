@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from simfl.live.wire import messages
 from simfl.runs.build import Experiment
 from simfl.scenario.user_classes import key_of, settings_of
@@ -41,9 +43,10 @@ def _of_users(experiment: Experiment) -> Iterator[Problem]:
     for name, settings in settings_of(s).items():
         if settings.energy is not None:
             yield key_of(s, name, "energy"), "energy is counted in simulations only"
-    slowest = float(experiment.people.slowdown.min())
+    slowdown = np.asarray(experiment.people.slowdown)
+    slowest = float(slowdown.min())
     if slowest < 1:
-        user = int(experiment.people.slowdown.argmin())
+        user = int(slowdown.argmin())
         yield "population.devices.slowdown", f"user {user} with {slowest:g} is faster than this machine"
 
 

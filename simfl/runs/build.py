@@ -46,7 +46,7 @@ from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recor
 from simfl.trace import reader as trace_reader
 from simfl.virtual_time import lasting, nanoseconds
 from simfl.world import profiles
-from simfl.world.participation import Participation
+from simfl.world.participation import Participation, Users
 from simfl.world.tcp_start import lv08
 
 SessionPart = TypeVar("SessionPart")
@@ -251,7 +251,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
             world = lv08(*world)
         return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
 
-    def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
+    def select(available: Users, history: Participation, index: int) -> list[int] | None:
         # Named by the round alone, and by no entry: with the same users available and the same past, all
         # protocols select the same.
         return s.selection.chosen(available, history, streams.rng("selection", index))
@@ -386,7 +386,7 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
         return
     # The bound covers partial work, too: a user whose training is cut weighs no more than its samples.
     # Of all users and not of a round's: any of them may be selected.
-    heaviest = max(trainer.samples(user) for user in range(s.population.users))
+    heaviest = max(trainer.sizes())
     # None: an aggregate over the reals, which cannot overflow.
     weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
     if weights is None or (limits := checks.overflow(s, weights)) is None:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simfl.config.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, clip_to_bounds
 from simfl.errors import counted
@@ -18,6 +17,7 @@ from simfl.scenario.user_classes import UserSettings, classes_of, key_of, settin
 from simfl.scenario.world import UserLink
 from simfl.world.availability import Holdings, OnlineTimes
 from simfl.world.classes import Classes, LossesByClass, online_times
+from simfl.world.draws import Numbers, equal
 from simfl.world.dropout import Losses
 from simfl.world.energy import EnergyOf, Powers
 from simfl.world.link_models import LinkParams
@@ -38,15 +38,15 @@ class UserPopulation:
     """Settings of each class, in the order of `classes.names`."""
     streams: Streams
     """Random streams of the run."""
-    slowdown: NDArray[np.float64]
+    slowdown: Numbers
     """Factor on the time of each user's work, [users]."""
     online: OnlineTimes
     """Times at which users are online."""
-    up_mbps: NDArray[np.float64]
+    up_mbps: Numbers
     """Uplink rates, [users]; before outages and link models."""
-    down_mbps: NDArray[np.float64]
+    down_mbps: Numbers
     """Downlink rates, [users]; before outages and link models."""
-    latency_s: NDArray[np.float64]
+    latency_s: Numbers
     """One-way latencies, [users]; before outages and link models."""
     powers: tuple[Powers | None, ...]
     """Powers of each class's devices; None of a class without energy."""
@@ -100,9 +100,10 @@ class UserPopulation:
         )
 
     @property
-    def cores(self) -> NDArray[np.int64]:
+    def cores(self) -> Numbers:
         """Cores of each user's device, [users]."""
-        return np.array([of_class.devices.cores for of_class in self.settings])[self.classes.member]
+        users = len(self.classes.member)
+        return self.classes.combined([equal(users, of_class.devices.cores) for of_class in self.settings])
 
     @property
     def has_churn(self) -> bool:
@@ -114,7 +115,7 @@ class UserPopulation:
     def energy_of(self) -> EnergyOf | None:
         """Function from a user to the powers of its device; None if no class counts energy."""
         # None, and not a function that returns None: without energy the engine books nothing at all.
-        return (lambda user: self.powers[self.classes.member[user]]) if any(self.powers) else None
+        return (lambda user: self.powers[self.classes.member.item(user)]) if any(self.powers) else None
 
     @property
     def batteries(self) -> bool:
@@ -144,7 +145,7 @@ class UserPopulation:
             # factor 1.
             normal = self.streams.rng("training noise", user, which).standard_normal()
             # exp of a large draw may leave the range of the clock's nanoseconds.
-            return float(clip_to_bounds(np.exp(sigma[self.classes.member[user]] * normal)))
+            return float(clip_to_bounds(np.exp(sigma[self.classes.member.item(user)] * normal)))
 
         return draw
 
@@ -155,7 +156,7 @@ class UserPopulation:
             return None
 
         def draws(user: int, up: bool) -> Iterator[float] | None:
-            model = models[self.classes.member[user]]
+            model = models[self.classes.member.item(user)]
             if model is None:
                 return None
             # A stream for each direction: the k-th message of an uplink has the same jitter, whatever the
@@ -168,7 +169,7 @@ class UserPopulation:
 
     def tcp(self, user: int) -> Tcp | None:
         """Return the TCP of a user's connections; None if it is not simulated."""
-        link: UserLink = self.settings[self.classes.member[user]].network
+        link: UserLink = self.settings[self.classes.member.item(user)].network
         return link.tcp
 
 
@@ -176,11 +177,10 @@ def _models(s: Scenario, classes: Classes) -> Iterator[tuple[str, object, str, i
     """Yield each model that may be user-defined: its key, itself, the purpose of its stream, a user of it."""
     yield "network.server.varies", s.network.server.varies, "server link", 0
     for index, (name, of_class) in enumerate(settings_of(s).items()):
-        members = np.flatnonzero(classes.member == index)
-        if not members.size:
-            continue
         # The first member stands for its class; a class without members is never evaluated.
-        key, user = partial(key_of, s, name), int(members[0])
+        key, user = partial(key_of, s, name), classes.first_of(index)
+        if user is None:
+            continue
         yield key("availability"), of_class.availability, "availability", user
         yield f"{key('network')}.varies", of_class.network.varies, "link", user
         if of_class.energy is not None and (battery := of_class.energy.battery) is not None:
@@ -197,7 +197,7 @@ def _numbers(
     purpose: tuple[str, ...],
     least: float = LEAST,
     greatest: float = GREATEST,
-) -> NDArray[np.float64]:
+) -> Numbers:
     """Return a number of each user, [users], from its class's block.
 
     Args:
@@ -225,7 +225,7 @@ def _links(
     s: Scenario,
     streams: Streams,
     classes: Classes,
-    numbers: tuple[NDArray[np.float64], ...],
+    numbers: tuple[Numbers, ...],
     outages: Outages,
 ) -> Links:
     """Return the state of each user's link at a time.

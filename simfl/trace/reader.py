@@ -132,6 +132,8 @@ def rows_of(lines: str, users: int) -> list[Row]:
 def _row(kind: str, values: dict[str, Any]) -> Row:
     if kind not in ROWS:
         raise _RowError("a heading")
+    if kind == "begin" and values["buffered"] and values["users"] == tuple(range(len(values["users"]))):
+        values["users"] = range(len(values["users"]))
     row: Row = ROWS[kind](**values)
     if kind in RULES and not RULES[kind][0](row):
         raise _RowError(f"{kind}: expected {RULES[kind][1]}")
@@ -161,6 +163,7 @@ def _line_model(users: int | None) -> TypeAdapter[Any]:
         "str": str,
         "bool": bool,
         "tuple[int, ...]": array[user, ...],
+        "Sequence[int]": array[user, ...],
         "tuple[int, int, int, int]": array[natural, natural, natural, natural],
         "tuple[tuple[str, int], ...]": array[array[phase, natural], ...],
         "tuple[tuple[int, str, int], ...]": array[array[user, str, natural], ...],

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, get_args
@@ -50,7 +50,8 @@ class Begin(NamedTuple):
 
     round: int
     at: int
-    users: tuple[int, ...]
+    users: Sequence[int]
+    """Users that are invited; all users of an asynchronous run, as a range."""
     buffered: bool = False
     """True of the one start of a whole asynchronous run."""
 
@@ -338,7 +339,8 @@ def row_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield writers[type(row)](row)
 
 
-_encoded = json.JSONEncoder(separators=(",", ":")).encode
+# Of an asynchronous run, the users of `Begin` are a range.
+_encoded = json.JSONEncoder(separators=(",", ":"), default=list).encode
 # A bound on the texts that are held: a trace with ever new durations, as under a measured clock, would fill
 # memory.
 _recurring = lru_cache(maxsize=4096)(_encoded)

@@ -7,7 +7,8 @@ population of up to `MANY` users has plain arrays; of more users, one that is ne
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, TypeAlias, Union
+from itertools import islice
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,9 +37,11 @@ class LaterNumbers:
     """
 
     def __init__(self, users: int, find: Find) -> None:
-        self.users, self._find = users, find
+        self.users, self.find = users, find
         self._seen: dict[int, Any] = {}
         self._all: NDArray[Any] | None = None
+        self._latest: tuple[int, NDArray[Any]] = -1, np.empty(0)
+        """The block that was found last, with its first user."""
 
     def __len__(self) -> int:
         return self.users
@@ -52,31 +55,49 @@ class LaterNumbers:
             if len(self._seen) > FEW * self.users:
                 self._all, self._seen = np.asarray(self), {}
                 return self._all.item(user)
-            within = user % BLOCK
-            number = self._seen[user] = self.some(user - within).item(within)
+            number = self._seen[user] = self[user].item()
         return number
 
-    def some(self, first: int) -> NDArray[Any]:
-        """Return the numbers of the block of users that begins with `first`."""
-        return self._find(first, min(BLOCK, self.users - first))
+    def __getitem__(self, user: int) -> Any:
+        """Return a user's number, or its row of numbers; ascending users are found fast."""
+        within = user % BLOCK
+        first = user - within
+        if first != self._latest[0]:
+            self._latest = first, self.find(first, min(BLOCK, self.users - first))
+        return self._latest[1][within]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        return np.concatenate(list(blocks(self))).astype(dtype, copy=False)
+        numbers = np.concatenate(list(blocks(self)))
+        return numbers if dtype is None else numbers.astype(dtype, copy=False)
 
 
-Numbers: TypeAlias = Union[NDArray[Any], LaterNumbers]
+Numbers: TypeAlias = NDArray[Any] | LaterNumbers
 """A number of each user, [users]: `.item(user)` is one, `numpy.asarray` all of them."""
 
 
 def blocks(numbers: Numbers) -> Iterator[NDArray[Any]]:
     """Yield the numbers of all users, a block after the other."""
-    for first in range(0, len(numbers), BLOCK):
-        yield block(numbers, first)
+    users = len(numbers)
+    for first in range(0, users, BLOCK):
+        yield block(numbers, first, min(BLOCK, users - first))
 
 
-def block(numbers: Numbers, first: int) -> NDArray[Any]:
-    """Return the numbers of the block of users that begins with `first`."""
-    return numbers.some(first) if isinstance(numbers, LaterNumbers) else numbers[first : first + BLOCK]
+def alike(numbers: Numbers) -> NDArray[Any]:
+    """Return numbers with the mean, the median and the extremes of all: one, if all are equal."""
+    numbers = np.asarray(numbers)
+    return numbers[:1] if numbers.strides == (0,) else numbers
+
+
+def first(numbers: Numbers, users: int = MANY) -> NDArray[Any]:
+    """Return the numbers of the first users, by whole blocks."""
+    return np.concatenate(list(islice(blocks(numbers), -(-users // BLOCK))))
+
+
+def block(numbers: Numbers, first: int, size: int) -> NDArray[Any]:
+    """Return the numbers of `size` users from `first` on, which of `LaterNumbers` begins a block."""
+    if isinstance(numbers, LaterNumbers):
+        return numbers.find(first, size)
+    return numbers[first : first + size]
 
 
 def later(users: int, find: Find) -> Numbers:
