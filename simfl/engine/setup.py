@@ -22,6 +22,7 @@ from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Result, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.world.availability import OnlineSchedule
+from simfl.world.check_in import CheckIn
 from simfl.world.classes import LossesByClass
 from simfl.world.draws import Numbers
 from simfl.world.dropout import Losses
@@ -101,6 +102,8 @@ class RunConfig:
     """User -> number of its training samples."""
     select: Callable[[Users, Participation, int], list[int] | None]
     """(available users, participation so far, round) -> selected users; None: too few are available."""
+    check_in: CheckIn | None
+    """Phase before a round, with the number of users that closes it; None: all available users are known."""
     clip: Clip | None
     """Clipping rule of updates."""
     server_lr: float

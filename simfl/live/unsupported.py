@@ -25,6 +25,8 @@ def problems(experiment: Experiment) -> Iterator[Problem]:
         )
     if s.record_updates:
         yield "record_updates", "the updates of users stay with them"
+    if s.check_in is not None:
+        yield "check_in", "users of a live run are connected from the start: leave it out"
     if s.network.peers == "direct":
         yield "network.peers", "users of a live run are not connected to each other: use relayed"
     if s.network.tcp_start is not None:

@@ -184,6 +184,7 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
         people = UserPopulation.of(s, streams, lambda: _holdings(make()))
         trainers = make()
         for name in s.protocols:
+            _check_samples(s, name, trainers[name])
             _check_overflow(s.of(name), name, trainers[name])
         # The forecast of memory runs sessions, for which the experiment must be whole but for that forecast.
         experiment = Experiment(s, streams, trainers, profile, people)
@@ -283,6 +284,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         schedule=people.online.at if people.has_churn else None,
         samples=trainer.samples,
         select=select,
+        check_in=s.check_in and s.check_in.model_copy(update={"users": s.check_in.users or s.cohort}),
         clip=None if isinstance(clip, NoClip) else clip,
         server_lr=s.learning.server_lr,
         training_noise=people.noise(),
@@ -374,6 +376,16 @@ def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
         # and must be that of the real run.
         return lambda party, *scope: (draw if party == SERVER else ZeroEntropy)(party, *scope)
     return draw
+
+
+def _check_samples(s: Scenario, name: str, trainer: Trainer) -> None:
+    """Raise a ScenarioError if some user has no samples, and the protocol would refuse its update."""
+    entry = s.protocols[name]
+    if entry.weighted and not entry.offline and 0 in trainer.sizes():
+        samples, users = counted(len(trainer.split.y_train), "sample"), counted(s.population.users, "user")
+        reason = f"{samples} do not suffice for {users}, and {name} refuses updates without a sample"
+        remedy = "use partition: {drawn: 20}, in which users may share samples, or fewer users"
+        raise error(s, "learning.partition", f"{reason}: {remedy}")
 
 
 def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:

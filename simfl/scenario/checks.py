@@ -227,6 +227,11 @@ def _selection(s: Scenario) -> Problems:
     if s.selection.needs_battery and not all(energy and energy.battery for energy in energies):
         yield "selection", f"{s.selection.kind} needs a battery in every device (population.energy.battery)"
     yield from _below("selection", s.selection.problems(s.population.users))
+    if s.check_in is not None and s.asynchronous:
+        yield "check_in", "must go with rounds: over a buffer the server picks users one by one; leave it out"
+    elif s.check_in is not None and s.check_in.users is not None and s.check_in.users < s.cohort:
+        chosen = f"{counted(s.cohort, 'user')} that selection {s.selection.kind} may choose"
+        yield "check_in.users", f"users={s.check_in.users} must be at least the {chosen}"
     enough, upload = s.selection.enough(), s.deadlines.upload
     # Two rules would end the upload phase: K uploads, and a quorum or the wait for all users.
     if enough is not None and not isinstance(upload, FixedDeadline | None):
@@ -324,7 +329,7 @@ def users_bytes(s: Scenario, name: str) -> int:
     timed = any(each.availability.changes == "with time" for each in settings)
     timed |= any(outage.offline for outage in s.network.outages)
     # Idle users without a connection have no events.
-    followed = users if entry.connected else members
+    followed = users if entry.connected and s.check_in is None else members
     links = [each.network for each in settings]
     member = entry.member_bytes + (JITTER_BYTES if any(link.jitter_s for link in links) else 0)
     member += VARYING_BYTES if any(isinstance(link.varies, LinkStates) for link in links) else 0

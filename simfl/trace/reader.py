@@ -25,6 +25,7 @@ from simfl.trace.rows import (
     SOURCES,
     TRAIN,
     Begin,
+    CheckedIn,
     End,
     Ending,
     Presence,
@@ -229,7 +230,7 @@ class _Order:
                 raise _RowError(f"round {row.round} of {self.protocol} has not begun")
             # Reports walk from a row to its cause, and on. Only earlier causes make sure that such a walk
             # ends.
-            caused = not isinstance(row, Spent) and row.cause >= number
+            caused = not isinstance(row, Spent | CheckedIn) and row.cause >= number
             if caused or (isinstance(row, Step) and row.previous >= number):
                 earlier = f"an earlier row of {self.protocol}, which has {number} so far"
                 raise _RowError(f"its cause is not {earlier}")
