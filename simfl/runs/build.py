@@ -6,6 +6,7 @@ Checks that need the data or the model (the length of an update, the largest wei
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import islice
 from os import urandom
 from pathlib import Path
 from typing import Any, TypeVar, assert_never
@@ -46,6 +47,7 @@ from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recor
 from simfl.trace import reader as trace_reader
 from simfl.virtual_time import lasting, nanoseconds
 from simfl.world import profiles
+from simfl.world.draws import MANY
 from simfl.world.participation import Participation, Users
 from simfl.world.tcp_start import lv08
 
@@ -87,10 +89,13 @@ class Experiment:
 
     @property
     def partitions(self) -> dict[str, NDArray[np.int64]]:
-        """Samples of each label that each user holds, [users, classes], by the first entry of a partition."""
+        """Samples of each label that each user holds, by the first entry of a partition.
+
+        [users, classes]; of a large population, its first `MANY` users.
+        """
         # Later keys replace earlier ones: in reverse order, the first entry of a partition is what stays.
         first = {id(trainer): name for name, trainer in reversed(self.trainers.items())}
-        return {name: _label_counts(t) for name, t in self.trainers.items() if first[id(t)] == name}
+        return {name: _label_counts(t, MANY) for name, t in self.trainers.items() if first[id(t)] == name}
 
     def training_times(self) -> Iterator[str]:
         """Yield sentences on the source of training times, under the modelled clock."""
@@ -191,9 +196,10 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
         return replace(experiment, memory=dict(_memory(experiment, on_stage)))
 
 
-def _label_counts(trainer: Trainer) -> NDArray[np.int64]:
-    """Return the number of samples of each label that each user holds, [users, classes]."""
-    return partition.label_counts(trainer.split.y_train, trainer.parts, trainer.split.classes)
+def _label_counts(trainer: Trainer, users: int | None = None) -> NDArray[np.int64]:
+    """Return the samples of each label that each user holds, or each of the first users, [users, classes]."""
+    parts = list(islice(trainer.parts, users))
+    return partition.label_counts(trainer.split.y_train, parts, trainer.split.classes)
 
 
 def _holdings(trainers: dict[str, Trainer]) -> NDArray[np.int64]:
