@@ -177,7 +177,7 @@ class UserSide:
     def _interrupt(self, task: UserRound, loss: tuple[str, str, int] | None) -> None:
         if task.life.is_alive:
             task.life.interrupt(loss, at_once=True)
-        else:  # the task was forgotten, and one of its messages is still on its way
+        else:  # the update is submitted, or the task was forgotten and a message is still on its way
             self._end(task, loss)
 
     # -- a user's task
@@ -196,10 +196,8 @@ class UserSide:
                 raise simpy.Interrupt((*planned, step))
             if planned is not None:
                 yield planned.ns
+            # Nothing is left to wait for: a loss after this finds the life ended (`_interrupt`).
             self._submit(task, step)
-            # Until the server has processed it, and forgets the task. The life stays, so that a loss after
-            # the upload is an interrupt like any other.
-            yield None
         except simpy.Interrupt as interrupt:
             self._end(task, interrupt.cause)
 
