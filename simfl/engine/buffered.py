@@ -50,9 +50,6 @@ class IdleUsers:
         self._place_of: dict[int, int] = {}
         """Places of these users; -1 for a user that left."""
 
-    def __len__(self) -> int:
-        return self.size
-
     def __iter__(self) -> Iterator[int]:
         return (self._user_at.get(place, place) for place in range(self.size))
 

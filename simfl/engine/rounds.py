@@ -145,11 +145,10 @@ class Rounds(ServerSide):
 
     def _write_begin(self, chosen: list[int]) -> int:
         """Write the rows of a round's beginning; return that of its users."""
-        if self.config.check_in is None:
-            return self.trace.add(rows.Begin(self.round, self.start, tuple(chosen)))
-        now = self.env.now
+        now = self.start if self.config.check_in is None else self.env.now
         begin = self.trace.add(rows.Begin(self.round, now, tuple(chosen)))
-        self.trace.add(rows.CheckedIn(self.round, self.start, now, self.checked_in, self.left))
+        if self.config.check_in is not None:
+            self.trace.add(rows.CheckedIn(self.round, self.start, now, self.checked_in, self.left))
         return begin
 
     def stall(self, why: str) -> None:

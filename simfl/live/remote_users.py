@@ -79,9 +79,7 @@ class RemoteUsers(ABC):
         """Take users offline who are so from the start."""
 
     def online(self) -> NDArray[np.bool_]:
-        online = np.zeros(self.config.users, bool)
-        online[list(self.session.peers)] = True
-        return online
+        return np.isin(np.arange(self.config.users), list(self.session.peers))
 
     def begin(self, task: UserRound) -> None:
         """Send a user its task."""

@@ -345,8 +345,7 @@ def users_bytes(s: Scenario, name: str) -> int:
     classes = s.learning.dataset.classes_expected()
     # The second addend is that of the counts that `simfl check` prints.
     held = min(users, MANY) * (USER_BYTES + 16 * classes) + max(0, users - MANY) * LATER_BYTES
-    dealt = users * s.learning.partition.hand_bytes(classes)
-    return held + dealt + churn + members * member + pairs
+    return held + users * s.learning.partition.hand_bytes(classes) + churn + members * member + pairs
 
 
 def _timed(s: Scenario) -> bool:

@@ -77,9 +77,8 @@ Numbers: TypeAlias = NDArray[Any] | LaterNumbers
 
 def blocks(numbers: Numbers) -> Iterator[NDArray[Any]]:
     """Yield the numbers of all users, a block after the other."""
-    users = len(numbers)
-    for first in range(0, users, BLOCK):
-        yield block(numbers, first, min(BLOCK, users - first))
+    for first in range(0, len(numbers), BLOCK):
+        yield block(numbers, first, min(BLOCK, len(numbers) - first))
 
 
 def alike(numbers: Numbers) -> NDArray[Any]:
