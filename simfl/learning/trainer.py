@@ -161,10 +161,9 @@ class Trainer:
 
     def sizes(self) -> dict[int, int]:
         """Return each number of samples that some user holds, with one of these users."""
-        users = range(len(self.parts))
-        return {
-            self.samples(u): u for u in ({users[0], users[-1]} if isinstance(self.parts, Hands) else users)
-        }
+        last = len(self.parts) - 1
+        users = (0, last) if isinstance(self.parts, Hands) else range(last + 1)
+        return {self.samples(user): user for user in users}
 
     def shapes(self) -> list[int]:
         """Return users whose trainings together have every shape of minibatch of all users.

@@ -68,9 +68,7 @@ class Classes:
 
     def sizes(self) -> dict[str, int]:
         """Return the number of users of each class, by name."""
-        counts = np.zeros(len(self.names), np.int64)
-        for members in blocks(self.member):
-            counts += np.bincount(members, minlength=len(self.names))
+        counts = np.sum([np.bincount(m, minlength=len(self.names)) for m in blocks(self.member)], axis=0)
         return {name: int(count) for name, count in zip(self.names, counts, strict=True)}
 
     def combined(self, values: Sequence[Numbers]) -> Numbers:
