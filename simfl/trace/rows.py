@@ -67,7 +67,7 @@ class CheckedIn(NamedTuple):
     start: int
     at: int
     """[ns] Of the choice."""
-    count: int
+    waiting: int
     """Users that checked in and were still online then."""
     left: int
     """Users that had checked in and had gone offline before the choice."""

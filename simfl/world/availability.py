@@ -289,7 +289,7 @@ class Trace(Availability):
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         intervals = read_intervals(self.file, None if self.assign else users, self.period_s)
         if self.assign is None:
-            indices = intervals.indices_of(users)
+            indices: Numbers = intervals.indices_of(users)
         # A file without entries has none to give: `modulo` would divide by zero.
         elif intervals:
             indices = entries_of(self.assign, len(intervals), users, streams)

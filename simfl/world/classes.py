@@ -55,7 +55,7 @@ class Classes:
 
     def of(self, user: int) -> str:
         """Return the name of a user's class."""
-        return self.names[self.member.item(user)]
+        return self.names[int(self.member.item(user))]
 
     def first_of(self, index: int) -> int | None:
         """Return the first user of a class, by its index; None of a class without users."""
@@ -115,7 +115,7 @@ class LossesByClass:
 
     def in_cycle(self, user: int, cycle: int) -> PlannedLoss | None:
         """Return the planned loss of a user in one of its cycles, if it is lost there."""
-        return self.each[self.member.item(user)].in_cycle(user, cycle)
+        return self.each[int(self.member.item(user))].in_cycle(user, cycle)
 
     def rate_in(self, index: int) -> None:
         """Return None: each class has its drop-out rate, and the round has no common one."""

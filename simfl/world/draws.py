@@ -66,6 +66,9 @@ class LaterNumbers:
             self._latest = first, self.find(first, min(BLOCK, self.users - first))
         return self._latest[1][within]
 
+    def __rmul__(self, factor: float) -> LaterNumbers:
+        return LaterNumbers(self.users, lambda first, size: factor * self.find(first, size))
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         numbers = np.concatenate(list(blocks(self)))
         return numbers if dtype is None else numbers.astype(dtype, copy=False)

@@ -59,7 +59,7 @@ def test_check_in_lasts_until_enough_users_wait() -> None:
     trace = trace_of()
     for begin, row, round_ in zip(of(trace, Begin), of(trace, CheckedIn), metrics.rounds(trace), strict=True):
         lasts, users = first_of(row.round, K)
-        assert (row.at - row.start, row.count, row.left) == (lasts, K, 0)
+        assert (row.at - row.start, row.waiting, row.left) == (lasts, K, 0)
         assert begin.at == row.at
         assert set(begin.users) == users
         # Shown apart on the critical path, of which it is a part.
@@ -72,7 +72,7 @@ def test_users_are_chosen_among_those_that_wait() -> None:
     trace = trace_of(check_in={"every_s": 10.0, "within_s": 50.0, "users": 12})
     for begin, row in zip(of(trace, Begin), of(trace, CheckedIn), strict=True):
         lasts, users = first_of(row.round, 12)
-        assert (row.at - row.start, row.count, len(begin.users)) == (lasts, 12, K)
+        assert (row.at - row.start, row.waiting, len(begin.users)) == (lasts, 12, K)
         assert set(begin.users) < users
 
 
@@ -81,7 +81,7 @@ def test_check_in_closes_by_time() -> None:
     trace = trace_of(check_in={"every_s": 10.0, "within_s": 0.9, "users": 40})
     for begin, row, round_ in zip(of(trace, Begin), of(trace, CheckedIn), metrics.rounds(trace), strict=True):
         users = {user for at, user in attempts(row.round) if at <= 0.9 * NS}
-        assert (row.at - row.start, row.count) == (0.9 * NS, len(users))
+        assert (row.at - row.start, row.waiting) == (0.9 * NS, len(users))
         assert len(begin.users) == (K if len(users) >= K else 0)
         if len(users) < K:
             assert round_.reason == f"selection: {len(users)} of {N} users checked in within 0.9 s"

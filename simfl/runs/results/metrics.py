@@ -329,8 +329,8 @@ def _count(entry: Round, group: Iterable[Row], missed_before: set[tuple[int, str
                 # A user that was lost before the server stopped it is a loss, since the row of its loss came
                 # first.
                 surplus.update(user for user in users if (user, "") not in missed)
-            case rows.CheckedIn(count=count):
-                entry.checked_in = count
+            case rows.CheckedIn(waiting=waiting):
+                entry.checked_in = waiting
             case rows.Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
                 if row.discarded is Discarded.STALE:
