@@ -113,7 +113,8 @@ class ZeroEntropy:
 
     def __init__(self, *scope: Name) -> None:
         self.scope = scope
-        self._drawn: set[str] = set()
+        # Most machines draw one name or none, and an empty set takes 216 bytes.
+        self._drawn: tuple[str, ...] = ()
 
     def __call__(self, name: str) -> bytes:
         """Return 32 bytes.
@@ -123,7 +124,7 @@ class ZeroEntropy:
         """
         if name in self._drawn:
             raise ValueError(f"{name!r} was drawn before from the entropy of {self.scope}")
-        self._drawn.add(name)
+        self._drawn += (name,)
         return self.peek(name)
 
     def peek(self, name: str) -> bytes:

@@ -288,7 +288,8 @@ def check(
     for name, counts in result.labels.items():
         dealt = loaded.of(name).learning.partition
         of = f" ({name})" if len(result.labels) > 1 else ""
-        print_lines(f"# {loaded.learning.dataset.kind}, {dealt.kind}{of}:")
+        first = f", the first {len(counts):,} users" if len(counts) < loaded.population.users else ""
+        print_lines(f"# {loaded.learning.dataset.kind}, {dealt.kind}{of}{first}:")
         for line in label_histogram(counts, width=78):
             print(f"# {line}")
 

@@ -18,9 +18,8 @@ A user that is not in `idle` is `parked`, `asleep`, known to be offline (`presen
 draw among the users that are online at the moment, reads the states of all users for each pick.
 """
 
-from array import array
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from heapq import heappop, heappush
 
 import numpy as np
@@ -37,40 +36,54 @@ from simfl.world.availability import FOR_EVER
 
 
 class IdleUsers:
-    """A set of users with O(1) add, discard and uniform draw, 16 bytes each.
+    """A set of users with O(1) add, discard and uniform draw.
 
-    Attributes:
-        users: int64 array of its members, in any order.
-        index: int64 [all users]: place in `users`; -1 for a user that is not in the set.
+    Each member has a place, 0 .. size - 1. In a full set user u begins at place u, and only users that moved
+    or left are held: a million others cost nothing.
     """
 
     def __init__(self, users: int, full: bool = False) -> None:
-        self.users = array("q", range(users) if full else ())
-        self.index = array("q", range(users) if full else [-1] * users)
+        self.size = users if full else 0
+        self._full = full
+        self._user_at: dict[int, int] = {}
+        """Users by place, of places that are not the user's first one."""
+        self._place_of: dict[int, int] = {}
+        """Places of these users; -1 for a user that left."""
+
+    def __iter__(self) -> Iterator[int]:
+        return (self._user_at.get(place, place) for place in range(self.size))
+
+    def _place(self, user: int) -> int:
+        return self._place_of.get(user, user if self._full else -1)
+
+    def _put(self, user: int, place: int) -> None:
+        self._user_at[place] = user
+        self._place_of[user] = place
 
     def add(self, user: int) -> None:
         """Add a user, unless it is in the set."""
-        if self.index[user] < 0:
-            self.index[user] = len(self.users)
-            self.users.append(user)
+        if self._place(user) < 0:
+            self._put(user, self.size)
+            self.size += 1
 
     def discard(self, user: int) -> None:
         """Remove a user, if it is in the set; the last member takes its place."""
         # Order means nothing in the set, so the last member may fill the hole: nothing else moves.
-        hole = self.index[user]
+        hole = self._place(user)
         if hole >= 0:
-            self.index[user] = -1
-            moved = self.users.pop()
+            self._place_of[user] = -1
+            self.size -= 1
+            moved = self._user_at.pop(self.size, self.size)
             # The last member itself leaves no hole.
             if moved != user:
-                self.users[hole] = moved
-                self.index[moved] = hole
+                self._put(moved, hole)
 
     def draw(self, rng: np.random.Generator) -> int:
         """Remove a user that is drawn uniformly, and return it."""
         # One draw of the stream `pick` for each user taken, offline ones included; the draws thus depend on
         # the order of members, which follows from the run alone.
-        user = self.users[rng.integers(len(self.users))]
+        place = int(rng.integers(self.size))
+        user = self._user_at.get(place, place)
         self.discard(user)
         return user
 
@@ -106,7 +119,7 @@ class Buffer(ServerSide):
         self.rng = self.runtime.streams.rng("pick")
         server = setup.server(everyone, setup.params, self.runtime.ops, setup.entropy(SERVER, 0))
         self.machine = buffer_server(server)
-        cause = self.trace.add(rows.Begin(0, 0, tuple(everyone), buffered=True))
+        cause = self.trace.add(rows.Begin(0, 0, everyone, buffered=True))
         self.users.follow_all()
         # `follow_all` has taken offline the users that begin offline. The calls for time 0 that it requested
         # come before the first pick.
@@ -141,7 +154,7 @@ class Buffer(ServerSide):
     def pick(self, cause: int) -> None:
         """Let the life of the run pick now; `cause` is the row that made it possible."""
         # Most steps of the server free no flight, so the life is not woken in vain.
-        if self.picking and (self.asleep or (self.idle.users and self._has_free_flight)):
+        if self.picking and (self.asleep or (self.idle.size and self._has_free_flight)):
             self.life.wake(cause)
 
     @property
@@ -163,7 +176,7 @@ class Buffer(ServerSide):
         while asleep and asleep[0][0] <= now:
             self.rest(heappop(asleep)[1])
         while self._has_free_flight and self.machine.open and not self.done:
-            if not self.idle.users:
+            if not self.idle.size:
                 # Pick again when a sleeping user may be online. An earlier time that was set before stays.
                 self.waking = min([self.waking, *(until for until, _ in asleep[:1])])
                 return

@@ -305,7 +305,7 @@ class Lane:
     device: Device
     name: str
     """As in the trace."""
-    jobs: deque[Job] | None = None
+    jobs: deque[Job] | list[Job] | None = None
     """Jobs that wait; None while it is idle, as an empty deque has 600 bytes, and most lanes are idle."""
     last_row: int = -1
     """Its latest step."""
@@ -316,8 +316,9 @@ class Lane:
 
     def put(self, job: Job) -> None:
         """Queue a job."""
+        # Of users a list: few jobs wait there, and one in a deque takes 760 bytes.
         if self.jobs is None:
-            self.jobs = deque()
+            self.jobs = deque() if self.device.party == SERVER else []
         self.jobs.append(job)
         self.wake()
 
@@ -364,7 +365,7 @@ class Lane:
                 if device.is_off:
                     device.release()
                     continue
-            job = jobs.popleft()
+            job = jobs.popleft() if isinstance(jobs, deque) else jobs.pop(0)
             task = job.task
             # The loss left its queued jobs in place. They end here, without a row.
             if task is not None and task.is_lost:

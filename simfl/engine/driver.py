@@ -39,7 +39,7 @@ async def drive(
             # ones.
             if env.peek() == float("inf"):
                 users = session.config.users
-                online = f"{sum(map(session.users.is_online, range(users)))} of {users} users online"
+                online = f"{session.users.online().sum()} of {users} users online"
                 session.server.stall(f"nothing left that could happen, {online}")
             else:
                 if env.now < horizon:

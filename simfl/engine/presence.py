@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simfl.engine.environment import Environment
 from simfl.engine.life import Life, Waits
 from simfl.protocols.contracts import AnyServer
@@ -95,6 +98,15 @@ class PresenceTracker:
     def is_online(self, user: int) -> bool:
         """Return True for a user whose device is online."""
         return self.state_of(user)[0]
+
+    def online(self, users: int) -> NDArray[np.bool_]:
+        """Return True for each of the users whose device is online, [users]."""
+        if self.powered is None and (self.schedule is None or len(self._followed) == users):
+            # Each change is known, so nothing has to be computed for a user that is online.
+            online = np.ones(users, bool)
+            online[list(self.reasons)] = False
+            return online
+        return np.fromiter(map(self.is_online, range(users)), bool, users)
 
     def add_reason(self, user: int, why: str) -> None:
         """Take a device offline for a reason."""

@@ -4,8 +4,11 @@ A user is in flight while its upload of an earlier round is on its way, or it st
 selected then.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from functools import partial
+from typing import Any
+
+import numpy as np
 
 from simfl.engine.life import Waits
 from simfl.engine.server_side import ServerSide
@@ -13,7 +16,9 @@ from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import round_server
 from simfl.protocols.machine import SERVER, Result, Subject
 from simfl.trace import rows
-from simfl.world.participation import Participation
+from simfl.virtual_time import nanoseconds
+from simfl.world.check_in import CheckIn
+from simfl.world.participation import Participation, Users
 
 
 class Rounds(ServerSide):
@@ -21,6 +26,10 @@ class Rounds(ServerSide):
 
     begun = -1
     """The latest round that has begun."""
+    checked_in = 0
+    """Users among whom those of the round are chosen."""
+    left = 0
+    """Users that checked in for the round and went offline before the choice."""
 
     def main(self) -> Waits:
         """Begin round after round; each begins as the one before it has closed."""
@@ -35,27 +44,66 @@ class Rounds(ServerSide):
             # An event and not a call: the next round begins after the other effects of the step that closes
             # this one.
             self.closed = self.env.event()
-            chosen = self._select()
-            if not chosen:
+            check_in = self.config.check_in
+            waiting = None if check_in is None else (yield from self._check_in(check_in))
+            chosen = self._select(self._available() if waiting is None else waiting)
+            if not chosen and waiting is None:
                 # As long as a server with users would wait for its first answers. Then it selects once more,
                 # and without users the round aborts (test_cohorts.py:
                 # test_a_skipped_round_lasts_as_long_as_the_server_waited).
                 yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
-                chosen = self._select()
+                chosen = self._select(self._available())
             self._begin(chosen or [])
             yield self.closed
 
-    def _available(self) -> list[int]:
+    def _available(self) -> Users:
+        """Return the users that can be selected, ascending."""
+        in_flight = [task.user for task in self.tasks.values() if self.users.in_flight(task)]
+        available = self.users.online()
+        available[in_flight] = False
+        if self.config.in_round is not None:
+            available &= self.config.in_round(self.round)
+        return np.flatnonzero(available)
+
+    def _check_in(self, check_in: CheckIn) -> Generator[int, Any, Users]:
+        """Let users check in until enough wait, or time is over; return those that wait, ascending."""
+        users, presence = self.config.users, self.users.presence
         drawn = None if self.config.in_round is None else self.config.in_round(self.round)
-        in_flight = {task.user for task in self.tasks.values() if self.users.in_flight(task)}
-        return [
-            user
-            for user in range(self.config.users)
-            if (drawn is None or drawn[user]) and self.users.is_online(user) and user not in in_flight
-        ]
+        working = {task.user: task for task in self.tasks.values()}
+        closes_ns, rng = (
+            self.start + nanoseconds(check_in.within_s),
+            self.runtime.streams.rng("check-in", self.round),
+        )
+        waiting: set[int] = set()
+        self.checked_in = self.left = 0
+        for gap_ns, user in check_in.attempts(users, rng):
+            if self.env.now + gap_ns > closes_ns:
+                yield closes_ns - self.env.now
+                break
+            yield gap_ns
+            is_busy = user in working and self.users.in_flight(working[user])
+            if is_busy or not presence.is_online(user) or not (drawn is None or drawn[user]):
+                continue
+            waiting.add(user)
+            # Only then: of users that come and go it is enough to look when it may matter.
+            if len(waiting) == check_in.users:
+                self._drop_offline(waiting)
+                if len(waiting) == check_in.users:
+                    break
+        self._drop_offline(waiting)
+        return np.array(sorted(waiting), np.int64)
+
+    def _drop_offline(self, waiting: set[int]) -> None:
+        """Remove users that went offline after their check-in: they are no loss of the round."""
+        offline = {user for user in waiting if not self.users.presence.is_online(user)}
+        self.left += len(offline)
+        waiting -= offline
 
     def _shortage(self) -> str:
         """Return the reason for which too few users could be selected."""
+        if self.config.check_in is not None:
+            waited = f"checked in within {self.config.check_in.within_s:g} s"
+            return f"{self.checked_in} of {self.config.users} users {waited}"
         shortage = f"{len(self._available())} of {self.config.users} users available"
         busy = sum(map(self.users.in_flight, self.tasks.values()))
         if not busy:
@@ -64,15 +112,15 @@ class Rounds(ServerSide):
         causes = (f" (round {a.round}: {a.reason})" for a in aborts if not a.reason.startswith("selection:"))
         return f"{shortage}; {busy} still work for an earlier round{next(causes, '')}"
 
-    def _select(self) -> list[int] | None:
-        available, meter = self._available(), self.runtime.meter
+    def _select(self, available: Users) -> list[int] | None:
+        self.checked_in, meter = len(available), self.runtime.meter
         if meter is not None and meter.batteries is not None:
             self.history.battery = meter.batteries.levels()
         return self.config.select(available, self.history, self.round)
 
     def _begin(self, chosen: list[int]) -> None:
         index, setup, users = self.round, self.runtime.setup, self.users
-        cause, self.begun = self.trace.add(rows.Begin(index, self.start, tuple(chosen))), index
+        cause, self.begun = self._write_begin(chosen), index
         if not chosen:
             self._abort_round(f"selection: {self._shortage()}", cause)
             return
@@ -95,10 +143,18 @@ class Rounds(ServerSide):
         run = partial(self.host.open_round, server, chosen)
         self.call(server, "start", None, cause, setup.first_phase, run=run)
 
+    def _write_begin(self, chosen: list[int]) -> int:
+        """Write the rows of a round's beginning; return that of its users."""
+        now = self.start if self.config.check_in is None else self.env.now
+        begin = self.trace.add(rows.Begin(self.round, now, tuple(chosen)))
+        if self.config.check_in is not None:
+            self.trace.add(rows.CheckedIn(self.round, self.start, now, self.checked_in, self.left))
+        return begin
+
     def stall(self, why: str) -> None:
         # The round's server still waited for users. Each End row has a Begin row before it.
         if self.begun < self.round:
-            self.trace.add(rows.Begin(self.round, self.start, ()))
+            self._write_begin([])
         super().stall(why)
 
     def members(self, result: Result) -> list[tuple[UserRound, float]]:

@@ -46,6 +46,8 @@ class Session:
         # A server over a buffer that has no connection to idle users cannot see them come and go
         # (`buffered.py`).
         drops_idle = setup.protocol.asynchronous and not setup.protocol.connected
+        # Before their check-in, users have no connection.
+        drops_idle |= config.check_in is not None
         self.users = UserSide(self.runtime, self.network, drops_idle=drops_idle)
         if config.energy_of or config.server_powers:
             # After the users, whose presence it gives the batteries, and before the first step.

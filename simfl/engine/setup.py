@@ -22,10 +22,12 @@ from simfl.protocols.contracts import AnyServer, ClientMachine
 from simfl.protocols.machine import Entropy, Message, Params, Result, Subject, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.world.availability import OnlineSchedule
+from simfl.world.check_in import CheckIn
 from simfl.world.classes import LossesByClass
+from simfl.world.draws import Numbers
 from simfl.world.dropout import Losses
 from simfl.world.energy import EnergyOf, Powers
-from simfl.world.participation import Participation
+from simfl.world.participation import Participation, Users
 
 if TYPE_CHECKING:
     from simfl.engine.links import VirtualNetwork
@@ -73,9 +75,9 @@ class RunConfig:
     """Number of users."""
     rounds: int
     """Rounds, or aggregations of an asynchronous run."""
-    slowdown: NDArray[np.float64]
+    slowdown: Numbers
     """[users]: factor by which each device is slower than the machine of the clock."""
-    cores: NDArray[np.int64]
+    cores: Numbers
     """[users]: cores of each device."""
     server_slowdown: float
     """Factor by which one of its cores is slower than the machine of the clock."""
@@ -99,8 +101,10 @@ class RunConfig:
     """Online times of users; None: they are always online."""
     samples: Callable[[int], int]
     """User -> number of its training samples."""
-    select: Callable[[Sequence[int], Participation, int], list[int] | None]
+    select: Callable[[Users, Participation, int], list[int] | None]
     """(available users, participation so far, round) -> selected users; None: too few are available."""
+    check_in: CheckIn | None
+    """Phase before a round, with the number of users that closes it; None: all available users are known."""
     clip: Clip | None
     """Clipping rule of updates."""
     server_lr: float

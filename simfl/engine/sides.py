@@ -11,6 +11,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simfl.engine.presence import PresenceTracker
 
 if TYPE_CHECKING:
@@ -85,8 +88,8 @@ class UserControl(Protocol):
     def follow_all(self) -> None:
         """Follow the sessions of all users."""
 
-    def is_online(self, user: int) -> bool:
-        """Return True for a user that can be selected."""
+    def online(self) -> NDArray[np.bool_]:
+        """Return True for each user that can be selected, [users]."""
         ...
 
     def begin(self, task: UserRound) -> None:

@@ -13,7 +13,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
 import simpy
+from numpy.typing import NDArray
 
 from simfl.engine.devices import Device, Job, Runtime
 from simfl.engine.life import Life, Waits
@@ -91,7 +93,7 @@ class UserSide:
         """Return a user's device, made when it is first used."""
         device = self.devices.get(user)
         if device is None:
-            slowdown, cores = float(self.config.slowdown[user]), int(self.config.cores[user])
+            slowdown, cores = self.config.slowdown.item(user), self.config.cores.item(user)
             device = self.devices[user] = Device(self.runtime, user, slowdown, cores, self)
         return device
 
@@ -108,9 +110,9 @@ class UserSide:
             for user in range(self.config.users):
                 self.presence.follow(user)
 
-    def is_online(self, user: int) -> bool:
-        """Return True for a user that can be selected."""
-        return self.presence.is_online(user)
+    def online(self) -> NDArray[np.bool_]:
+        """Return True for each user that can be selected, [users]."""
+        return self.presence.online(self.config.users)
 
     def begin(self, task: UserRound) -> None:
         """Begin a user's task, in a round or in the cycle of an update."""
@@ -176,7 +178,7 @@ class UserSide:
     def _interrupt(self, task: UserRound, loss: tuple[str, str, int] | None) -> None:
         if task.life.is_alive:
             task.life.interrupt(loss, at_once=True)
-        else:  # the task was forgotten, and one of its messages is still on its way
+        else:  # the update is submitted, or the task was forgotten and a message is still on its way
             self._end(task, loss)
 
     # -- a user's task
@@ -195,10 +197,8 @@ class UserSide:
                 raise simpy.Interrupt((*planned, step))
             if planned is not None:
                 yield planned.ns
+            # Nothing is left to wait for: a loss after this finds the life ended (`_interrupt`).
             self._submit(task, step)
-            # Until the server has processed it, and forgets the task. The life stays, so that a loss after
-            # the upload is an interrupt like any other.
-            yield None
         except simpy.Interrupt as interrupt:
             self._end(task, interrupt.cause)
 

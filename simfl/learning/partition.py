@@ -1,17 +1,19 @@
 """Training samples dealt to users.
 
-Each sample is dealt exactly once, with three exceptions:
+Each sample is dealt exactly once, with these exceptions:
 
 - `natural` leaves out the samples of users that are not drawn;
 - `few` leaves out the samples beyond a number for each user;
-- `shared` deals some samples to all users.
+- `shared` deals some samples to all users, and `drawn` any sample to any number of users.
+
+Of `iid` and `drawn`, a user's samples are found when they are looked at: ten million users take no memory.
 """
 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar, Literal
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -22,8 +24,31 @@ from simfl.learning.data.dataset import I64, Split
 
 HAND_BYTES = 900
 """Bytes of a user whose samples are not one piece of an array, besides their numbers."""
+MANY = 65_536
+"""Users above which `Hands` stay as they are; those of fewer users are found once, and held."""
 USERS_CHECKED_AT_ONCE = 4096
 """Users whose samples are checked together."""
+
+
+class Hands(Sequence[I64]):
+    """The samples of many users, each found when it is looked at.
+
+    Args:
+        users: Their number.
+        size: Returns the number of a user's samples; the extremes are those of the first and the last user.
+        hand: Returns the numbers of a user's samples, in any order.
+    """
+
+    def __init__(self, users: int, size: Callable[[int], int], hand: Callable[[int], I64]) -> None:
+        self.users, self.size, self._hand = users, size, hand
+
+    def __len__(self) -> int:
+        return self.users
+
+    def __getitem__(self, user: Any) -> Any:
+        if not 0 <= user < self.users:
+            raise IndexError(user)
+        return np.sort(self._hand(user))
 
 
 class Partition(KindBlock):
@@ -57,7 +82,7 @@ class Partition(KindBlock):
         """Return the bytes of a user besides the numbers of its samples."""
         return 0 if self.one_piece else HAND_BYTES
 
-    def dealt(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+    def dealt(self, split: Split, users: int, rng: np.random.Generator) -> Sequence[I64]:
         """Return the numbers of each user's samples, ascending, int64.
 
         Args:
@@ -70,16 +95,19 @@ class Partition(KindBlock):
                 a user.
         """
         name, n = f"partition {type(self).__name__}", len(split.y_train)
+        hands = self.deal(split, users, rng)
+        if isinstance(hands, Hands):
+            return hands if users > MANY else list(hands)
         # Ascending, so that the order in which `deal` lists samples decides no minibatch.
-        parts = [np.sort(np.asarray(part, np.int64)) for part in self.deal(split, users, rng)]
+        parts = [np.sort(np.asarray(part, np.int64)) for part in hands]
         # A user-defined `deal` may return anything, so every kind's parts are checked here.
         if len(parts) != users:
             raise ValueError(f"{name} deals to {len(parts)} users instead of {users}")
         # Many users at once: to check each separately takes longer than to deal to a million of them.
         for first in range(0, users, USERS_CHECKED_AT_ONCE):
-            hands = parts[first : first + USERS_CHECKED_AT_ONCE]
-            user = np.repeat(np.arange(len(hands)), [len(hand) for hand in hands])
-            numbers = np.concatenate(hands)
+            some = parts[first : first + USERS_CHECKED_AT_ONCE]
+            user = np.repeat(np.arange(len(some)), [len(hand) for hand in some])
+            numbers = np.concatenate(some)
             if numbers.size and not 0 <= numbers.min() <= numbers.max() < n:
                 raise ValueError(f"{name} deals samples {numbers.min()} .. {numbers.max()} of 0 .. {n - 1}")
             # Numbers ascend within each user, so a sample that is dealt twice stands beside itself.
@@ -93,15 +121,54 @@ class Partition(KindBlock):
 class Iid(Partition):
     """Samples dealt at random, equally: sizes differ by one at most (McMahan 2017, section 3).
 
-    With more users than samples some users have no samples, and their updates are zero.
+    With more users than samples some users have no samples, and their updates are zero. A protocol that
+    refuses such updates (`fedavg`) is refused then.
     """
 
     one_piece = True
     kind: Literal["iid"] = "iid"
 
-    def deal(self, split: Split, users: int, rng: np.random.Generator) -> list[I64]:
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> Hands:
         # Pieces of one array, which `one_piece` states to the prediction of memory.
-        return np.array_split(rng.permutation(len(split.y_train)), users)
+        samples = rng.permutation(len(split.y_train))
+        # As by `np.array_split`: the first `more` users have one sample more than the others.
+        least, more = divmod(len(samples), users)
+
+        def size(user: int) -> int:
+            return least + (user < more)
+
+        def hand(user: int) -> I64:
+            first = user * least + min(user, more)
+            return samples[first : first + size(user)]
+
+        return Hands(users, size, hand)
+
+
+class Drawn(Partition):
+    """A number of samples for each user, drawn from all samples by a stream of its own.
+
+    Users may have samples in common, so there may be more users than samples. A user's samples do not depend
+    on the number of users, and a user that takes no part costs nothing: the partition of large populations.
+    """
+
+    one_piece = True
+    main_key = "samples"
+    kind: Literal["drawn"] = "drawn"
+    samples: Count
+    """Samples of each user; no user has a sample twice."""
+
+    def deal(self, split: Split, users: int, rng: np.random.Generator) -> Hands:
+        n = len(split.y_train)
+        if self.samples > n:
+            raise ValueError(f"samples={self.samples} is above the {n} samples: lower it")
+        key = int.from_bytes(rng.bytes(16), "little")
+
+        def hand(user: int) -> I64:
+            # Philox counts up to 2^256. So users are 2^128 blocks of draws apart, and no draws meet.
+            own = np.random.Generator(np.random.Philox(key=key, counter=user << 128))
+            return own.choice(n, self.samples, replace=False)
+
+        return Hands(users, lambda user: self.samples, hand)
 
 
 class Few(Partition):
@@ -280,7 +347,7 @@ def _shards(y: I64, users: int, per_user: int, rng: np.random.Generator) -> list
     return [np.concatenate([shards[shard] for shard in hand]) for hand in hands]
 
 
-_OURS = (Iid, Few, Dirichlet, Shards, Natural, Shared, QuantitySkew)
+_OURS = (Iid, Few, Drawn, Dirichlet, Shards, Natural, Shared, QuantitySkew)
 PARTITION = KindRegistry("partition", Partition, _OURS, "partition")  # type: ignore[type-abstract]
 
 if TYPE_CHECKING:

@@ -31,6 +31,7 @@ from simfl.learning.losses import CrossEntropy, Loss
 from simfl.learning.minibatches import Cohort, Cutoff
 from simfl.learning.models.facts import facts, law_name
 from simfl.learning.models.model import Model
+from simfl.learning.partition import Hands
 from simfl.learning.sgd import LocalSgd, TrainingMethod, TrainingTime, WayName, choose_method
 
 if TYPE_CHECKING:
@@ -124,7 +125,7 @@ class Trainer:
         cohort: int | None = None,
         workers: int = 1,
     ) -> None:
-        self.split, self.model, self.sgd, self.parts = split, model, sgd, list(parts)
+        self.split, self.model, self.sgd, self.parts = split, model, sgd, parts
         self._facts = facts(model, split.shape, split.classes, split.tokens)
         self.d = self._facts.d
         self.loss = loss
@@ -140,7 +141,14 @@ class Trainer:
 
     def samples(self, user: int) -> int:
         """Return the number of a user's training samples."""
-        return len(self.parts[user])
+        parts = self.parts
+        return parts.size(user) if isinstance(parts, Hands) else len(parts[user])
+
+    def sizes(self) -> dict[int, int]:
+        """Return each number of samples that some user holds, with one of these users."""
+        last = len(self.parts) - 1
+        users = (0, last) if isinstance(self.parts, Hands) else range(last + 1)
+        return {self.samples(user): user for user in users}
 
     def shapes(self) -> list[int]:
         """Return users whose trainings together have every shape of minibatch of all users.
@@ -148,10 +156,10 @@ class Trainer:
         They are, for each size of the last minibatch, the user with the fewest samples, and the user with the
         most samples. A rehearsal trains them, so that no shape is new in a timed step.
         """
-        falling = sorted(range(len(self.parts)), key=self.samples, reverse=True)
-        # If several users have one size, the dictionary keeps the last, which has the fewest samples.
-        by_size = {self.samples(user) % self.sgd.batch_size: user for user in falling}
-        return sorted({*falling[:1], *by_size.values()})
+        falling = sorted(self.sizes().items(), reverse=True)
+        # Of several sizes with one last minibatch, the dictionary keeps the last, which is the smallest.
+        by_size = {size % self.sgd.batch_size: user for size, user in falling}
+        return sorted({falling[0][1], *by_size.values()})
 
     def steps(self, user: int) -> int:
         """Return the number of minibatches of a full local training."""
@@ -272,7 +280,7 @@ class Trainer:
         """Predicted bytes of the client with the most samples; see `on_device.client_bytes`."""
         from simfl.learning.on_device import client_bytes
 
-        largest, itemsize = max(map(len, self.parts), default=0), np.dtype(self._dtype).itemsize
+        largest, itemsize = max(self.sizes()), np.dtype(self._dtype).itemsize
         width, saved, passes = (
             min(self.sgd.batch_size, largest),
             self._learner.saved(),

@@ -64,7 +64,7 @@ def merged(
             row = row._replace(cause=numbered(row.sender, row.cause))
         elif isinstance(row, rows.Step):
             row = row._replace(cause=numbered(party, row.cause), previous=numbered(party, row.previous))
-        elif not isinstance(row, (rows.Begin, rows.Presence, rows.Spent)):
+        elif not isinstance(row, (rows.Begin, rows.CheckedIn, rows.Presence, rows.Spent)):
             row = row._replace(cause=numbered(party, row.cause))
         numbers[party, k] = trace.add(row)
         if isinstance(row, rows.Lost):

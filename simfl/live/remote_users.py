@@ -11,6 +11,9 @@ from abc import ABC, abstractmethod
 from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from simfl.crypto.keys import KEY_BYTES, low_order
 from simfl.engine.buffered import Buffer
 from simfl.engine.links import Transmission
@@ -79,8 +82,8 @@ class RemoteUsers(ABC):
     def follow_all(self) -> None:
         """Take users offline who are so from the start."""
 
-    def is_online(self, user: int) -> bool:
-        return user in self.session.peers
+    def online(self) -> NDArray[np.bool_]:
+        return np.isin(np.arange(self.config.users), list(self.session.peers))
 
     def begin(self, task: UserRound) -> None:
         """Send a user its task."""

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from simfl.live.wire import messages
 from simfl.runs.build import Experiment
 from simfl.scenario.user_classes import key_of, settings_of
@@ -26,6 +28,8 @@ def problems(experiment: Experiment) -> Iterator[Problem]:
     if s.learning.device == "cuda":
         reason = "users train in forked processes, where torch cannot use a GPU, and audits repeat their bits"
         yield "learning.device", f"{reason}: use cpu, or auto, which is the CPU here"
+    if s.check_in is not None:
+        yield "check_in", "users of a live run are connected from the start: leave it out"
     if s.network.peers == "direct":
         yield "network.peers", "users of a live run are not connected to each other: use relayed"
     if s.network.tcp_start is not None:
@@ -45,9 +49,10 @@ def _of_users(experiment: Experiment) -> Iterator[Problem]:
     for name, settings in settings_of(s).items():
         if settings.energy is not None:
             yield key_of(s, name, "energy"), "energy is counted in simulations only"
-    slowest = float(experiment.people.slowdown.min())
+    slowdown = np.asarray(experiment.people.slowdown)
+    slowest = float(slowdown.min())
     if slowest < 1:
-        user = int(experiment.people.slowdown.argmin())
+        user = int(slowdown.argmin())
         yield "population.devices.slowdown", f"user {user} with {slowest:g} is faster than this machine"
 
 

@@ -145,7 +145,7 @@ def attack(
         # A Flower app's client has a model that no attack here can evaluate.
         if unknown := trainer.beyond_attacks:
             raise BadInput(f"{s.name}, {name}: attacks cannot read its model: {unknown}")
-        if (problem := chosen.problem(trainer.split, trainer.parts)) is not None:
+        if (problem := chosen.problem(trainer.split, list(trainer.parts))) is not None:
             raise BadInput(f"{s.name}, {name}: {problem}")
     # The checks above need the data and not the run, so a wrong attack costs no run.
     folder = folder or _run_into(out, s, begin)
@@ -284,7 +284,7 @@ class _Recorded:
             shape=trainer.split.shape,
             classes=trainer.split.classes,
         )
-        return view, Truth(trainer.split, trainer.parts, self.sums.first_updates)
+        return view, Truth(trainer.split, list(trainer.parts), self.sums.first_updates)
 
     def models(self) -> NDArray[np.float32]:
         """Return the global model before each aggregate and after the last, [t + 1, d]."""

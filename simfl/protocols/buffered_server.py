@@ -10,7 +10,7 @@ S(t), as in eq. 26. Updates that arrive while it is open wait for the next one.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -86,7 +86,8 @@ class BufferedServer(ABC):
         check_table(cls, cls.table.items())
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
-        self.users = tuple(sorted(users))
+        # A range takes no memory, however many users it has.
+        self.users: Sequence[int] = users if isinstance(users, range) else tuple(sorted(users))
         self.params = params
         self.ops = ops
         self.entropy = entropy

@@ -34,7 +34,7 @@ class CheckedScenario:
         scenario: the validated scenario.
         notes: sentences: its size, what decides its times, promises of its protocols, warnings, memory.
         labels: samples of each label that each user holds, int64 [users, classes], by the first entry of the
-            protocols that has this partition.
+            protocols that has this partition; of more than 65,536 users, of the first 65,536.
     """
 
     scenario: Scenario

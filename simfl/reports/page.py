@@ -24,7 +24,7 @@ from simfl.runs.results.by_class import ClassSummary
 from simfl.runs.results.columns import Measure, TableName
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
-from simfl.trace.rows import PHASES
+from simfl.trace.rows import PATH_PHASES, PHASES
 
 MAX_SPANS = 80_000
 """Spans in the timelines of all protocols together, about; that is 2 MB."""
@@ -114,7 +114,7 @@ def parts(advice: Advice) -> list[tuple[str, str, str, float, float]]:
         amounts[share.phase, share.kind] += share.ns
     bar, before = [], 0.0
     # In the order of a round, where the list beside the bar is in the order of length.
-    for phase, kind in sorted(amounts, key=lambda key: (PHASES.index(key[0]), KINDS.index(key[1]))):
+    for phase, kind in sorted(amounts, key=lambda key: (PATH_PHASES.index(key[0]), KINDS.index(key[1]))):
         ns = amounts[phase, kind] / advice.scale
         bar.append((phase, kind, f"{phase}, {kind}: {units.seconds(ns)}", before, ns))
         before += ns

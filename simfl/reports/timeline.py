@@ -245,7 +245,7 @@ def _pack_view(packed: Packed, trace: Trace, view: View, path: list[PathSegment]
         "path": [
             [p.party, PHASES.index(p.phase), KINDS.index(p.kind), _us(max(p.start, view.start) - view.start),
              _us(min(p.end, view.end) - view.start), indices.get((p.row, p.phase), -1)]
-            for p in reversed(path) if p.start < view.end and p.end > view.start
+            for p in reversed(path) if p.phase in PHASES and p.start < view.end and p.end > view.start
         ],
         "marks": [
             [_us(m.at - view.start), m.party, m.sign, m.text]

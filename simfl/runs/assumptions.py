@@ -29,6 +29,7 @@ from simfl.runs.results.assumed import Assumed, Masking
 from simfl.scenario.world import Modelled as ByProfile
 from simfl.trace.rows import SERVER
 from simfl.virtual_time import NS
+from simfl.world.draws import MANY, alike, first
 
 MAX_COHORT = 1_000
 """Users of the largest round that is counted; that takes about a second."""
@@ -37,14 +38,14 @@ MAX_COHORT = 1_000
 def assumed(experiment: Experiment) -> Assumed:
     """Return the facts beside the scenario that decide a run's times, those that are known before it."""
     s, d, people = experiment.scenario, experiment.trainer.d, experiment.people
-    median = float(np.median(people.slowdown))
+    median = float(np.median(alike(people.slowdown)))
     facts = Assumed(
         d=d,
         relayed=sorted(_relayed(Message)),
         slowdown=median,
-        up_mbps=float(people.up_mbps.mean()),
-        down_mbps=float(people.down_mbps.mean()),
-        latency_s=float(people.latency_s.min()),
+        up_mbps=float(alike(people.up_mbps).mean()),
+        down_mbps=float(alike(people.down_mbps).mean()),
+        latency_s=float(alike(people.latency_s).min()),
         needed={name: needed for name in s.protocols if (needed := s.of(name).selection.needed())},
     )
     if not isinstance(s.clock, ByProfile):
@@ -69,7 +70,7 @@ def masking(experiment: Experiment) -> dict[str, Masking]:
     Buffered runs have no such round, and a round of more than `MAX_COHORT` users would take long to count.
     """
     s, clock = experiment.scenario, modelled(experiment)
-    median, by_profile = float(np.median(experiment.people.slowdown)), isinstance(s.clock, ByProfile)
+    median, by_profile = float(np.median(alike(experiment.people.slowdown))), isinstance(s.clock, ByProfile)
     return {
         name: Masking(
             {phase: _seconds(clock, work, median) for phase, work in counted.phases.items() if by_profile},
@@ -159,7 +160,8 @@ def _seconds(clock: Clock, work: Mapping[str, int], slowdown: float = 1.0) -> fl
 def too_short(experiment: Experiment) -> Iterator[str]:
     """Yield a warning for each deadline below the modelled time of some user's device and link.
 
-    It names the slowest user, and counts the users for whom the deadline is too short.
+    It names the slowest user, and counts the users for whom the deadline is too short: of a large population
+    among the first `MANY`.
     """
     s, people = experiment.scenario, experiment.people
     too_slow: dict[str, dict[str, TimeNeeded]] = defaultdict(dict)
@@ -171,7 +173,8 @@ def too_short(experiment: Experiment) -> Iterator[str]:
     for point, entries in too_slow.items():
         deadline_s = s.deadlines.given[point].after_s
         worst = max(entries, key=lambda name: entries[name].total_s.max())
-        needs, users = entries[worst], len(people.slowdown)
+        needs, users = entries[worst], s.population.users
+        among = f"{users}" if users <= MANY else f"the first {MANY:,}"
         user, late = int(needs.total_s.argmax()), int((needs.total_s > deadline_s).sum())
         of_class = f" of class {people.classes.of(user)}" if s.population.classes else ""
         training = ", with its training" if point == "upload" else ""
@@ -179,10 +182,11 @@ def too_short(experiment: Experiment) -> Iterator[str]:
         begun = s.overlap and s.protocols[worst].offline and point == "upload"
         yield (
             f"Warning: deadlines.{point} = {deadline_s:g} s, but user {user}{of_class} (slowdown "
-            f"{people.slowdown[user]:.3g}, uplink {people.up_mbps[user]:.3g} Mbit/s) needs at least "
+            f"{people.slowdown.item(user):.3g}, uplink {people.up_mbps.item(user):.3g} Mbit/s) "
+            f"needs at least "
             f"{_short(needs.total_s[user])} in {worst}: {_short(needs.work_s[user])} of work{training}, and "
             f"{_short(needs.link_s[user])} on its link"
-            + f"; {late} of {users} users are too slow" * (late > 1)
+            + f"; {late} of {among} users are too slow" * (late > 1)
             + "; it trains before the deadline runs, too (overlap)" * begun
             + f"; too short for {', '.join(also)} as well" * bool(also)
         )
@@ -206,7 +210,7 @@ class TimeNeeded:
 def _needs(experiment: Experiment, name: str) -> Iterator[tuple[str, TimeNeeded]]:
     """Yield each point at which users of an entry send a message, and the time that they need for it."""
     trainer, people = experiment.trainers[name], experiment.people
-    slow = people.slowdown
+    slow, up_mbps, latency_s = map(first, (people.slowdown, people.up_mbps, people.latency_s))
     counted = count(experiment, name) or Counted()
     counted.sent_bytes.setdefault("upload", U32.itemsize * trainer.d)
     clock = modelled(experiment)
@@ -223,7 +227,7 @@ def _needs(experiment: Experiment, name: str) -> Iterator[tuple[str, TimeNeeded]
     before_s = (np.maximum if experiment.scenario.overlap else np.add)(train_s, slow * silent_s)
     for point, nbytes in counted.sent_bytes.items():
         all_s: NDArray[np.float64] = slow * work_s.get(point, 0.0) + (before_s if point == "upload" else 0.0)
-        link_s = 8 * nbytes / (people.up_mbps * 1e6) + people.latency_s
+        link_s = 8 * nbytes / (up_mbps * 1e6) + latency_s
         yield point, TimeNeeded(all_s, link_s)
 
 

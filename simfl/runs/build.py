@@ -6,6 +6,7 @@ Checks that need the data or the model (the length of an update, the largest wei
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
+from itertools import islice
 from os import urandom
 from pathlib import Path
 from typing import Any, TypeVar, assert_never
@@ -46,7 +47,8 @@ from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recor
 from simfl.trace import reader as trace_reader
 from simfl.virtual_time import lasting, nanoseconds
 from simfl.world import profiles
-from simfl.world.participation import Participation
+from simfl.world.draws import MANY, alike
+from simfl.world.participation import Participation, Users
 from simfl.world.tcp_start import lv08
 
 SessionPart = TypeVar("SessionPart")
@@ -87,10 +89,13 @@ class Experiment:
 
     @property
     def partitions(self) -> dict[str, NDArray[np.int64]]:
-        """Samples of each label that each user holds, [users, classes], by the first entry of a partition."""
+        """Samples of each label that each user holds, by the first entry of a partition.
+
+        [users, classes]; of a large population, its first `MANY` users.
+        """
         # Later keys replace earlier ones: in reverse order, the first entry of a partition is what stays.
         first = {id(trainer): name for name, trainer in reversed(self.trainers.items())}
-        return {name: _label_counts(t) for name, t in self.trainers.items() if first[id(t)] == name}
+        return {name: _label_counts(t, MANY) for name, t in self.trainers.items() if first[id(t)] == name}
 
     def training_times(self) -> Iterator[str]:
         """Yield sentences on the source of training times, under the modelled clock."""
@@ -184,9 +189,11 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
         people = UserPopulation.of(s, streams, lambda: _holdings(make()))
         trainers = make()
         for name in s.protocols:
+            _check_samples(s, name, trainers[name])
             _check_overflow(s.of(name), name, trainers[name])
-        if isinstance(s.clock, Measured) and s.learning.device == "cuda" and (people.slowdown != 1).any():
-            slowest = f"every slowdown must be 1, not up to {people.slowdown.max():g}"
+        is_timed = isinstance(s.clock, Measured) and s.learning.device == "cuda"
+        if is_timed and ((slowdowns := alike(people.slowdown)) != 1).any():
+            slowest = f"every slowdown must be 1, not up to {slowdowns.max():g}"
             remedy = "use clock: modelled, where a profile gives the times and the GPU only computes"
             message = f"cuda under clock: measured takes a GPU for each user's device, so {slowest}; {remedy}"
             raise error(s, "learning.device", f"{message}, or device: cpu")
@@ -195,9 +202,10 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
         return replace(experiment, memory=dict(_memory(experiment, on_stage)))
 
 
-def _label_counts(trainer: Trainer) -> NDArray[np.int64]:
-    """Return the number of samples of each label that each user holds, [users, classes]."""
-    return partition.label_counts(trainer.split.y_train, trainer.parts, trainer.split.classes)
+def _label_counts(trainer: Trainer, users: int | None = None) -> NDArray[np.int64]:
+    """Return the samples of each label that each user holds, or each of the first users, [users, classes]."""
+    parts = list(islice(trainer.parts, users))
+    return partition.label_counts(trainer.split.y_train, parts, trainer.split.classes)
 
 
 def _holdings(trainers: dict[str, Trainer]) -> NDArray[np.int64]:
@@ -256,7 +264,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
             world = lv08(*world)
         return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
 
-    def select(available: Sequence[int], history: Participation, index: int) -> list[int] | None:
+    def select(available: Users, history: Participation, index: int) -> list[int] | None:
         # Named by the round alone, and by no entry: with the same users available and the same past, all
         # protocols select the same.
         return s.selection.chosen(available, history, streams.rng("selection", index))
@@ -288,6 +296,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         schedule=people.online.at if people.has_churn else None,
         samples=trainer.samples,
         select=select,
+        check_in=s.check_in and s.check_in.model_copy(update={"users": s.check_in.users or s.cohort}),
         clip=None if isinstance(clip, NoClip) else clip,
         server_lr=s.learning.server_lr,
         training_noise=people.noise(),
@@ -381,6 +390,16 @@ def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
     return draw
 
 
+def _check_samples(s: Scenario, name: str, trainer: Trainer) -> None:
+    """Raise a ScenarioError if some user has no samples, and the protocol would refuse its update."""
+    entry = s.protocols[name]
+    if entry.weighted and not entry.offline and 0 in trainer.sizes():
+        samples, users = counted(len(trainer.split.y_train), "sample"), counted(s.population.users, "user")
+        reason = f"{samples} do not suffice for {users}, and {name} refuses updates without a sample"
+        remedy = "use partition: {drawn: 20}, in which users may share samples, or fewer users"
+        raise error(s, "learning.partition", f"{reason}: {remedy}")
+
+
 def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
     """Raise a ScenarioError if a synchronous sum can leave the field, or the audit's integers.
 
@@ -391,7 +410,7 @@ def _check_overflow(s: Scenario, name: str, trainer: Trainer) -> None:
         return
     # The bound covers partial work, too: a user whose training is cut weighs no more than its samples.
     # Of all users and not of a round's: any of them may be selected.
-    heaviest = max(trainer.samples(user) for user in range(s.population.users))
+    heaviest = max(trainer.sizes())
     # None: an aggregate over the reals, which cannot overflow.
     weights = spec.sum_weight(s.params(name, trainer.d), heaviest)
     if weights is None or (limits := checks.overflow(s, weights)) is None:

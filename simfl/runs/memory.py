@@ -62,7 +62,7 @@ def at_most(s: Scenario, name: str, p: Params) -> int:
     """Return a bound of an entry's content [B]: four vectors a user, and three copies of each share."""
     # A share may exist sealed, opened and summed. That no protocol holds more is tested and not derived:
     # `test_the_bound_in_closed_form_is_one` compares the bound with shadow runs of all protocols.
-    return _vectors(s, p) + s.protocols[name].shares_bytes(p, _circle(s))
+    return _vectors(s, name, p) + s.protocols[name].shares_bytes(p, _circle(s))
 
 
 def plan(
@@ -90,7 +90,7 @@ def plan(
     # Without masks only users in flight hold anything. With masks, every user holds a share of each mask.
     in_flight = s.buffer.concurrency if s.buffer and not offline else None
     # The bound is replaced below if the shadow run is affordable.
-    held, rest = at_most(s, name, p), _vectors(s, p)
+    held, rest = at_most(s, name, p), _vectors(s, name, p)
     exact = min(_circle(s), in_flight or _circle(s)) <= FORECAST_USERS[offline]
     if exact:
         probe = measure_memory(make(MemoryProbeOps(p.q)))
@@ -130,9 +130,13 @@ def _circle(s: Scenario) -> int:
     return s.population.users if s.buffer else s.cohort
 
 
-def _vectors(s: Scenario, p: Params) -> int:
-    """Return the bytes of four vectors a user, of 8-byte elements."""
-    return 4 * 8 * (p.d + 1) * (_circle(s) + 2)
+def _vectors(s: Scenario, name: str, p: Params) -> int:
+    """Return the bytes of four vectors, of 8-byte elements, for each user that may have an update."""
+    holders = _circle(s)
+    if s.buffer is not None and not s.protocols[name].offline:
+        # In flight, in the buffer, and in the aggregation that is open.
+        holders = min(holders, (s.buffer.concurrency or holders) + 2 * s.buffer.K)
+    return 4 * 8 * (p.d + 1) * (holders + 2)
 
 
 def room_bytes(s: Scenario, read_bytes: int = 0) -> float:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from simfl.config.blocks import GREATEST, GREATEST_MBPS, LEAST, LEAST_MBPS, clip_to_bounds
 from simfl.errors import counted
@@ -25,6 +24,7 @@ from simfl.scenario.user_classes import UserSettings, classes_of, key_of, settin
 from simfl.scenario.world import UserLink
 from simfl.world.availability import Holdings, OnlineTimes
 from simfl.world.classes import Classes, LossesByClass, online_times
+from simfl.world.draws import Numbers, equal
 from simfl.world.dropout import Losses
 from simfl.world.energy import EnergyOf, Powers
 from simfl.world.link_models import LinkParams
@@ -45,15 +45,15 @@ class UserPopulation:
     """Settings of each class, in the order of `classes.names`."""
     streams: Streams
     """Random streams of the run."""
-    slowdown: NDArray[np.float64]
+    slowdown: Numbers
     """Factor on the time of each user's work, [users]."""
     online: OnlineTimes
     """Times at which users are online."""
-    up_mbps: NDArray[np.float64]
+    up_mbps: Numbers
     """Uplink rates, [users]; before outages and link models."""
-    down_mbps: NDArray[np.float64]
+    down_mbps: Numbers
     """Downlink rates, [users]; before outages and link models."""
-    latency_s: NDArray[np.float64]
+    latency_s: Numbers
     """One-way latencies, [users]; before outages and link models."""
     powers: tuple[Powers | None, ...]
     """Powers of each class's devices; None of a class without energy."""
@@ -107,9 +107,10 @@ class UserPopulation:
         )
 
     @property
-    def cores(self) -> NDArray[np.int64]:
+    def cores(self) -> Numbers:
         """Cores of each user's device, [users]."""
-        return np.array([of_class.devices.cores for of_class in self.settings])[self.classes.member]
+        users = len(self.classes.member)
+        return self.classes.combined([equal(users, of_class.devices.cores) for of_class in self.settings])
 
     @property
     def has_churn(self) -> bool:
@@ -121,7 +122,7 @@ class UserPopulation:
     def energy_of(self) -> EnergyOf | None:
         """Function from a user to the powers of its device; None if no class counts energy."""
         # None, and not a function that returns None: without energy the engine books nothing at all.
-        return (lambda user: self.powers[self.classes.member[user]]) if any(self.powers) else None
+        return (lambda user: self.powers[self.classes.member.item(user)]) if any(self.powers) else None
 
     @property
     def batteries(self) -> bool:
@@ -151,7 +152,7 @@ class UserPopulation:
             # factor 1.
             normal = self.streams.rng("training noise", user, which).standard_normal()
             # exp of a large draw may leave the range of the clock's nanoseconds.
-            return float(clip_to_bounds(np.exp(sigma[self.classes.member[user]] * normal)))
+            return float(clip_to_bounds(np.exp(sigma[self.classes.member.item(user)] * normal)))
 
         return draw
 
@@ -162,7 +163,7 @@ class UserPopulation:
             return None
 
         def draws(user: int, up: bool) -> Iterator[float] | None:
-            model = models[self.classes.member[user]]
+            model = models[self.classes.member.item(user)]
             if model is None:
                 return None
             # A stream for each direction: the k-th message of an uplink has the same jitter, whatever the
@@ -175,7 +176,7 @@ class UserPopulation:
 
     def tcp(self, user: int) -> Tcp | None:
         """Return the TCP of a user's connections; None if it is not simulated."""
-        link: UserLink = self.settings[self.classes.member[user]].network
+        link: UserLink = self.settings[self.classes.member.item(user)].network
         return link.tcp
 
 
@@ -183,11 +184,10 @@ def _models(s: Scenario, classes: Classes) -> Iterator[tuple[str, object, str, i
     """Yield each model that may be user-defined: its key, itself, the purpose of its stream, a user of it."""
     yield "network.server.varies", s.network.server.varies, "server link", 0
     for index, (name, of_class) in enumerate(settings_of(s).items()):
-        members = np.flatnonzero(classes.member == index)
-        if not members.size:
-            continue
         # One member of a class is enough; a class without members is never evaluated.
-        key, user = partial(key_of, s, name), int(members[0])
+        key, user = partial(key_of, s, name), classes.first_of(index)
+        if user is None:
+            continue
         yield key("availability"), of_class.availability, "availability", user
         yield f"{key('network')}.varies", of_class.network.varies, "link", user
         if of_class.energy is not None and (battery := of_class.energy.battery) is not None:
@@ -204,7 +204,7 @@ def _numbers(
     purpose: tuple[str, ...],
     least: float = LEAST,
     greatest: float = GREATEST,
-) -> NDArray[np.float64]:
+) -> Numbers:
     """Return a number of each user, [users], from its class's block.
 
     Args:
@@ -231,7 +231,7 @@ def _links(
     s: Scenario,
     streams: Streams,
     classes: Classes,
-    numbers: tuple[NDArray[np.float64], ...],
+    numbers: tuple[Numbers, ...],
     outages: Outages,
 ) -> Links:
     """Return the state of each user's link at a time.

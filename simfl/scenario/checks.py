@@ -17,6 +17,7 @@ from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import key_of, settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled
 from simfl.world.classes import Classes
+from simfl.world.draws import MANY
 from simfl.world.dropout import POINTS, NoLosses, Point, Script
 from simfl.world.link_models import LinkStates
 from simfl.world.selection import All
@@ -26,8 +27,8 @@ from simfl.world.selection import All
 # rounded up. `tests/scenario/test_memory.py` measures them again. Not counted: the trace, which grows with
 # the rounds, libraries, and the memory of training. `runs/memory.py` predicts the content that a run holds
 # besides.
-USER_BYTES = 350
-"""A user without any event."""
+USER_BYTES, LATER_BYTES = 350, 40
+"""A user without any event: of the first `MANY`, and each further one."""
 SESSION_BYTES = 2_250
 """A user whose presence changes with time: its next change, and its last session."""
 JITTER_BYTES = 2_500
@@ -38,6 +39,7 @@ VARYING_BYTES = 2_100
 """A member whose link follows a generator of states: its stream and latest state."""
 SAMPLE_BYTES, DEALT_SAMPLE_BYTES = 16, 80
 """A sample while it is dealt out, in one piece or not."""
+FOLLOWED = "; check_in: {every_s: 3600, within_s: 60} follows only users at work through their sessions"
 FEWER = "; selection: {random: 200} has 200 of them in a round"
 
 Problems = Iterator[tuple[str, str]]
@@ -227,6 +229,11 @@ def _selection(s: Scenario) -> Problems:
     if s.selection.needs_battery and not all(energy and energy.battery for energy in energies):
         yield "selection", f"{s.selection.kind} needs a battery in every device (population.energy.battery)"
     yield from _below("selection", s.selection.problems(s.population.users))
+    if s.check_in is not None and s.asynchronous:
+        yield "check_in", "must go with rounds: over a buffer the server picks users one by one; leave it out"
+    elif s.check_in is not None and s.check_in.users is not None and s.check_in.users < s.cohort:
+        chosen = f"{counted(s.cohort, 'user')} that selection {s.selection.kind} may choose"
+        yield "check_in.users", f"users={s.check_in.users} must be at least the {chosen}"
     enough, upload = s.selection.enough(), s.deadlines.upload
     # Two rules would end the upload phase: K uploads, and a quorum or the wait for all users.
     if enough is not None and not isinstance(upload, FixedDeadline | None):
@@ -322,16 +329,14 @@ def users_bytes(s: Scenario, name: str) -> int:
     users, settings = s.population.users, list(settings_of(s).values())
     max_members = (s.buffer.concurrency or users) if s.buffer else s.selection.usual(users)
     members = min(s.cohort, max_members)
-    timed = any(each.availability.changes == "with time" for each in settings)
-    timed |= any(outage.offline for outage in s.network.outages)
     # Idle users without a connection have no events.
-    followed = users if entry.connected else members
+    followed = users if entry.connected and s.check_in is None else members
     links = [each.network for each in settings]
     member = entry.member_bytes + (JITTER_BYTES if any(link.jitter_s for link in links) else 0)
     member += VARYING_BYTES if any(isinstance(link.varies, LinkStates) for link in links) else 0
     # Keys and shares of pairs: in complete graphs their number is quadratic, and outweighs the users.
     pairs = round(entry.pair_bytes * entry.pairs(s.common(), users, members))
-    churn = followed * SESSION_BYTES if timed else 0
+    churn = followed * SESSION_BYTES if _timed(s) else 0
     if energies := [each.energy for each in settings if each.energy is not None]:
         batteries = [energy.battery for energy in energies if energy.battery is not None]
         charged = any(battery.changes_with_time for battery in batteries)
@@ -339,9 +344,15 @@ def users_bytes(s: Scenario, name: str) -> int:
         accounts = users if batteries else members
         churn += accounts * (ACCOUNT_BYTES + SESSION_BYTES * charged)
     classes = s.learning.dataset.classes_expected()
-    # The second term is for the counts that `simfl check` prints.
-    labels = s.learning.partition.hand_bytes(classes) + 16 * classes
-    return users * (USER_BYTES + labels) + churn + members * member + pairs
+    # The second addend is for the counts that `simfl check` prints.
+    held = min(users, MANY) * (USER_BYTES + 16 * classes) + max(0, users - MANY) * LATER_BYTES
+    return held + users * s.learning.partition.hand_bytes(classes) + churn + members * member + pairs
+
+
+def _timed(s: Scenario) -> bool:
+    """Return True if some users go offline and return with time."""
+    by_model = any(each.availability.changes == "with time" for each in settings_of(s).values())
+    return by_model or any(outage.offline for outage in s.network.outages)
 
 
 def data_bytes(s: Scenario) -> int:
@@ -381,6 +392,8 @@ def memory(s: Scenario, every: bool = False) -> Problems:
         size = f"{counted(s.population.users, 'user')} would take {gb(users)} GB (protocol {name})"
         path = "population.users" if users >= data else "learning.dataset"
         fewer = "" if s.of(name).selection.kind != "all" or s.buffer or path != "population.users" else FEWER
+        if path == "population.users" and not fewer and not s.buffer and s.check_in is None and _timed(s):
+            fewer = FOLLOWED
         yield path, f"{size}, the data set {gb(data)} GB, above memory_limit_gb={s.memory_limit_gb:g}{fewer}"
 
 

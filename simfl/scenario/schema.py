@@ -54,6 +54,7 @@ from simfl.scenario.world import (
     WaitForAll,
 )
 from simfl.world import profiles
+from simfl.world.check_in import CheckIn
 from simfl.world.dropout import AnyDropout, NoLosses
 from simfl.world.selection import All, AnySelection
 
@@ -273,6 +274,9 @@ class Scenario(Block):
     """The losses of users within a round, each at a point of the protocol."""
     selection: AnySelection = All()
     """The users of a round, out of the available users."""
+    check_in: CheckIn | None = None
+    """Phones check in before each round, and `selection` chooses among them. Left out, it chooses among all
+    users who are available, and takes no time."""
     buffer: Buffer | None = None
     """The buffer of an asynchronous protocol, which needs it."""
     privacy: Privacy | None = None

@@ -25,6 +25,7 @@ from simfl.trace.rows import (
     SOURCES,
     TRAIN,
     Begin,
+    CheckedIn,
     End,
     Ending,
     Presence,
@@ -133,6 +134,8 @@ def rows_of(lines: str, users: int) -> list[Row]:
 def _row(kind: str, values: dict[str, Any]) -> Row:
     if kind not in ROWS:
         raise _RowError("a heading")
+    if kind == "begin" and values["buffered"] and values["users"] == tuple(range(len(values["users"]))):
+        values["users"] = range(len(values["users"]))
     row: Row = ROWS[kind](**values)
     if kind in RULES and not RULES[kind][0](row):
         raise _RowError(f"{kind}: expected {RULES[kind][1]}")
@@ -162,6 +165,7 @@ def _line_model(users: int | None) -> TypeAdapter[Any]:
         "str": str,
         "bool": bool,
         "tuple[int, ...]": array[user, ...],
+        "Sequence[int]": array[user, ...],
         "tuple[int, int, int, int]": array[natural, natural, natural, natural],
         "tuple[tuple[str, int], ...]": array[array[phase, natural], ...],
         "tuple[tuple[int, str, int], ...]": array[array[user, str, natural], ...],
@@ -226,7 +230,7 @@ class _Order:
             if row.round >= self.begun and not self.buffered:
                 raise _RowError(f"round {row.round} of {self.protocol} has not begun")
             # Reports walk from cause to cause. Such a walk ends because each cause is an earlier row.
-            caused = not isinstance(row, Spent) and row.cause >= number
+            caused = not isinstance(row, Spent | CheckedIn) and row.cause >= number
             if caused or (isinstance(row, Step) and row.previous >= number):
                 earlier = f"an earlier row of {self.protocol}, which has {number} so far"
                 raise _RowError(f"its cause is not {earlier}")

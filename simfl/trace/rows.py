@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any, NamedTuple, get_args
@@ -22,6 +22,10 @@ SERVER = -1
 """The server's party number; users are 0 .. N - 1."""
 PHASES = ("offline", "training", "upload", "recovery")
 """Phases of a round, in order."""
+CHECK_IN = "check-in"
+"""The part of a round's critical path before its users were chosen. No step or message is of this phase."""
+PATH_PHASES = (CHECK_IN, *PHASES)
+"""Phases of a critical path."""
 LANES = ("protocol", "training")
 """Lanes of a device, which has one step at a time in each."""
 
@@ -51,9 +55,23 @@ class Begin(NamedTuple):
 
     round: int
     at: int
-    users: tuple[int, ...]
+    users: Sequence[int]
+    """Users that are invited; all users of an asynchronous run, as a range."""
     buffered: bool = False
     """True of the one start of a whole asynchronous run."""
+
+
+class CheckedIn(NamedTuple):
+    """Users have checked in, and those of the round are chosen among them."""
+
+    round: int
+    start: int
+    at: int
+    """[ns] Of the choice."""
+    waiting: int
+    """Users that checked in and were still online then."""
+    left: int
+    """Users that had checked in and had gone offline before the choice."""
 
 
 class Step(NamedTuple):
@@ -261,11 +279,12 @@ class End(NamedTuple):
 
 Missing = Lost | Presence | GaveUp | Surplus
 Ending = Aborted | Aggregated | End
-Row = Begin | Step | Sent | TimerSet | Missing | Ignored | Refused | Judged | Spent | Ending
+Row = Begin | Step | Sent | TimerSet | Missing | Ignored | Refused | Judged | Spent | Ending | CheckedIn
 
 # In the order of `Row`; `strict` finds a row without a name.
 _NAMES = (
-    "begin step message timer lost presence gave_up surplus ignored refused verdict spent abort result end"
+    "begin step message timer lost presence gave_up surplus ignored refused verdict spent abort result end "
+    "check_in"
 )
 ROWS: dict[str, type[Any]] = dict(zip(_NAMES.split(), get_args(Row), strict=True))
 """The classes of `Row`, in its order, by their names in a file."""
@@ -339,7 +358,8 @@ def row_lines(rows: Iterable[Row]) -> Iterator[str]:
         yield writers[type(row)](row)
 
 
-_encoded = json.JSONEncoder(separators=(",", ":")).encode
+# Of an asynchronous run, the users of `Begin` are a range.
+_encoded = json.JSONEncoder(separators=(",", ":"), default=list).encode
 # A bound on the texts that are held: a trace with ever new durations, as under a measured clock, would fill
 # memory.
 _recurring = lru_cache(maxsize=4096)(_encoded)

@@ -32,6 +32,7 @@ from simfl.config.texts import FileName
 from simfl.errors import RunFailed, refusal
 from simfl.random_streams import Streams
 from simfl.virtual_time import lasting
+from simfl.world.draws import Numbers, blocks, drawn, equal
 from simfl.world.intervals import read_intervals
 from simfl.world.numbers import Assign, entries_of
 from simfl.world.state_generators import StateGenerator
@@ -164,18 +165,19 @@ class _Coins(Availability):
         if asynchronous and self.slot_s is None:
             yield "slot_s", "missing; an asynchronous run has no rounds to draw p in"
 
-    def thrown(self, p: Draws, streams: Streams) -> OnlineTimes:
+    def thrown(self, p: Numbers, streams: Streams) -> OnlineTimes:
         """Return the times at which users are online with probabilities p [N]."""
         # A user with p > 0 counts as one that comes, although a short run may never draw it.
-        ever_online = p > 0
+        ever_online = np.concatenate([some > 0 for some in blocks(p)])
         if self.slot_s is not None:
-            at = _slots(streams, self.slot_s, lambda user, at_s: float(p[user]), steady=True)
+            at = _slots(streams, self.slot_s, lambda user, at_s: p.item(user), steady=True)
             return OnlineTimes(at, ever_online=ever_online)
 
         def by_round(index: int) -> NDArray[np.bool_]:
             # Coins are drawn in the users' order, so further users change no earlier coin. They are below 1,
             # so that p = 1 always comes, and p = 0 never does.
-            return streams.rng("availability", "round", index).random(len(p)) < p
+            rng = streams.rng("availability", "round", index)
+            return np.concatenate([rng.random(len(some)) < some for some in blocks(p)])
 
         return OnlineTimes(by_round=by_round, ever_online=ever_online)
 
@@ -191,9 +193,11 @@ class Bernoulli(_Coins):
     """Seconds of a slot: the state is drawn anew in each slot, instead of in each round."""
 
     def times(self, users: int, streams: Streams) -> OnlineTimes:
-        choices = self.p if isinstance(self.p, tuple) else (self.p,)
-        p = streams.rng("availability", "p").choice(choices, users)
-        return self.thrown(p, streams)
+        if not isinstance(self.p, tuple):
+            return self.thrown(equal(users, self.p), streams)
+        choices = np.array(self.p)
+        rng = streams.rng("availability", "p")
+        return self.thrown(drawn(users, rng, lambda rng, size: rng.choice(choices, size)), streams)
 
 
 class Sessions(Availability):
@@ -285,7 +289,7 @@ class Trace(Availability):
     def times(self, users: int, streams: Streams) -> OnlineTimes:
         intervals = read_intervals(self.file, None if self.assign else users, self.period_s)
         if self.assign is None:
-            indices = intervals.indices_of(users)
+            indices: Numbers = intervals.indices_of(users)
         # A file without entries has none to give: `modulo` would divide by zero.
         elif intervals:
             indices = entries_of(self.assign, len(intervals), users, streams)
@@ -294,12 +298,12 @@ class Trace(Availability):
 
         def at(user: int, now: int) -> State:
             # The two interfaces differ: intervals without a further change return None, a schedule FOR_EVER.
-            index = indices[user]
+            index = indices.item(user)
             online, until = intervals.at(index, now) if index >= 0 else (False, None)
             return online, FOR_EVER if until is None else until
 
         # A user without an entry has index -1, which picks the appended False.
-        ever_online = np.append(intervals.are_ever_online(), False)[indices]
+        ever_online = np.append(intervals.are_ever_online(), False)[np.asarray(indices)]
         return OnlineTimes(at, ever_online=ever_online)
 
 

@@ -20,6 +20,7 @@ from simfl.config.kinds import KindBlock, KindRegistry
 from simfl.errors import RunFailed
 from simfl.random_streams import Streams
 from simfl.virtual_time import nanoseconds
+from simfl.world.draws import drawn
 from simfl.world.intervals import numbered
 
 Point = Literal["advertise", "shares", "training", "upload", "consistency", "recovery"]
@@ -168,13 +169,13 @@ class _Share(Dropout):
         return self._loss if coin < self.rate_in(0) else None
 
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
-        # An order of all N users, not of the selected ones: it is the same under every protocol. `argsort` of
-        # a permutation is its inverse, the rank of each user.
-        rank = np.argsort(streams.rng("losses", index).permutation(users))
+        # An order of all N users, not of the selected ones: it is the same under every protocol.
+        order, is_selected = np.arange(users, dtype=np.int32), np.zeros(users, bool)
+        streams.rng("losses", index).shuffle(order)
+        is_selected[list(selected)] = True
         # Python rounds halves to the even number: half of 5 users are 2.
         count = round(self.rate_in(index) * len(selected))
-        lost = sorted(selected, key=lambda user: int(rank[user]))[:count]
-        return dict.fromkeys(lost, self._loss)
+        return dict.fromkeys(order[is_selected[order]][:count].tolist(), self._loss)
 
     def rate_in(self, index: int) -> float:
         fraction: Fractions = getattr(self, self.main_key)
@@ -246,7 +247,8 @@ class PerStep(Dropout):
     def in_round(self, index: int, selected: Sequence[int], users: int, streams: Streams) -> Planned:
         # Coins of all N users in one draw, and not a generator for each user. They are drawn row by row, so
         # further users change no earlier user's.
-        coins = streams.rng("losses", "steps", index).random((users, len(STEPS)))
+        rng = streams.rng("losses", "steps", index)
+        coins = drawn(users, rng, lambda rng, size: rng.random((size, len(STEPS))))
         return {user: plan for user in selected if (plan := self._at_a_step(coins[user]))}
 
     def chance(self) -> Chance:

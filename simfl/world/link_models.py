@@ -152,7 +152,7 @@ class Steps(LinkModel):
         entries = entries_of(self.assign, len(steps), users, streams)
 
         def change(user: int, now: int, link: LinkParams) -> tuple[LinkParams, int]:
-            step, until = steps.at(int(entries[user]), now)
+            step, until = steps.at(entries.item(user), now)
             if step is None:
                 return link, until
             up_mbps, down_mbps, latency_s = step

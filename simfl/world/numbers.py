@@ -6,7 +6,6 @@ Invariant: a user's number does not depend on the number of users.
 from typing import Annotated, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Discriminator, Field, Tag
 
 from simfl.config.blocks import (
@@ -15,7 +14,6 @@ from simfl.config.blocks import (
     MAIN_KEYS,
     Block,
     Drawn,
-    Draws,
     Fixed,
     Mbps,
     NonNegative,
@@ -26,6 +24,7 @@ from simfl.config.csv_files import read_column
 from simfl.config.quantities import unit
 from simfl.config.texts import FileName, Label
 from simfl.random_streams import Streams
+from simfl.world.draws import Numbers, block, drawn, equal, later
 
 Assign = Literal["modulo", "draw"]
 
@@ -71,7 +70,7 @@ def for_users(
     key: str,
     least: float = LEAST,
     greatest: float = GREATEST,
-) -> Draws:
+) -> Numbers:
     """Return each user's number, float64 [users].
 
     Args:
@@ -87,16 +86,20 @@ def for_users(
         ScenarioError: A file is missing or malformed, or has a value beyond the bounds.
     """
     if isinstance(spec, float | int):
-        return np.full(users, float(spec))
+        return equal(users, float(spec))
+    if isinstance(spec, Fixed):
+        return equal(users, float(np.clip(spec.value, least, greatest)))
     if isinstance(spec, FileColumn):
         # A file's value beyond the bounds is a mistake and refused; a draw beyond them is a tail, and is
         # clipped.
         entries = read_column(spec.file, spec.column, least, greatest, spec.scale, key)
-        return entries[entries_of(spec.assign, len(entries), users, streams)]
-    return np.clip(spec.draw(streams.rng(*purpose), users), least, greatest)
+        which = entries_of(spec.assign, len(entries), users, streams)
+        return later(users, lambda first, size: entries[block(which, first, size)])
+    draw = spec.draw
+    return drawn(users, streams.rng(*purpose), lambda rng, size: np.clip(draw(rng, size), least, greatest))
 
 
-def entries_of(assign: Assign, entries: int, users: int, streams: Streams) -> NDArray[np.int64]:
+def entries_of(assign: Assign, entries: int, users: int, streams: Streams) -> Numbers:
     """Return each user's entry of a file, int64 [users].
 
     Args:
@@ -106,9 +109,9 @@ def entries_of(assign: Assign, entries: int, users: int, streams: Streams) -> ND
         streams: Random streams of the run.
     """
     if assign == "modulo":
-        return np.arange(users) % entries
+        return later(users, lambda first, size: np.arange(first, first + size) % entries)
     # The stream is not named by the file: the file's content is part of a run's identity, its name is not. So
     # two files of one length give a user the same entry.
-    drawn = streams.rng("entry", entries).random(users)
     # Draws are at most 1 - 2^-53, and with that the product still rounds to a float below `entries`.
-    return (drawn * entries).astype(np.int64)
+    rng = streams.rng("entry", entries)
+    return drawn(users, rng, lambda rng, size: (rng.random(size) * entries).astype(np.int64))

@@ -97,13 +97,17 @@ class Selection(KindBlock):
         """
         # Sorted, so that a choice does not depend on the order in which users came online (test_schemes.py:
         # test_a_selection_is_available_ascending_and_replays).
-        ascending = np.sort(np.asarray(available, np.int64))
+        ascending = np.asarray(available, np.int64)
+        # Millions of users usually come in order, and a sorted copy of them takes as much memory again.
+        if not (ascending[1:] > ascending[:-1]).all():
+            ascending = np.sort(ascending)
         choice = self.select(ascending, history, rng)
         if choice is None or not len(choice):
             return None
         picked = np.sort(np.asarray(choice))
         # A user-defined `select` may return anything, so every choice is checked here.
-        wrong = [f"user {user} is not available" for user in np.setdiff1d(picked, ascending)]
+        places = np.searchsorted(ascending, picked).clip(max=max(0, ascending.size - 1))
+        wrong = [f"user {user} is not available" for user in picked[ascending[places] != picked]]
         wrong += [f"user {user} is chosen twice" for user in doubled(picked)]
         if wrong:
             raise RunFailed(f"selection {type(self).__name__}: {wrong[0]}")

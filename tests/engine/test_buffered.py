@@ -143,11 +143,11 @@ def test_a_pool_is_a_set_that_draws_each_of_its_users_once(plan: list[tuple[bool
     for put_in, user in plan:
         (pool.add if put_in else pool.discard)(user)
         (users.add if put_in else users.discard)(user)
-        assert set(pool.users) == users
-        assert len(pool.users) == len(users)
+        assert set(pool) == users
+        assert pool.size == len(users)
     rng = np.random.default_rng(seed)
     assert {pool.draw(rng) for _ in range(len(users))} == users
-    assert not pool.users
+    assert not pool.size
 
 
 def test_a_pool_draws_evenly() -> None:

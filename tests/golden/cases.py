@@ -69,6 +69,13 @@ SMALL_ROUNDS: dict[str, dict[str, Any]] = {
         "population.availability": {"bernoulli": 0.8},
         "rounds": 8,
     },
+    "checked_in": {
+        "check_in": {"every_s": 0.5, "within_s": 0.3, "users": 8},
+        "selection": {"random": 6},
+        "privacy": {"T": 1, "D": 2},
+        "population.availability": sessions(0.5, 0.3),
+        "detect": DISCONNECT,
+    },
     "fedadam": {"learning.server": {"kind": "fedadam"}, "rounds": 3},
     "clip": {"learning.clip": {"norm": 0.5}, "rounds": 2},
     "busy": {"network.overhead_s": 0.05, "deadlines.upload": 0.7},

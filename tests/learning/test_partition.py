@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from simfl.learning.data import Split
 from simfl.learning.partition import (
     Dirichlet,
+    Drawn,
     Few,
     Iid,
     Natural,
@@ -335,3 +336,35 @@ def test_wrong_deals_are_refused(parts: list[list[int]], why: str) -> None:
 
     with pytest.raises(ValueError, match=f"partition Wrong {why}"):
         dealt(Wrong(), np.zeros(4, np.int64), 2, np.random.default_rng(0))
+
+
+@FEW
+@given(labels, st.integers(1, 100), seeds)
+def test_iid_hands_are_the_pieces_of_a_split(y: I64, users: int, seed: int) -> None:
+    hands = Iid().deal(Split(y[:, None], y, y[:1, None], y[:1], 10), users, np.random.default_rng(seed))  # type: ignore[arg-type]
+    pieces = np.array_split(np.random.default_rng(seed).permutation(len(y)), users)
+    assert [hand.tolist() for hand in hands] == [sorted(piece.tolist()) for piece in pieces]
+    assert [hands.size(user) for user in range(users)] == [len(piece) for piece in pieces]
+
+
+@FEW
+@given(st.integers(1, 40), st.integers(1, 30), seeds)
+def test_drawn_samples_of_a_user_ignore_other_users(n: int, samples: int, seed: int) -> None:
+    """Of 5 users and of 10 million, the same samples: distinct, and as many as asked for."""
+    assume(samples <= n)
+    y = np.zeros(n, np.int64)
+    few, many = (dealt(Drawn(samples=samples), y, users, Streams(seed).rng("p")) for users in (5, 10**7))
+    assert [few[user].tolist() for user in range(5)] == [many[user].tolist() for user in range(5)]
+    assert {len(set(hand.tolist())) for hand in few} == {len(many[10**7 - 1])} == {samples}
+
+
+def test_drawn_more_samples_than_there_are_is_refused() -> None:
+    with pytest.raises(ValueError, match="samples=4 is above the 3 samples: lower it"):
+        dealt(Drawn(samples=4), np.zeros(3, np.int64), 2, np.random.default_rng(0))
+
+
+def test_drawn_samples_are_uniform() -> None:
+    """3 of 10 samples for 10,000 users: each sample is of 3,000 users, give or take five deviations."""
+    hands = dealt(Drawn(samples=3), np.zeros(10, np.int64), 10_000, np.random.default_rng(1))
+    counts = np.bincount(np.concatenate(hands), minlength=10)
+    assert np.abs(counts - 3000).max() < 5 * np.sqrt(10_000 * 0.3 * 0.7)

@@ -17,12 +17,13 @@ from simfl.runs.folder.result import Result
 from simfl.runs.results import metrics
 from simfl.scenario.load import load
 from simfl.trace.reader import read
-from simfl.trace.rows import PHASES
+from simfl.trace.rows import PATH_PHASES, PHASES
 from tests.engine.harness import ASYNC, FILES, SCENARIOS, SESSIONS, SIX, edges, run, script
 
 SMALLER: dict[str, dict[str, Any]] = {
     "dropout_edges": {},
     "minimal": {},
+    "check_in": {"population.users": 100_000},
     "sync_breakdown": {
         "clock": "modelled",
         "rounds": 3,
@@ -69,7 +70,7 @@ def test_the_critical_path_adds_up_to_the_duration(name: str) -> None:
         for r in rounds:
             assert sum(r.critical.values()) == r.end - r.start > 0
             assert all(ns > 0 for ns in r.critical.values())
-            assert {phase for phase, _, _ in r.critical} <= set(PHASES)
+            assert {phase for phase, _, _ in r.critical} <= set(PATH_PHASES)
             assert {kind for _, _, kind in r.critical} <= {"compute", "network", "wait"}
 
 

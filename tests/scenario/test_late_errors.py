@@ -117,7 +117,7 @@ CASES = [
     (SYNC, "overhead_s: 1e-3", "overhead_s: 1e-3\n  outages: [{of: {class: 6g}, from_s: 1, to_s: 2}]",
      "9: network.outages.0.of.class: no class '6g'; the population has none"),
     (SYNC, "users: 100,", "users: 100000000,",
-     "4: population.users: 100000000 users would take 701 GB (protocol"),
+     "4: population.users: 100000000 users would take "),
     (ASYNC, "  K: 10", "  K: 200", "18: buffer.K: K=200 must not be above the number of users, 100"),
     (ASYNC, "  return_s: 60", "", "17: buffer.return_s: missing; dropout rate needs the seconds after which "
      "lost users return"),

@@ -98,7 +98,7 @@ def test_synthetic_data_set_takes_the_predicted_memory(data: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("text", "key", "value", "says"),
     [
-        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users would take 15,05"),
+        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users would take 14,04"),
         (ASYNC, "population.users", 10_000_000, "population.users: 10000000 users would take "),
         (SYNC, "learning.dataset", {"kind": "synthetic", "shape": [100_000, 100_000]},
          "take 0.000701 GB (protocol fedavg), the data set 180,400 GB, above memory_limit_gb=2"),

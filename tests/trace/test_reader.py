@@ -61,6 +61,7 @@ ROW: st.SearchStrategy[Row] = st.one_of(
     st.builds(rows.Ignored, st.just(0), *SEEN),
     st.builds(rows.Refused, st.just(0), *SEEN),
     st.builds(rows.Spent, st.just(0), PARTY, NUMBER, AMOUNTS),
+    st.builds(rows.CheckedIn, st.just(0), NUMBER, NUMBER, NUMBER, NUMBER),
     st.builds(rows.Judged, st.just(0), st.tuples(*[NUMBER] * 4), st.booleans(), st.booleans(), CAUSE, NUMBER),
 )
 DECIDED: st.SearchStrategy[Row] = st.one_of(
@@ -72,7 +73,9 @@ DECIDED: st.SearchStrategy[Row] = st.one_of(
 @st.composite
 def traces(draw: Any) -> Trace:
     """A round, over or not."""
-    begin = Begin(0, draw(NUMBER), draw(USERS), draw(st.booleans()))
+    buffered = draw(st.booleans())
+    users = draw(st.integers(0, 3).map(range) if buffered else USERS)
+    begin = Begin(0, draw(NUMBER), users, buffered)
     over = [draw(DECIDED), End(0, 0, draw(NUMBER), 0)] if draw(st.booleans()) else []
     return Trace([begin, *draw(st.lists(ROW, max_size=5)), *over])
 

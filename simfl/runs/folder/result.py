@@ -368,9 +368,12 @@ def taking_part(rounds: list[metrics.Round], s: Scenario) -> ParticipationSummar
     """
     family = s.selection.family(s.population.users)
     # A user whose update came too late is no member: T, F and C are of aggregates, not of invitations.
-    P = Participation(s.population.users)
-    for r in rounds:
-        P.append(user for user, _, _ in r.members)
+    # A user in no aggregate is a column of zeros, which no measure but F reads: one stands for all of them.
+    members = [[user for user, _, _ in r.members] for r in rounds]
+    known = np.unique(np.concatenate(members).astype(np.int64))
+    P = Participation(min(s.population.users, known.size + 1))
+    for row in members:
+        P.append(np.searchsorted(known, row))
     matrix = P.matrix()
     return ParticipationSummary(
         family=family if family is None or family < LARGEST_FAMILY else None,

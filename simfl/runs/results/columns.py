@@ -299,6 +299,8 @@ COLUMNS: tuple[Column, ...] = (
            {"time": "  in failed rounds", "headline": "Of it in failed rounds",
             "phases": "In failed rounds, s", "latex": f"{TIME} | Failed"}, traits=RARE),
     # By measure and then by phase: tables show the spans of all phases side by side.
+    Column("check_in_s", "mean", _cycle(lambda r: r.check_in_s),
+           {"path": "critical: check-in", "phases": "On the critical path, s | check-in"}, traits=RARE),
     *(column for columns in zip(*map(_of_phase, PHASES), strict=True) for column in columns),
     Column("total_s", "mean", _done(lambda r: r.total_s),
            {"rates": "total", "phases": "Total, s", "latex": f"{COMPLETED} | Total"}),
@@ -322,6 +324,8 @@ COLUMNS: tuple[Column, ...] = (
            {"run": "J/user", "energy": "A user"}, of="energy"),
     Column("server_energy_j", "mean", _cycle(_joules(lambda e: e.server_j)),
            {"run": "server J/aggregate", "energy": "Of the server"}, of="energy", traits=RARE),
+    Column("checked_in", "mean", _each(lambda r: r.checked_in), {"run": "checked in/round"},
+           form=NumberForm(1), traits=RARE),
     Column("rounds", "sum", _each(lambda r: 1), {}),
     Column("completed", "count", _each(lambda r: r.completed),
            {"run": "completed", "headline": "Completed"}, traits=FAULT),

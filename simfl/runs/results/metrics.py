@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from simfl.trace import rows
 from simfl.trace.codes import Discarded, StepsDone
-from simfl.trace.rows import PHASES, SERVER, TRAIN, End, Row, Sent, Step, Trace
+from simfl.trace.rows import CHECK_IN, PHASES, SERVER, TRAIN, End, Row, Sent, Step, Trace
 
 Path = Counter[tuple[str, int, str]]
 """[ns] A critical path by (phase, party, kind)."""
@@ -54,6 +54,8 @@ class Round:
     """Users of updates that were discarded for their staleness."""
     surplus: tuple[int, ...] = ()
     """Users told to stop."""
+    checked_in: int | None = None
+    """Users among whom those of the round were chosen; None without a check-in."""
     refused: Counter[str] = field(default_factory=Counter)
     """Messages that no honest peer sends, by reason."""
     reliable: bool | None = None
@@ -271,9 +273,12 @@ def path_segments(trace: Trace, end: End) -> list[PathSegment]:
                 # Time until a deadline is the server's waiting, since the timer was set.
                 phase, number = row.phase, row.cause
                 book(phase, SERVER, "wait", row.at, here)
-            # A round without users waited for them before its first phase.
-            case rows.Begin() if not path:
-                phase = PHASES[0]
+            # Without a check-in, a round without users waited for them before its first phase.
+            case rows.Begin():
+                phase = phase if path else PHASES[0]
+                book(phase, party, "wait", row.at, here)
+                # Before its users were chosen, the round waited for their check-in.
+                phase, party = CHECK_IN, SERVER
                 break
             case _:
                 break
@@ -324,6 +329,8 @@ def _count(entry: Round, group: Iterable[Row], missed_before: set[tuple[int, str
                 # A user that was lost before the server stopped it is a loss, since the row of its loss came
                 # first.
                 surplus.update(user for user in users if (user, "") not in missed)
+            case rows.CheckedIn(waiting=waiting):
+                entry.checked_in = waiting
             case rows.Ignored(message=message, why=why):
                 entry.ignored[f"{message}: {why}"] += 1
                 if row.discarded is Discarded.STALE:

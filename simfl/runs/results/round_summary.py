@@ -12,7 +12,7 @@ from typing import Literal, Self
 from simfl.runs.results.block import ByPhase, Count, OmitDefaults, Seconds, Share, SummaryBlock
 from simfl.runs.results.energy import EnergySummary
 from simfl.runs.results.metrics import Round
-from simfl.trace.rows import PHASES
+from simfl.trace.rows import CHECK_IN, PHASES
 from simfl.virtual_time import NS
 
 SELECTION = "selection: "
@@ -122,6 +122,11 @@ class RoundSummary(OmitDefaults):
     """Updates in the aggregate whose training was cut."""
     steps_share: Share = 1.0
     """The mean fraction of minibatches done, over its updates."""
+    checked_in: Count | None = None
+    """Users that had checked in and were still online at the choice, where there is a check-in."""
+    check_in_s: Seconds = 0.0
+    """Of the round's critical path, before its users were chosen; with `critical_s` it adds up to its
+    length."""
     energy: EnergySummary | None = None
     """Drawn in the round, where it is counted."""
     accuracy: Share | None
@@ -150,6 +155,8 @@ class RoundSummary(OmitDefaults):
             discarded_stale=len(r.stale),
             refused=dict(r.refused),
             energy=EnergySummary.of(r.energy),
+            checked_in=r.checked_in,
+            check_in_s=phases[CHECK_IN] / NS,
             partial=len(r.partial),
             steps_share=r.steps_share,
             surplus=len(r.surplus),
