@@ -32,7 +32,7 @@ class LaterNumbers:
         find: Finds the numbers of some users.
 
     >>> squares = LaterNumbers(100_000, lambda first, size: np.arange(first, first + size) ** 2)
-    >>> len(squares), squares.item(300), np.asarray(squares)[300]
+    >>> len(squares), squares.item(300), np.asarray(squares)[300].item()
     (100000, 90000, 90000)
     """
 

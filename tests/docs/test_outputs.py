@@ -31,6 +31,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "mixed_links": SHORT,
     "reconstruction": {"rounds": 2},
     "async_buffer": {"rounds": 2, "clock": "modelled", "payload": "shadow"},
+    "check_in": {"rounds": 1, "payload": "shadow"},
     "tutorial": {"rounds": 1, "targets.accuracy": 0.1, "clock": "measured", "learning.epochs": 1},
 }
 

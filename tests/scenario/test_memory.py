@@ -66,10 +66,12 @@ def test_users_take_the_predicted_memory(protocol: str, users: tuple[int, int], 
         recovery = 1e6 if asynchronous else {"all": 1e6}  # all answers are kept: the most that a round holds
         privacy = {"T": 1, "D": 0} if not asynchronous else {"T": 1, "D": number // 2}
         buffer = {"buffer": {"K": 10, "staleness_bound": 10, "return_s": 60.0}} if asynchronous else {}
+        # fedavg refuses users without samples, and there are 100 samples.
+        shared = {"learning.partition": {"drawn": 1}} if protocol == "fedavg" else {}
         overrides = {
             "population.users": number, "payload": "shadow", "rounds": 1, "protocols": [protocol],
             "privacy": privacy, "deadlines": DEADLINES | {"recovery": recovery}, "learning.dataset": TINY,
-            **buffer, **more,
+            **shared, **buffer, **more,
         }  # fmt: skip
         scenario = load(ASYNC_WORLD if asynchronous else SYNC_WORLD, overrides)
         if number == 20:  # what is imported and cached is not to be measured

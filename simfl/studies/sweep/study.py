@@ -79,7 +79,7 @@ def sweep(
     >>> means[means.measure == "per_aggregate_s"].round(2)[["network.server.uplink_mbps", "mean"]]
         network.server.uplink_mbps  mean
     0                          100  0.41
-    26                       10000  0.18
+    28                       10000  0.18
     """
     refuse_in_a_loop("sweep")
     state = open_sweep(study, out, keep_traces)
