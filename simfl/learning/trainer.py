@@ -201,7 +201,7 @@ class Trainer:
     def step_macs(self) -> int:
         """Multiply-adds of a step of the clients that a GPU would train together."""
         method = choose_method(self._way, self._softmax, "cuda", self._facts.recurrent)
-        width = min(self.sgd.batch_size, max(map(len, self.parts), default=0))
+        width = min(self.sgd.batch_size, max(self.sizes(), default=0))
         return self._facts.macs * _PASSES * width * min(method.chunk, self._cohort)
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from simfl.errors import ScenarioError
+from simfl.learning.partition import Hands
 from simfl.runs.build import build
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
@@ -71,6 +72,14 @@ def test_unseen_users_take_no_memory(protocol: str) -> None:
 
     peak(100)  # imports and caches
     assert peak(1_100_000) - peak(100_000) < 40 * 10**6
+
+
+def test_unseen_users_have_no_samples_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two real rounds of 10 out of 200,000 users look at the samples of fewer than 100."""
+    looked, look = list[int](), Hands.__getitem__
+    monkeypatch.setattr(Hands, "__getitem__", lambda hands, user: (looked.append(user), look(hands, user))[1])
+    run(load(SYNC, {**WORLD, "payload": "real", "population.users": 200_000}))
+    assert 10 <= len(set(looked)) < 100
 
 
 def test_users_of_a_buffer_are_a_range() -> None:
