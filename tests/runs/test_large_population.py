@@ -51,6 +51,7 @@ def test_users_are_the_same_among_any_number_of_others() -> None:
     assert drawn(400) == drawn(5_000) == drawn(1_000_000)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("protocol", ["fedavg", "fedbuff"])
 def test_unseen_users_take_no_memory(protocol: str) -> None:
     """A million users more take less than 40 bytes each, arrays of all users in the selection included."""

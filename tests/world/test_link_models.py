@@ -224,6 +224,7 @@ def test_levels_have_their_share_of_time(now_s: int) -> None:
         assert near(factors.count(factor), 3000, share)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("now_s", [0, 1, 2, 4])
 def test_fixed_levels_have_their_share_of_time(now_s: int) -> None:
     """Two levels of 3 s and 1 s: three of four users have the first one at any time."""
