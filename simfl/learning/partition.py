@@ -165,8 +165,8 @@ class Drawn(Partition):
 
         def hand(user: int) -> I64:
             # Philox counts up to 2^256. So users are 2^128 blocks of draws apart, and no draws meet.
-            own = np.random.Generator(np.random.Philox(key=key, counter=user << 128))
-            return own.choice(n, self.samples, replace=False)
+            stream = np.random.Generator(np.random.Philox(key=key, counter=user << 128))
+            return stream.choice(n, self.samples, replace=False)
 
         return Hands(users, lambda user: self.samples, hand)
 

@@ -40,7 +40,7 @@ SAMPLES = 100
 WHOLE = 10_000
 """The most users of an aggregate of all: a plan runs rounds of them dozens of times."""
 STAND_INS, SPARE = 2_000, 4
-"""Users who are simulated for a larger population: so many, and this multiple of the wanted updates."""
+"""Stand-ins for a larger population: at least this number of users, and this multiple of `updates`."""
 
 
 def _checked_in(value: Any) -> Any:

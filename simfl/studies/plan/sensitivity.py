@@ -22,7 +22,7 @@ FURTHEST = 8.0
 RIVALS = 3
 """Protocols that are compared."""
 MANY, FEWER_RIVALS = 500, 2
-"""Users of a round whose run takes seconds: so many protocols are compared then, with one setting each."""
+"""Users of a round whose run takes seconds; protocols that are then compared, with one setting each."""
 HALVINGS = 3
 """Steps of the search for a factor: it is known to a factor of 2^(3/8)."""
 BY = 1.05

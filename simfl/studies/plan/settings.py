@@ -240,8 +240,8 @@ class Choices:
             return Coalition(colluders - fewer, population).at_most(cohort.users, bound) < remaining
 
         fewer = least(colluders, fits)
-        left = colluders - fewer
-        relaxed = Relaxed("collude", left, colluders / left) if left and fits(fewer) else None
+        allowed = colluders - fewer
+        relaxed = Relaxed("collude", allowed, colluders / allowed) if allowed and fits(fewer) else None
         return Refused(name, reason, relaxed)
 
     def _of_cohort(self, name: str, entry: Protocol, cohort: Cohort) -> Iterator[Setting | Refused]:
