@@ -228,6 +228,72 @@ def design(
     return n - 1, t or max(2, T + 1)
 
 
+# --- committees -----------------------------------------------------------------------------------
+def committee_failure(n: int, m: int, t: int, U: int, T: int, D: int) -> Failure:
+    """Return the probabilities that a committee of m of n users fails: that more than t of its members are
+    among T users who collude, and that fewer than U are left when D users are lost.
+
+    Both numbers are hypergeometric: m draws from n users, of whom T (or D) are marked.
+
+    Args:
+        n: Users.
+        m: Members, at most n.
+        t: Members whose views reveal nothing.
+        U: Answers that recover the sum.
+        T: Colluding users, 0 .. n.
+        D: Lost users, 0 .. n.
+
+    >>> committee_failure(10, m=10, t=3, U=8, T=3, D=2)  # all users: no chance is left
+    Failure(insecure=0.0, incorrect=0.0)
+    """
+    _check_counts(n, T, D)
+    # `_tail` draws from n - 1.
+    colluding, lost = _tail(n + 1, T, m), _tail(n + 1, D, m)
+    return Failure(float(colluding[min(t, m) + 1]), float(lost[max(m - U, 0) + 1]))
+
+
+def committee(
+    n: int,
+    T: int,
+    D: int,
+    sigma: float,
+    eta: float,
+    widest: float = math.inf,
+    m: int | None = None,
+    t: int | None = None,
+    U: int | None = None,
+) -> tuple[int, int, int]:
+    """Return (m, t, U) of the smallest committee with insecure <= 2^-sigma and incorrect <= 2^-eta.
+
+    For a committee of m members, t is the smallest and U the largest number that meet the goals. All n users
+    are the committee if no smaller one will do: then t = T and U = n - D.
+
+    Args:
+        n: Users.
+        T: Colluding users, 0 .. n.
+        D: Lost users, 0 .. n.
+        sigma: Security, in bits.
+        eta: Correctness, in bits.
+        widest: Bound on m / (U - t).
+        m: A given number of members, which stays.
+        t: A given number of colluding members, which stays.
+        U: A given number of answers, which stays.
+
+    >>> committee(1000, T=100, D=100, sigma=40, eta=30)
+    (40, 21, 22)
+    """
+    _check_counts(n, T, D)
+    for size in range(min(2, n), n + 1) if m is None else [min(m, n)]:
+        # The least x with P[H > x] within the goal; the tail ends in 0, so there is one.
+        hidden = int(np.argmax(_tail(n + 1, T, size)[1:] <= 2.0**-sigma))
+        missing = int(np.argmax(_tail(n + 1, D, size)[1:] <= 2.0**-eta))
+        chosen = hidden if t is None else t, size - missing if U is None else U
+        # A given m stays, also where no t and U meet the goals: `Committee.problems` says so.
+        if chosen[1] - chosen[0] >= max(1, size / widest) or size == n or m is not None:
+            return m or size, *chosen
+    raise AssertionError("the last committee is all users")
+
+
 def at_most(probability: float) -> str:
     """Return a bound on a probability as `simfl check` prints it.
 

@@ -101,6 +101,17 @@ def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:
     return _closed(others)
 
 
+def drawn(users: Sequence[int], m: int, seed: bytes) -> tuple[int, ...]:
+    """Return m of the users, sorted: every set of m is as likely.
+
+    Args:
+        users: The users of a round.
+        m: Members, at most the users.
+        seed: 32 bytes.
+    """
+    return tuple(sorted(_rng(seed).permutation(sorted(users))[:m].tolist()))
+
+
 def _rng(seed: bytes) -> np.random.Generator:
     # The whole seed of 32 bytes: numpy's seeding takes an integer of any size.
     return np.random.Generator(np.random.Philox(int.from_bytes(seed, "big")))

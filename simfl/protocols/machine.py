@@ -367,6 +367,7 @@ class Params:
         all_answers: The server waits for every survivor's answer, needed or not.
         k: Degree of SecAgg+'s graph.
         p: Connection probability of CCESA's graph.
+        m: Members of a committee.
         clip: Bound of a coordinate's magnitude before quantisation.
         levels: Quantisation levels, c_l.
         K: Updates that a full buffer aggregates.
@@ -399,6 +400,7 @@ class Params:
     all_answers: bool = False
     k: int = 0
     p: float = 1.0
+    m: int = 0
     clip: float = 1.0
     levels: int = 2**16
     K: int = 1

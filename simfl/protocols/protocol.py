@@ -17,7 +17,9 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import BeforeValidator
 
 from simfl.config.blocks import Block
 from simfl.dataplane.ops import Ops
@@ -33,6 +35,10 @@ PLAIN = ("training", "upload")
 """Points of a protocol in which users only upload."""
 STAGES = ("advertise", "shares", "upload", "recovery")
 """Stages of a server with keys, shares and a recovery."""
+
+_Number = TypeVar("_Number")
+Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
+"""A number; derived by the protocol's own rule if it is `auto` or absent."""
 
 Problems = Iterator[tuple[str, str]]
 """(key, message): a key of the protocol's own block, or a dotted path of the scenario such as `privacy.T`."""
@@ -54,6 +60,7 @@ class Protocol(Block):
     Attributes:
         mode: Rounds, or aggregations of a buffer.
         points: Points of a round at which its users act, and so can be lost.
+        member_points: Points at which only the members of a committee act.
         timers: Deadlines that its server sets.
         model_with: Messages that carry the model to a user: if the offline phase runs beside training,
             and if it comes first. None without an offline phase, where the sum is over the reals.
@@ -73,6 +80,7 @@ class Protocol(Block):
 
     mode: ClassVar[Mode] = Mode.ROUNDS
     points: ClassVar[tuple[str, ...]] = PLAIN
+    member_points: ClassVar[tuple[str, ...]] = ()
     timers: ClassVar[tuple[str, ...]] = ("upload",)
     model_with: ClassVar[tuple[type[Message], type[Message]] | None] = None
     weighted: ClassVar[bool] = True

@@ -1,6 +1,7 @@
 """The protocols by name. A new one of ours is a module and a line here."""
 
 from simfl.config.kinds import KindRegistry
+from simfl.protocols.disagg import DisAgg
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
 from simfl.protocols.lightsecagg import LightSecAgg
@@ -8,6 +9,6 @@ from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
 
-OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync)
+OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync, DisAgg)
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

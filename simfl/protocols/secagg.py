@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Any, Literal
 
-from pydantic import BeforeValidator, model_validator
+from pydantic import model_validator
 
 from simfl.config.blocks import Bits, Count, Fraction
 from simfl.dataplane.ops import Ops
@@ -24,7 +24,7 @@ from simfl.protocols.consistency import Consistent, SigningClient, SigningServer
 from simfl.protocols.keyed_messages import Inbox, Invite
 from simfl.protocols.machine import Entropy, Params
 from simfl.protocols.pairwise_masks import SecAggClient, SecAggServer
-from simfl.protocols.protocol import KEYED, STAGES, Problems
+from simfl.protocols.protocol import KEYED, STAGES, Derived, Problems
 
 
 class SignedSecAggClient(SigningClient, SecAggClient):
@@ -34,10 +34,6 @@ class SignedSecAggClient(SigningClient, SecAggClient):
 class SignedSecAggServer(SigningServer, SecAggServer):
     """A SecAgg server that passes on the survivors' signatures."""
 
-
-_Number = TypeVar("_Number")
-Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value == "auto" else value)]
-"""A number; derived by the protocol's own rule if it is `auto` or absent."""
 
 SECRETS = 256
 """Bytes of a user's shares of its two secrets for one other user: sealed, opened, and the key."""

@@ -176,6 +176,8 @@ class Leaf(NamedTuple):
     """Violations that do not depend on the pattern."""
     graph: Graph | None
     """The graph of users who share with each other; None if all do."""
+    committee: frozenset[int] | None
+    """The members of the round's committee; None without one."""
 
 
 class Tree:
@@ -214,7 +216,7 @@ class Tree:
             # Once a round: what the server learns depends on the round, and not on the pattern that led to
             # it.
             violations = (*invariants.of_itself(seen), *self.secrets(fate))
-            self.leaves[answers] = Leaf(seen.members, seen.out.reason, violations, seen.graph)
+            self.leaves[answers] = Leaf(seen.members, seen.out.reason, violations, seen.graph, seen.committee)
         return self.leaves[answers]
 
 
@@ -289,7 +291,7 @@ class RoundCohort(Cohort):
         """Return whether a round under a pattern is completed, and the invariants that it violates."""
         leaf = self.tree.find(fate_of(pattern, detect))
         # For each pattern by itself: patterns that lead to one round may still have to end differently.
-        end = invariants.of_end(leaf.members, leaf.reason, self.expected(pattern, leaf.graph))
+        end = invariants.of_end(leaf.members, leaf.reason, self.expected(pattern, leaf.graph, leaf.committee))
         return leaf.members is not None, (*end, *leaf.violations)
 
     def observe(self, fate: Fates) -> Observation:
@@ -304,36 +306,50 @@ class RoundCohort(Cohort):
         server = watched(kind.server(users, p, ops, entropies[SERVER]), SERVER, self.coverage)
         out = run_round(server, clients, self.updates, fate, kind.offline)
         exact = None if out.result is None else self._exact(out.result, entropies)
-        return Observation(p, getattr(server, "graph", None), out, clients, exact)
+        return Observation(p, *drawn_of(server), out, clients, exact)
 
     def replay(self, pattern: Pattern, detect: Detect) -> Observation:
         """Return the round of a pattern's scenario on the engine, in the form of the loopback's."""
         played = run_watched(build(self.replayable(pattern, detect)), self.protocol)
-        graph = getattr(played.machines[SERVER], "graph", None)
-        return Observation(self.params, graph, played, played.machines, played.exact[0])
+        return Observation(
+            self.params, *drawn_of(played.machines[SERVER]), played, played.machines, played.exact[0]
+        )
 
     def replayed(self, pattern: Pattern, detect: Detect) -> tuple[bool, tuple[str, ...]]:
         """Return the same as `judge`, from the pattern's scenario on the engine."""
         seen = self.replay(pattern, detect)
-        end = invariants.of_end(seen.members, seen.out.reason, self.expected(pattern, seen.graph))
+        end = invariants.of_end(
+            seen.members, seen.out.reason, self.expected(pattern, seen.graph, seen.committee)
+        )
         scenario = self.replayable(pattern, detect)
         learned = self.learned(lambda: on_engine(build(scenario), self.protocol))
         return seen.members is not None, (*end, *invariants.of_itself(seen), *learned)
 
-    def expected(self, pattern: Pattern, graph: Graph | None) -> frozenset[int] | None:
+    def expected(
+        self, pattern: Pattern, graph: Graph | None, committee: frozenset[int] | None
+    ) -> frozenset[int] | None:
         """Return the users in the sum that a pattern must lead to; None if it must lead to an abort.
 
         The answer follows from the papers' rules on sets of users alone, not from a machine. V1 .. V4 are the
         users whose message is in time at a step. LightSecAgg needs U of them at each step (Theorem 1), SecAgg
         and its graphs t; a sparse graph also needs CCESA's Theorem 1. A user with fewer than t_i neighbours
-        left stops.
+        left stops. With a committee, a user that is no member sends nothing at the members' points, so it is
+        not lost there.
         """
         graph, p = graph or {}, self.params
         t = {i: max(p.t, len(graph[i]) // 2 + 1) if p.majority else p.t for i in graph}
         # A message that a user sends is in time at its step; a loss after it counts from the next step on.
         steps = {point: step for step, point in enumerate(self.points)}
-        lost_at = {u: steps[f.point] + (f.when == "after_send") for u, f in enumerate(pattern) if f}
-        present, sets = frozenset(range(self.users)), dict[str, frozenset[int]]()
+        everyone = frozenset(range(self.users))
+        acting = dict.fromkeys(steps, everyone)
+        if committee is not None:
+            acting |= dict.fromkeys(self.kind.member_points, committee)
+        lost_at = {
+            u: steps[f.point] + (f.when == "after_send")
+            for u, f in enumerate(pattern)
+            if f and u in acting[f.point]
+        }
+        present, sets = everyone, dict[str, frozenset[int]]()
         for point, step in steps.items():
             # A user that misses a step takes part in no later one.
             present = frozenset(user for user in present if step < lost_at.get(user, len(steps)))
@@ -346,7 +362,7 @@ class RoundCohort(Cohort):
                     return None
                 present = in_batches
             sets[point] = present
-            if len(present) < self.kind.needed(point, p):
+            if len(present & acting[point]) < self.kind.needed(point, p):
                 return None
             # A user without enough neighbours left stops before its next message.
             if graph and point in ("advertise", "shares", "consistency"):
@@ -375,6 +391,12 @@ class RoundCohort(Cohort):
         return load(
             self.scenario, {"rounds": index + 1, "dropout": script(pattern, index), "detect": detection}
         )
+
+
+def drawn_of(server: object) -> tuple[Graph | None, frozenset[int] | None]:
+    """Return the graph and the committee that a server has drawn; None for what its protocol has not."""
+    members = getattr(server, "members", None)
+    return getattr(server, "graph", None), None if members is None else frozenset(members)
 
 
 def fate_of(pattern: Pattern, detect: Detect) -> Fates:

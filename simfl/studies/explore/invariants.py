@@ -29,6 +29,8 @@ class Observation:
     """Its parameters."""
     graph: Graph | None
     """The graph of users who share with each other; None if all do."""
+    committee: frozenset[int] | None
+    """The members of the round's committee; None without one."""
     out: LoopbackRound
     """Its messages and its end."""
     clients: Mapping[int, Any]
