@@ -186,6 +186,11 @@ class Disconnections:
 
     def _notice(self, when_ns: int, user: int, notice: Callable[[], None]) -> Waits:
         yield when_ns - self.server.env.now
+        link = self.server.network.link(user, up=True)
+        # Behind messages that a queue still holds: their end was not known before.
+        if (draining := link.draining) is not None:
+            yield draining
+            yield link.settling_ns
         self.notify(user, notice)
 
     def notify(self, user: int, *notices: Callable[[], None]) -> None:

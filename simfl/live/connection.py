@@ -231,6 +231,11 @@ class LiveLink:
         # Half a frame never completes at the receiver. The loss that follows ends the connection.
         connection.put(frame[: len(frame) // 2] if t.is_half else frame, t.on_sent)
 
+    draining = None
+
+    def detach(self) -> None:
+        """Do nothing: bytes that have left are the kernel's."""
+
     def cut(self) -> None:
         """Drop the bytes that have not left."""
         connection = self.network.ends.connection_of(self.user)
