@@ -224,7 +224,7 @@ class UserLink:
         """Move the transfers that wait, each in windows while TCP's window is smaller than it."""
         while self.queue and not self.is_paused:
             transfer = self.queue.pop(0)
-            link = self._link_of(transfer)
+            link = self.peers if transfer.relayed and self.peers else self.shared
             if self.env.now >= self.until:
                 self._refresh_state()
             if self.on_moving is not None:
@@ -246,9 +246,6 @@ class UserLink:
         # So that the next message begins a new life. An interrupted transfer has no life left either
         # (`_abort`).
         self._life = None
-
-    def _link_of(self, transfer: Transmission) -> FairLink:
-        return self.peers if transfer.relayed and self.peers else self.shared
 
     def _windows(self, transfer: Transmission, link: FairLink, connection: Connection) -> Waits:
         """Move a message's first windows, while TCP waits for the acknowledgement of each."""
@@ -371,7 +368,7 @@ class UserLink:
         moved = self._moved + link.moved_bytes(flow)
         for transfer in (self.active, *self.queue):
             size, moved = self._on_wire(transfer) - moved, 0
-            if size > standing or self._link_of(transfer) is not link:
+            if size > standing or (self.peers and transfer.relayed != self.active.relayed):
                 break
             standing -= size
             left.append((size, transfer))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,12 +13,16 @@ from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
 from simfl.engine.links import FairLink, Flow, VirtualNetwork
+from simfl.runs.results.metrics import rounds
+from simfl.trace.rows import Aggregated, Lost, Sent, Step
 from simfl.world.tcp import Tcp
-from tests.engine.harness import uniform
+from tests.engine.harness import ASYNC, SIX, SYNC, of, online, run, sessions, uniform
 from tests.engine.test_links import LATENCY, LATENCY_S, Log
 
 US = 1000
 MS = 1000 * US
+LATENCY_NS = 10 * MS
+"""Of the runs' users."""
 QUEUE = 10 * MS
 """10,000 bytes at 1 byte a microsecond."""
 
@@ -352,3 +357,41 @@ def test_packets_in_a_fifo_have_left_as_the_fluid_has(
     left = log.when("broke").get("0", 100 * size) / 100
     # A packet of each user a turn, and whole packets.
     assert abs(left - counted) <= users + 2
+
+
+# --- runs
+QUEUED = {"network.users.queue_s": 0.05, "network.server.queue_s": 0.05}
+
+
+@pytest.mark.parametrize("base", [SYNC, ASYNC])
+def test_runs_with_churn_and_queues_add_up(base: dict[str, Any]) -> None:
+    changes = {
+        **QUEUED,
+        "rounds": 8,
+        "population.availability": sessions(0.3, 0.1),
+        "detect": {"disconnect": 0.0},
+    }
+    result = run({**changes, **(SIX if base is SYNC else {})}, base)
+    for trace in result.traces.values():
+        for entry in rounds(trace):
+            assert sum(entry.critical.values()) == entry.end - entry.start
+        assert of(trace, Lost)
+
+
+@pytest.mark.parametrize(("queue_s", "phase"), [(0.0, "upload"), (0.0005, "upload"), (0.002, "recovery")])
+def test_an_upload_that_has_left_counts_as_sent(tmp_path: Path, queue_s: float, phase: str) -> None:
+    """User 0 goes offline 1 ms before the last bit of its upload has passed its link."""
+    base = {**SIX, "protocols": ["lightsecagg"], "detect": {"disconnect": 0.0}}
+    (upload,) = of(run(base).traces["lightsecagg"], Sent, kind="upload", sender=0)
+    assert upload.arrived
+    leaves = upload.arrived - LATENCY_NS - MS
+    presence = online(tmp_path, {0: [(0.0, leaves / 1e9), (10.0, 1e6)]}, 6)
+    trace = run({**base, "network.users.queue_s": queue_s, **presence}).traces["lightsecagg"]
+    (lost,), (sent,) = of(trace, Lost), of(trace, Sent, kind="upload", sender=0)
+    arrives = phase == "recovery"
+    assert (lost.at, lost.phase, sent.arrived) == (leaves, phase, upload.arrived if arrives else None)
+    assert sent.bytes == upload.size - (0 if arrives else 1000 - round(1e6 * queue_s))
+    assert (0 in [user for user, _, _ in of(trace, Aggregated)[0].members]) is arrives
+    # The server is notified behind the upload: a latency after the connection's last byte.
+    (gone,) = of(trace, Step, call="gone")
+    assert gone.ready == upload.arrived + (0 if arrives else -MS + round(1e9 * queue_s))
