@@ -59,6 +59,8 @@ class Flow:
     """Called as its last bit has moved."""
     entry: int = 0
     """Its valid entry in the group's heap; 0 once it has left."""
+    window: tuple[int, int] | None = None
+    """Amount of its sender's window, and nanoseconds of its round trip without queues; None if it is open."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,6 +99,10 @@ class FairLink:
         """Amount that the transfers have yet to move."""
         self._queued = 0
         """Amount in the queue at `_updated_at`."""
+        self._open_windows = 0
+        """Number of transfers whose senders have no window."""
+        self._windows: list[int] = [0, 0, 0]
+        """Number of the others, and the sums of their windows and of their round trips."""
         # By cap, beside the sorted list: a transfer finds its group without a search.
         self._groups: dict[int, CapGroup] = {}
         self._caps: list[int] = []
@@ -145,13 +151,21 @@ class FairLink:
         self._advance()
         return self._moved_by(flow) // BYTE
 
-    def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
+    def start(
+        self,
+        size_bytes: int,
+        cap_bps: int,
+        on_done: Callable[[], None],
+        window: tuple[int, int] | None = None,
+    ) -> Flow:
         """Begin a transfer.
 
         Args:
             size_bytes: Its size.
             cap_bps: Its rate cap, bit/s.
             on_done: Called when its last bit has moved.
+            window: Bytes that its sender has on the path at most, and the round trip without queues, ns; None
+                for a sender that fills any queue.
         """
         self._advance()
         cap = cap_bps * SCALE
@@ -159,6 +173,8 @@ class FairLink:
         # Its marks count from the present value of the group's counter, so later changes of pace shift none.
         moved = self._counter(group) + group.offset
         flow = Flow(group, moved, moved + size_bytes * BYTE, on_done)
+        if window is not None:
+            flow.window = window[0] * BYTE, window[1]
         first = self._join(flow)
         # `_fire` computes the level once, for all ends and begins. No time passes until then, so no counter
         # moves at the stale level.
@@ -234,7 +250,23 @@ class FairLink:
         # The last bound: senders that have nothing left to send fill no queue, though their caps count until
         # their last byte has moved.
         most = min(self._rate * self.queue_ns, self._unmoved)
+        count, windows, round_trips = self._windows
+        # What windows hold beyond the path itself, for the mean of the round trips.
+        if count and not self._open_windows:
+            most = min(most, windows - self._rate * round_trips // count)
         self._queued = max(0, min(most, self._queued + (self._demand - self._rate) * ns))
+
+    def _count(self, flow: Flow, sign: int) -> None:
+        """Count a transfer among those that fill the queue (1), or no longer (-1)."""
+        group = flow.group
+        self._demand += sign * group.cap
+        self._unmoved += sign * (flow.mark - group.offset - self._counter(group))
+        if flow.window is None:
+            self._open_windows += sign
+        else:
+            self._windows = [
+                total + sign * part for total, part in zip(self._windows, (1, *flow.window), strict=True)
+            ]
 
     # -- groups
     def _counter(self, group: CapGroup) -> int:
@@ -258,8 +290,7 @@ class FairLink:
         flow.entry = self._next()
         heappush(group.heap, (flow.mark, flow.entry, flow))
         if self.queue_ns:
-            self._demand += group.cap
-            self._unmoved += flow.mark - group.offset - self._counter(group)
+            self._count(flow, 1)
         # Before the transfer is counted: an empty group is in use again.
         self._empty -= not group.live
         group.live += 1
@@ -276,8 +307,7 @@ class FairLink:
         group = flow.group
         flow.entry = 0
         if self.queue_ns:
-            self._demand -= group.cap
-            self._unmoved -= flow.mark - group.offset - self._counter(group)
+            self._count(flow, -1)
         group.live -= 1
         if group.capped:
             self._spare += group.cap

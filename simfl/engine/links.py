@@ -18,14 +18,15 @@ the bytes that stand in the queue. They are the network's, and pass whatever bec
   left).
 - Where the server's link is, a message has the link's delay times its rate in that queue, but no more
   than its own link can have let through.
+- TCP's window bounds both: the queue has what the window holds beyond the path itself.
 - A message arrives no sooner than behind what stood in the server's queue as it came there.
 - TCP's round trip has the delay of the server's queue both ways, and of the own queue of the other
   direction.
 
-Limits: a TCP sender is taken to fill the queue whenever its link is the bottleneck. A queue follows a
-rate that falls at once, while a real one drains. A planned loss `mid_send` or `after_send` is when half
-of a message, or all of it, has passed the link. A downlink that is interrupted leaves nothing in the
-queue.
+Limits: a window that HyStart has ended does not grow while a message moves, and one without `tcp` or with
+`never` fills any queue. No packet is lost, and none repeated. A queue follows a rate that falls at once,
+while a real one drains. A planned loss `mid_send` or `after_send` is when half of a message, or all of it,
+has passed the link. A downlink that is interrupted leaves nothing in the queue.
 """
 
 from __future__ import annotations
@@ -192,6 +193,8 @@ class UserLink:
     """Bytes of the active transfer's windows that have left."""
     _window_bps: int = 0
     """Rate of a TCP window that opens no further; 0 while it does."""
+    _window_bytes: int = 0
+    """Bytes that TCP's window lets on the path while the last bytes move; 0 where it is open."""
     _epoch: int = 0
     """Number of the present group of propagating transfers: an arrival of an older one is withdrawn."""
     _last: int = 0
@@ -230,7 +233,7 @@ class UserLink:
             if self.on_moving is not None:
                 self.on_moving(transfer, None)
             self.active = transfer
-            self._moved = self._window_bps = 0
+            self._moved = self._window_bps = self._window_bytes = 0
             if self.connection is not None:
                 yield from self._windows(transfer, link, self.connection)
             self._move(link, self._on_wire(transfer) - self._moved)
@@ -254,7 +257,7 @@ class UserLink:
         while window:
             size = tcp.wire_bytes(window)
             # It need not wait behind the last window, nor behind one that takes longer than a round trip.
-            remaining = self._on_wire(transfer) - self._moved
+            remaining, self._window_bytes = self._on_wire(transfer) - self._moved, 2 * size
             # Integers on both sides: a window of 8 size bits at the rate, against the round trip in
             # nanoseconds. Without a division, the rate may be 0.
             if remaining <= size or 8 * NS * size >= self._rtt_ns(link) * self.rate:
@@ -285,7 +288,8 @@ class UserLink:
         self._since, self._moving_bytes = self.env.now, size_bytes
         if self.opposite_delay_ns is not None:
             self._enters_ns = self._since + 8 * NS * size_bytes // max(1, self.rate)
-        self._flow = link, link.start(size_bytes, self._cap, self._moved_all)
+        window = (self._window_bytes, 2 * self.latency_ns) if self._window_bytes else None
+        self._flow = link, link.start(size_bytes, self._cap, self._moved_all, window)
         self._follow()
 
     def _moved_all(self) -> None:
@@ -328,20 +332,26 @@ class UserLink:
         # Rounded times let the mean miss the own rate by a little.
         queue_ns = self.queue_ns if 100 * bps >= 99 * self.rate else link.queue_ns
         most = bps * (rtt_ns - link.delay_ns + queue_ns) // (8 * NS)
+        if self._window_bps:
+            most = min(most, self._window_bytes)
         return rtt_ns, most if queue_ns and transfer.size_bytes > most else None
 
-    def _fills_own_queue(self, link: FairLink, flow: Flow) -> bool:
-        """Return True where the own rate, and no window, is the bottleneck of what moves."""
-        return 0 < self.rate * SCALE <= link.pace(flow) and not self._window_bps
+    def _own_queue_ns(self, link: FairLink, flow: Flow) -> int:
+        """Return the delay of the own queue: 0 unless the own rate is the bottleneck of what moves."""
+        if self._window_bps or not 0 < self.rate * SCALE <= link.pace(flow):
+            return 0
+        # What the window holds beyond the path itself.
+        in_window_ns = 8 * NS * self._window_bytes // self.rate - 2 * self.latency_ns
+        return min(self.queue_ns, max(0, in_window_ns)) if self._window_bytes else self.queue_ns
 
     @property
     def own_delay_ns(self) -> int:
         """Nanoseconds for which a byte that enters this link's own queue now waits in it."""
-        if self._flow is None or not self._fills_own_queue(*self._flow):
+        if self._flow is None or not (own_ns := self._own_queue_ns(*self._flow)):
             return 0
         link, flow = self._flow
         waiting = self._moving_bytes - link.moved_bytes(flow) + sum(map(self._on_wire, self.queue))
-        return min(self.queue_ns, 8 * NS * waiting // self.rate)
+        return min(own_ns, 8 * NS * waiting // self.rate)
 
     def _standing_bytes(self) -> int:
         """Return the bytes beyond those that have passed an uplink that have left the device."""
@@ -352,8 +362,7 @@ class UserLink:
         # No more than the own link has let through: the server's queue may have been full before.
         passed_own = self.rate * (self.env.now - self._since) // (8 * NS)
         standing = max(0, min(pace * link.delay_ns // BYTE, passed_own - moved))
-        if self._fills_own_queue(link, flow):
-            standing += pace * self.queue_ns // BYTE
+        standing += pace * self._own_queue_ns(link, flow) // BYTE
         in_window = self._moved + self._moving_bytes < self._on_wire(self.active)
         return min(standing, self._moving_bytes - moved) if in_window else standing
 
@@ -535,10 +544,16 @@ class ServerLink(FairLink):
         self.rates = rates
         self.until = 0
 
-    def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
+    def start(
+        self,
+        size_bytes: int,
+        cap_bps: int,
+        on_done: Callable[[], None],
+        window: tuple[int, int] | None = None,
+    ) -> Flow:
         if self.env.now >= self.until:
             self._refresh_state()
-        return super().start(size_bytes, cap_bps, on_done)
+        return super().start(size_bytes, cap_bps, on_done, window)
 
     def _refresh_state(self) -> None:
         rate_bps, self.until = self.rates(self.env.now)

@@ -196,6 +196,23 @@ def test_a_window_that_filled_the_queue_begins_again_after_an_idle_time() -> Non
     assert waits == {0: 0, 30 * MS: (40_000 - 15_140 + 40_000 - 30_280) * US}
 
 
+@pytest.mark.parametrize(
+    ("windows", "full"), [((60_000, 60_000), 40 * MS), ((60_000, None), 90 * MS), ((1000, 1000), 0)]
+)
+def test_windows_bound_the_queue(windows: tuple[int | None, ...], full: int) -> None:
+    """Two at 2 bytes a microsecond share as much. The path of 20 ms holds 40,000 bytes, the queue 90 ms."""
+    env = Environment()
+    link = FairLink(env, 16_000_000, 90 * MS)
+    for window in windows:
+        link.start(1_000_000, 16_000_000, lambda: None, None if window is None else (window, 20 * MS))
+    delays = []
+    for at in (10 * MS, 200 * MS, 990 * MS, 2000 * MS):
+        env.call_at(at, lambda: delays.append(link.delay_ns))
+    env.run()
+    # It fills at the rate at which it is emptied; at the end it has the last 10 ms of all bytes.
+    assert delays == [min(10 * MS, full), full, min(10 * MS, full), 0]
+
+
 # --- laws
 MESSAGES = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 40_000)), min_size=1, max_size=8)
 """(begins at ms, bytes)."""
@@ -230,8 +247,8 @@ class Counted:
         self._start, self._stop = link.start, link.stop
         link.start, link.stop = self.start, self.stop  # type: ignore[method-assign]
 
-    def start(self, size: int, cap: int, on_done: Callable[[], None]) -> Flow:
-        flow = self._start(size, cap, on_done)
+    def start(self, size: int, cap: int, on_done: Callable[[], None], window: Any = None) -> Flow:
+        flow = self._start(size, cap, on_done, window)
         self.sizes[id(flow)] = size
         self.bytes += size
         return flow
