@@ -33,8 +33,11 @@ SERVER_IP, HUB_IP = "10.78.0.1", "10.78.0.2"
 FRAME, PAYLOAD = 1514, 1448
 """Bytes of a full segment as the kernel counts them, with headers, and of the message in it."""
 USER_QUEUE_S, SERVER_QUEUE_S = 1.0, 0.25
-"""Seconds of a link's rate that wait before it: much at users, whose links have one connection each; at the
-server's the old rule for routers (Appenzeller, Keslassy, McKeown, "Sizing router buffers", 2004)."""
+"""Seconds of a link's rate that its queue holds at most. At users much, whose links have one connection each,
+so that no packet is lost there. An uplink's holds little of it: Linux gives a device hardly more of a
+connection than it sends in a millisecond ("TCP small queues", net/ipv4/tcp_output.c). At the server's it is
+the old rule for routers (Appenzeller, Keslassy, McKeown, "Sizing router buffers", 2004), unless the scenario
+has `network.server.queue_s`."""
 BURST_S = 0.0005
 LEAST_BURST, LEAST_QUEUE = 1_600, 30_000
 """Bytes: a packet, and twenty of them."""
@@ -82,6 +85,8 @@ def problems(study: Experiment, delay: Delay) -> Iterator[tuple[str, str]]:
         key = key_of(s, name, "network")
         if not isinstance(own.network.varies, Steady):
             yield f"{key}.varies", steady
+        if own.network.queue_s:
+            yield f"{key}.queue_s", "a user's own queue is that of this kernel: leave it out"
         if own.network.jitter_s is not None and delay == "wire":
             yield f"{key}.jitter_s", "the wire's delay does not vary: use delay user"
 
@@ -100,8 +105,9 @@ def _configure(net: Namespaces, study: Experiment, delay: Delay) -> None:
     own = max(headers.values()) * (1 if delay == "user" else (FRAME - 14) / FRAME)
     near, far = ("server", "e0") if delay == "user" else ("tun", "tun")
     up, down = (own * 1e6 * mbps for mbps in (s.network.server.uplink_mbps, s.network.server.downlink_mbps))
-    hub = [_End(near, f"{HUB_IP}/30", down, SERVER_QUEUE_S)]
-    _end(net, SERVER, [_End(far, f"{SERVER_IP}/30", up, SERVER_QUEUE_S)], HUB_IP)
+    queue_s = s.network.server.queue_s or SERVER_QUEUE_S
+    hub = [_End(near, f"{HUB_IP}/30", down, queue_s)]
+    _end(net, SERVER, [_End(far, f"{SERVER_IP}/30", up, queue_s)], HUB_IP)
     for user in users:
         up, down = (headers[user] * rate.item(user) * 1e6 for rate in (people.up_mbps, people.down_mbps))
         hub.append(_End(f"u{user}", f"{_ip(user, 2)}/30", down, USER_QUEUE_S))

@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import simfl
-from benchmarks.kernel_links import Delay
+from benchmarks.kernel_links import SERVER_QUEUE_S, Delay
 from simfl.runs.folder.disk import atomic
 from simfl.runs.folder.result import Result
 from simfl.scenario.load import load
@@ -80,18 +80,29 @@ LINKS: dict[str, tuple[Delay | None, str]] = {
 simulation has, if any."""
 
 
+SHORT_QUEUE_S = 0.02
+"""A queue at the server of a third of a round trip, in place of `SERVER_QUEUE_S`."""
+
+
 class Cell(NamedTuple):
-    """A cell. lost: the shares of users that are lost, a round each; of a buffered run one."""
+    """A cell.
+
+    Attributes:
+        lost: The shares of users that are lost, a round each; of a buffered run one.
+        queue_s: Seconds of the server's link that its queue holds, also in simulations; not of user space.
+    """
 
     protocol: str
     links: str
     bandwidth: str
     lost: tuple[float, ...]
+    queue_s: float = SERVER_QUEUE_S
 
     @property
     def name(self) -> str:
         lost = "" if len(self.lost) > 1 else f"-{self.lost[0]:.0%}".rstrip("%")
-        return f"{self.protocol}-{self.links}-{self.bandwidth.replace('/', '_')}{lost}"
+        queue = "" if self.queue_s == SERVER_QUEUE_S else f"-queue{self.queue_s:g}"
+        return f"{self.protocol}-{self.links}-{self.bandwidth.replace('/', '_')}{lost}{queue}"
 
     @property
     def buffered(self) -> bool:
@@ -107,14 +118,19 @@ class Calibration(NamedTuple):
 
 
 def cells() -> Iterator[Cell]:
-    """Yield the cells: kernel links of both kinds and rates, and a part with links in user space."""
+    """Yield the cells: kernel links of both kinds and rates, and a part with links in user space.
+
+    Where users crowd the server's link, and packets have the round trip, it has a short queue, too.
+    """
     for links in ("wire", "kernel"):
         for bandwidth in BANDWIDTHS:
-            for name in ROUNDS:
-                yield Cell(name, links, bandwidth, LOST)
-            for name in BUFFERED:
-                for lost in LOST:
-                    yield Cell(name, links, bandwidth, (lost,))
+            crowded = links == "wire" and bandwidth == "10/40"
+            for queue_s in (SERVER_QUEUE_S, SHORT_QUEUE_S) if crowded else (SERVER_QUEUE_S,):
+                for name in ROUNDS:
+                    yield Cell(name, links, bandwidth, LOST, queue_s)
+                for name in BUFFERED:
+                    for lost in LOST:
+                        yield Cell(name, links, bandwidth, (lost,), queue_s)
     for name in IN_USER_SPACE:
         yield Cell(name, "user", "2/8", LOST)
 
@@ -131,7 +147,12 @@ def scenario(cell: Cell, calibrated: Calibration | None = None, **more: Any) -> 
     }
     given = {
         "network.users": users,
-        "network.server": {"uplink_mbps": rates["server"], "downlink_mbps": rates["server"]},
+        "network.server": {
+            "uplink_mbps": rates["server"],
+            "downlink_mbps": rates["server"],
+            # In user space bytes have left a user once they have passed its own link, and there is no TCP.
+            **({} if cell.links == "user" else {"queue_s": cell.queue_s}),
+        },
         "network.overhead_s": overhead_s,
         "protocols": {cell.protocol: {**ROUNDS, **BUFFERED}[cell.protocol]},
         "dropout.rate": list(cell.lost) if len(cell.lost) > 1 else cell.lost[0],

@@ -16,6 +16,12 @@ a heap of finishing marks. Groups above the level have the same pace too, and sh
 changes one group, and each group that the level passes: a group has an offset to one of two counters, cap x
 time or the level's.
 
+A link may have a queue, for bytes that senders gave it faster than it moves them. Its content is one
+number. It grows by what the sum of the caps exceeds the rate, up to `queue_ns` of the rate, and is never
+more than the bytes that have yet to move. All bytes wait in it alike (first in, first out); the shares
+stay max-min fair. Packets in one FIFO would share by the rates at which they enter, which is the same for
+users with equal rates.
+
 The alternative is a process for each transfer, interrupted whenever its rate changes. Each start and end
 changes the rates of all transfers at the level, so it would cost O(n).
 """
@@ -53,6 +59,8 @@ class Flow:
     """Called as its last bit has moved."""
     entry: int = 0
     """Its valid entry in the group's heap; 0 once it has left."""
+    window: tuple[int, int] | None = None
+    """Amount of its sender's window, and nanoseconds of its round trip without queues; None if it is open."""
 
 
 @dataclass(slots=True, eq=False)
@@ -79,10 +87,22 @@ class FairLink:
     Args:
         env: Virtual time.
         rate_bps: Rate of the link, bit/s.
+        queue_ns: Nanoseconds of its rate that its queue holds; 0 for a link without one.
     """
 
-    def __init__(self, env: Environment, rate_bps: int) -> None:
+    def __init__(self, env: Environment, rate_bps: int, queue_ns: int = 0) -> None:
         self.env = env
+        self.queue_ns = queue_ns
+        self._demand = 0
+        """Sum of the transfers' caps; kept, like the next two, only with a queue."""
+        self._unmoved = 0
+        """Amount that the transfers have yet to move."""
+        self._queued = 0
+        """Amount in the queue at `_updated_at`."""
+        self._open_windows = 0
+        """Number of transfers whose senders have no window."""
+        self._windows: list[int] = [0, 0, 0]
+        """Number of the others, and the sums of their windows and of their round trips."""
         # By cap, beside the sorted list: a transfer finds its group without a search.
         self._groups: dict[int, CapGroup] = {}
         self._caps: list[int] = []
@@ -114,13 +134,38 @@ class FairLink:
         """True while the link has transfers, moving or standing still."""
         return self._empty < len(self._caps)
 
-    def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
+    @property
+    def delay_ns(self) -> int:
+        """Nanoseconds for which a byte that enters the queue now waits in it."""
+        if not self.queue_ns:
+            return 0
+        self._advance()
+        return self._queued // max(1, self._rate)
+
+    def pace(self, flow: Flow) -> int:
+        """Return the present rate of a transfer, 2^-20 bit/s."""
+        return flow.group.cap if flow.group.capped else self._level
+
+    def moved_bytes(self, flow: Flow) -> int:
+        """Return the whole bytes that a transfer has moved until now."""
+        self._advance()
+        return self._moved_by(flow) // BYTE
+
+    def start(
+        self,
+        size_bytes: int,
+        cap_bps: int,
+        on_done: Callable[[], None],
+        window: tuple[int, int] | None = None,
+    ) -> Flow:
         """Begin a transfer.
 
         Args:
             size_bytes: Its size.
             cap_bps: Its rate cap, bit/s.
             on_done: Called when its last bit has moved.
+            window: Bytes that its sender has on the path at most, and the round trip without queues, ns; None
+                for a sender that fills any queue.
         """
         self._advance()
         cap = cap_bps * SCALE
@@ -128,6 +173,8 @@ class FairLink:
         # Its marks count from the present value of the group's counter, so later changes of pace shift none.
         moved = self._counter(group) + group.offset
         flow = Flow(group, moved, moved + size_bytes * BYTE, on_done)
+        if window is not None:
+            flow.window = window[0] * BYTE, window[1]
         first = self._join(flow)
         # `_fire` computes the level once, for all ends and begins. No time passes until then, so no counter
         # moves at the stale level.
@@ -193,7 +240,33 @@ class FairLink:
         now = self.env.now
         # Exact, as the level has been constant since: each change of it is preceded by a call of this.
         self._moved += self._level * (now - self._updated_at)
+        if self.queue_ns:
+            self._fill(now - self._updated_at)
         self._updated_at = now
+
+    def _fill(self, ns: int) -> None:
+        """Advance the content of the queue."""
+        self._unmoved -= (self._rate - self._spare + self._level * self._uncapped_flows) * ns
+        # The last bound: senders that have nothing left to send fill no queue, though their caps count until
+        # their last byte has moved.
+        most = min(self._rate * self.queue_ns, self._unmoved)
+        count, windows, round_trips = self._windows
+        # What windows hold beyond the path itself, for the mean of the round trips.
+        if count and not self._open_windows:
+            most = min(most, windows - self._rate * round_trips // count)
+        self._queued = max(0, min(most, self._queued + (self._demand - self._rate) * ns))
+
+    def _count(self, flow: Flow, sign: int) -> None:
+        """Count a transfer among those that fill the queue (1), or no longer (-1)."""
+        group = flow.group
+        self._demand += sign * group.cap
+        self._unmoved += sign * (flow.mark - group.offset - self._counter(group))
+        if flow.window is None:
+            self._open_windows += sign
+        else:
+            self._windows = [
+                total + sign * part for total, part in zip(self._windows, (1, *flow.window), strict=True)
+            ]
 
     # -- groups
     def _counter(self, group: CapGroup) -> int:
@@ -216,6 +289,8 @@ class FairLink:
         # between equal marks: flows have no order.
         flow.entry = self._next()
         heappush(group.heap, (flow.mark, flow.entry, flow))
+        if self.queue_ns:
+            self._count(flow, 1)
         # Before the transfer is counted: an empty group is in use again.
         self._empty -= not group.live
         group.live += 1
@@ -231,6 +306,8 @@ class FairLink:
     def _leave(self, flow: Flow) -> None:
         group = flow.group
         flow.entry = 0
+        if self.queue_ns:
+            self._count(flow, -1)
         group.live -= 1
         if group.capped:
             self._spare += group.cap

@@ -10,6 +10,23 @@ States are read lazily: while a link moves nothing, its state is not read, and n
 Under TCP a message moves with its headers, one window after the other: the next may leave a round trip after
 the first byte of the last one. While it waits for that, it occupies the user's stream, and not the server's
 link.
+
+With queues (`queue_s`; 0 is none) more of a message has left the user's device than has passed the link:
+the bytes that stand in the queue. They are the network's, and pass whatever becomes of the user.
+
+- Where a user's own rate is the bottleneck, its queue holds `queue_s` of that rate (and no more than is
+  left).
+- Where the server's link is, a message has the link's delay times its rate in that queue, but no more
+  than its own link can have let through.
+- TCP's window bounds both: the queue has what the window holds beyond the path itself.
+- A message arrives no sooner than behind what stood in the server's queue as it came there.
+- TCP's round trip has the delay of the server's queue both ways, and of the own queue of the other
+  direction.
+
+Limits: a window that HyStart has ended does not grow while a message moves, and one without `tcp` or with
+`never` fills any queue. No packet is lost, and none repeated. A queue follows a rate that falls at once,
+while a real one drains. A planned loss `mid_send` or `after_send` is when half of a message, or all of it,
+has passed the link. A downlink that is interrupted leaves nothing in the queue.
 """
 
 from __future__ import annotations
@@ -20,7 +37,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from simfl.engine.environment import Environment
-from simfl.engine.fair_link import FairLink, Flow
+from simfl.engine.fair_link import BYTE, SCALE, FairLink, Flow
 from simfl.engine.life import Life, Waits
 from simfl.protocols.machine import Message
 from simfl.trace.codes import name_of
@@ -131,6 +148,10 @@ class UserLink:
     peers: FairLink | None = None
     """Link that relayed transfers pass; None for the server's."""
     tcp: InitVar[Tcp | None] = None
+    queue_ns: int = 0
+    """Nanoseconds of the link's rate that its queue holds; 0 for a link without one."""
+    opposite_delay_ns: Callable[[], int] | None = None
+    """Returns the queueing delay of acknowledgements; None where no link has a queue."""
     env: Environment = field(init=False)
     connection: Connection | None = field(init=False)
     """The user's TCP connection; None where TCP's windows are not modelled."""
@@ -160,10 +181,20 @@ class UserLink:
     """End of the state for which a call is pending."""
     _flow: tuple[FairLink, Flow] | None = None
     """The active transfer on a shared link; None while it waits for TCP."""
+    draining: Life | None = None
+    """Moves bytes that had left the device as its uplink was interrupted; None where there are none."""
+    _enters_ns: int = 0
+    """Time before which the last of the moving bytes does not enter the server's queue, ns."""
+    _since: int = 0
+    """Time at which the last bytes began to move, ns."""
+    _moving_bytes: int = 0
+    """The number of these bytes."""
     _moved: int = 0
     """Bytes of the active transfer's windows that have left."""
     _window_bps: int = 0
     """Rate of a TCP window that opens no further; 0 while it does."""
+    _window_bytes: int = 0
+    """Bytes that TCP's window lets on the path while the last bytes move; 0 where it is open."""
     _epoch: int = 0
     """Number of the present group of propagating transfers: an arrival of an older one is withdrawn."""
     _last: int = 0
@@ -202,13 +233,19 @@ class UserLink:
             if self.on_moving is not None:
                 self.on_moving(transfer, None)
             self.active = transfer
-            self._moved = self._window_bps = 0
+            self._moved = self._window_bps = self._window_bytes = 0
             if self.connection is not None:
                 yield from self._windows(transfer, link, self.connection)
             self._move(link, self._on_wire(transfer) - self._moved)
             # `_moved_all` wakes this life.
             yield None
-            self._on_sent(transfer)
+            self.active = None
+            if self.on_moving is not None:
+                self.on_moving(transfer, self._on_wire(transfer))
+            if self.connection is not None:
+                self.connection.sent(self.env.now, *self._path_bytes(transfer, link))
+            self._arrive_later(transfer, link)
+            transfer.on_sent()
         # So that the next message begins a new life. An interrupted transfer has no life left either
         # (`_abort`).
         self._life = None
@@ -216,25 +253,27 @@ class UserLink:
     def _windows(self, transfer: Transmission, link: FairLink, connection: Connection) -> Waits:
         """Move a message's first windows, while TCP waits for the acknowledgement of each."""
         tcp = connection.tcp
-        window = connection.begin(transfer.size_bytes, self.env.now, 2 * self.latency_ns)
+        window = connection.begin(transfer.size_bytes, self.env.now, self._rtt_ns(link))
         while window:
             size = tcp.wire_bytes(window)
             # It need not wait behind the last window, nor behind one that takes longer than a round trip.
-            remaining = self._on_wire(transfer) - self._moved
+            remaining, self._window_bytes = self._on_wire(transfer) - self._moved, 2 * size
             # Integers on both sides: a window of 8 size bits at the rate, against the round trip in
             # nanoseconds. Without a division, the rate may be 0.
-            if remaining <= size or 8 * NS * size >= 2 * self.latency_ns * self.rate:
+            if remaining <= size or 8 * NS * size >= self._rtt_ns(link) * self.rate:
                 return
             since = self.env.now
             self._move(link, size)
             yield None
             self._moved += size
-            now, rtt_ns = self.env.now, max(1, 2 * self.latency_ns)
+            now, rtt_ns = self.env.now, max(1, self._rtt_ns(link))
             # Time beyond that of the link's own rate: others crowd the server's link.
             queued_ns = now - since - 8 * NS * size // max(1, self.rate)
-            if tcp.stays_open(window, queued_ns, rtt_ns):
+            # Without this direction's queue, in which the window itself stands.
+            free_ns = max(1, rtt_ns - link.delay_ns)
+            if tcp.stays_open(window, queued_ns, free_ns):
                 # At least 1, as 0 means that the window still opens (`_cap`).
-                self._window_bps = max(1, 8 * NS * tcp.wire_bytes(2 * window) // rtt_ns)
+                self._window_bps = max(1, 8 * NS * tcp.wire_bytes(2 * window) // free_ns)
             window = 0 if self._window_bps else 2 * window
             # The acknowledgement of the first byte of this window comes a round trip after that byte has
             # left; at once if it was a slow window.
@@ -246,7 +285,11 @@ class UserLink:
 
     def _move(self, link: FairLink, size_bytes: int) -> None:
         """Begin to move bytes through a shared link; the last of them wakes the life."""
-        self._flow = link, link.start(size_bytes, self._cap, self._moved_all)
+        self._since, self._moving_bytes = self.env.now, size_bytes
+        if self.opposite_delay_ns is not None:
+            self._enters_ns = self._since + 8 * NS * size_bytes // max(1, self.rate)
+        window = (self._window_bytes, 2 * self.latency_ns) if self._window_bytes else None
+        self._flow = link, link.start(size_bytes, self._cap, self._moved_all, window)
         self._follow()
 
     def _moved_all(self) -> None:
@@ -255,26 +298,115 @@ class UserLink:
         self._flow = None
         self._life.wake()
 
-    def _on_sent(self, transfer: Transmission) -> None:
-        """Let a transfer arrive whose last bit has left: a latency later, not before the one ahead of it."""
-        self.active = None
-        if self.on_moving is not None:
-            self.on_moving(transfer, self._on_wire(transfer))
-        if self.connection is not None:
-            self.connection.sent(self.env.now)
+    def _arrive_later(self, transfer: Transmission, link: FairLink) -> None:
+        """Let a transfer arrive that has passed: a latency later, not before the one ahead of it."""
+        passed = self.env.now
+        if delay_ns := link.delay_ns:
+            # It stood in the server's queue behind others' bytes, which its fair share does not count.
+            passed = max(passed, self._enters_ns + delay_ns)
         # Before `on_sent`, at which its user may be lost: a message that has left an uplink still arrives
         # (test_jitter.py: test_messages_that_left_a_cut_uplink_arrive).
         self.propagating.append(transfer)
         # A shorter latency, by jitter or a new state, lets no message overtake (tests/engine/test_jitter.py).
-        self._last = max(self._last, self.env.now + transfer.latency_ns)
+        self._last = max(self._last, passed + transfer.latency_ns)
         self.env.call_at(self._last, partial(self._arrive, self._epoch))
-        transfer.on_sent()
 
     def _arrive(self, epoch: int) -> None:
         # A call on the heap is not withdrawn. A downlink that was interrupted sends its messages again.
         if epoch == self._epoch:
             # No message overtakes, so the arrival that is due is that of the first one.
             self.propagating.pop(0).on_arrived()
+
+    # -- queues
+    def _rtt_ns(self, link: FairLink) -> int:
+        """Return the round trip of now, with the queues on both ways."""
+        rtt_ns = 2 * self.latency_ns
+        return rtt_ns if self.opposite_delay_ns is None else rtt_ns + link.delay_ns + self.opposite_delay_ns()
+
+    def _path_bytes(self, transfer: Transmission, link: FairLink) -> tuple[int, int | None]:
+        """Return the round trip, ns, and the bytes of the path and its queue if a message has filled them."""
+        if self.opposite_delay_ns is None:
+            return 0, None
+        rtt_ns = self._rtt_ns(link)
+        bps = 8 * NS * self._moving_bytes // max(1, self.env.now - self._since)
+        # Rounded times let the mean miss the own rate by a little.
+        queue_ns = self.queue_ns if 100 * bps >= 99 * self.rate else link.queue_ns
+        most = bps * (rtt_ns - link.delay_ns + queue_ns) // (8 * NS)
+        if self._window_bps:
+            most = min(most, self._window_bytes)
+        return rtt_ns, most if queue_ns and transfer.size_bytes > most else None
+
+    def _own_queue_ns(self, link: FairLink, flow: Flow) -> int:
+        """Return the delay of the own queue: 0 unless the own rate is the bottleneck of what moves."""
+        if self._window_bps or not 0 < self.rate * SCALE <= link.pace(flow):
+            return 0
+        # What the window holds beyond the path itself.
+        in_window_ns = 8 * NS * self._window_bytes // self.rate - 2 * self.latency_ns
+        return min(self.queue_ns, max(0, in_window_ns)) if self._window_bytes else self.queue_ns
+
+    @property
+    def own_delay_ns(self) -> int:
+        """Nanoseconds for which a byte that enters this link's own queue now waits in it."""
+        if self._flow is None or not (own_ns := self._own_queue_ns(*self._flow)):
+            return 0
+        link, flow = self._flow
+        waiting = self._moving_bytes - link.moved_bytes(flow) + sum(map(self._on_wire, self.queue))
+        return min(own_ns, 8 * NS * waiting // self.rate)
+
+    def _standing_bytes(self) -> int:
+        """Return the bytes beyond those that have passed an uplink that have left the device."""
+        if self._flow is None or self.active is None or not self.up or self.opposite_delay_ns is None:
+            return 0
+        link, flow = self._flow
+        pace, moved = link.pace(flow), link.moved_bytes(flow)
+        # No more than the own link has let through: the server's queue may have been full before.
+        passed_own = self.rate * (self.env.now - self._since) // (8 * NS)
+        standing = max(0, min(pace * link.delay_ns // BYTE, passed_own - moved))
+        standing += pace * self._own_queue_ns(link, flow) // BYTE
+        in_window = self._moved + self._moving_bytes < self._on_wire(self.active)
+        return min(standing, self._moving_bytes - moved) if in_window else standing
+
+    def detach(self) -> None:
+        """Leave the messages to the network that have left the device, as the user is about to go."""
+        if not (standing := self._standing_bytes()):
+            return
+        assert self.active is not None
+        assert self._flow is not None
+        link, flow = self._flow
+        left: list[tuple[int, Transmission | None]] = []
+        moved = self._moved + link.moved_bytes(flow)
+        for transfer in (self.active, *self.queue):
+            size, moved = self._on_wire(transfer) - moved, 0
+            if size > standing or (self.peers and transfer.relayed != self.active.relayed):
+                break
+            standing -= size
+            left.append((size, transfer))
+        if left:
+            self._stop()
+            del self.queue[: len(left) - 1]
+            self._drain(link, left)
+            for index, (_, transfer) in enumerate(left):
+                assert transfer is not None
+                if self.on_moving is not None:
+                    if index:
+                        self.on_moving(transfer, None)
+                    self.on_moving(transfer, self._on_wire(transfer))
+                transfer.on_sent()
+
+    def _drain(self, link: FairLink, left: list[tuple[int, Transmission | None]]) -> None:
+        """Move bytes that have left the device: sizes, and the message that ends with each, if any."""
+        self.draining = self._life = Life(self.env, self._drained(link, left, self._enters_ns), at_once=True)
+
+    def _drained(self, link: FairLink, left: list[tuple[int, Transmission | None]], enters_ns: int) -> Waits:
+        for size, transfer in left:
+            self._move(link, size)
+            # They were on their way before, so none of them enters a queue again.
+            self._enters_ns = enters_ns
+            yield None
+            if transfer is not None:
+                self._arrive_later(transfer, link)
+        self.draining = self._life = None
+        self._wake()
 
     # -- the link's state
     @property
@@ -303,7 +435,7 @@ class UserLink:
     def _end_state(self) -> None:
         # A message that was sent at this nanosecond may have read the new state already (test_link_states.py:
         # test_a_message_at_the_end_of_a_state_shares_its_look).
-        if self.active is not None and self.env.now >= self.until:
+        if (self.active or self._flow) and self.env.now >= self.until:
             self._refresh_state()
 
     # -- interruptions
@@ -345,7 +477,11 @@ class UserLink:
 
     def _interrupt(self) -> list[Transmission]:
         """Interrupt, and return in order, the transfers that stop while the user is offline."""
-        aborted = self._abort()
+        self.detach()
+        standing, flow = self._standing_bytes(), self._flow
+        aborted = self._abort(standing)
+        if standing and flow is not None:
+            self._drain(flow[0], [(standing, None)])
         if self.connection is not None:
             self.connection.broke()
         # On the uplink, messages that propagate have left the user and still arrive at the server.
@@ -360,16 +496,25 @@ class UserLink:
             self.propagating.clear()
         return aborted
 
-    def _abort(self) -> list[Transmission]:
-        """Abort the transfer that moves, if any; return it in a list."""
-        if self.active is None:
-            return []
+    def _stop(self) -> int:
+        """Stop the transfer that moves; return the bytes that have passed."""
         assert self._life is not None
         # The life first: the end of its transfer must not wake it.
         self._life.stop()
-        transfer, flow = self.active, self._flow
+        flow = self._flow
         self.active = self._flow = self._life = None
-        moved_bytes = self._moved + (0 if flow is None else flow[0].stop(flow[1]))
+        return self._moved + (0 if flow is None else flow[0].stop(flow[1]))
+
+    def _abort(self, standing_bytes: int = 0) -> list[Transmission]:
+        """Abort the transfer that moves, if any; return it in a list.
+
+        Args:
+            standing_bytes: Bytes that have left the device and will pass nevertheless.
+        """
+        if self.active is None:
+            return []
+        transfer = self.active
+        moved_bytes = self._stop() + standing_bytes
         if self.on_moving is not None:
             self.on_moving(transfer, moved_bytes)
         # The trace has bytes without TCP's headers (test_tcp.py:
@@ -391,17 +536,24 @@ class ServerLink(FairLink):
     Args:
         env: Virtual time.
         rates: Returns the link's bit/s at a time, and the time until which they are guaranteed to stay.
+        queue_ns: Nanoseconds of its rate that its queue holds; 0 for a link without one.
     """
 
-    def __init__(self, env: Environment, rates: Callable[[int], tuple[int, int]]) -> None:
-        super().__init__(env, 0)
+    def __init__(self, env: Environment, rates: Callable[[int], tuple[int, int]], queue_ns: int = 0) -> None:
+        super().__init__(env, 0, queue_ns)
         self.rates = rates
         self.until = 0
 
-    def start(self, size_bytes: int, cap_bps: int, on_done: Callable[[], None]) -> Flow:
+    def start(
+        self,
+        size_bytes: int,
+        cap_bps: int,
+        on_done: Callable[[], None],
+        window: tuple[int, int] | None = None,
+    ) -> Flow:
         if self.env.now >= self.until:
             self._refresh_state()
-        return super().start(size_bytes, cap_bps, on_done)
+        return super().start(size_bytes, cap_bps, on_done, window)
 
     def _refresh_state(self) -> None:
         rate_bps, self.until = self.rates(self.env.now)
@@ -432,6 +584,10 @@ class VirtualNetwork:
     """Relayed transfers pass the two users' links only, not the server's."""
     tcp: Callable[[int], Tcp | None] = lambda user: None
     """Model of a user's connections, where TCP's windows are simulated."""
+    queue_ns: Callable[[int], int] | None = None
+    """Returns the nanoseconds of a user's rate that its queue holds; None where no user has a queue."""
+    server_queue_ns: int = 0
+    """Nanoseconds of its rate that the queue of each direction of the server's link holds."""
     on_moving: Callable[[int, bool, Transmission, int | None], None] | None = None
     """Called with (user, up, transfer, None) as a transfer begins to move on a user's link; as its last bit
     has left, or as it is aborted, the bytes that it moved replace None."""
@@ -439,7 +595,8 @@ class VirtualNetwork:
     _paused: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
-        self._shared = {up: ServerLink(self.env, partial(self._rates, up)) for up in (True, False)}
+        queue_ns = self.server_queue_ns
+        self._shared = {up: ServerLink(self.env, partial(self._rates, up), queue_ns) for up in (True, False)}
         self._peers = {up: FairLink(self.env, UNBOUNDED) if self.direct else None for up in (True, False)}
 
     def _rates(self, up: bool, now: int) -> tuple[int, int]:
@@ -454,12 +611,20 @@ class VirtualNetwork:
             jitter_s = None if self.jitter is None else self.jitter(user, up)
             shared, peers = self._shared[up], self._peers[up]
             user_link = UserLink(user, up, self.states, shared, jitter_s, peers, self.tcp(user))
+            if self.queue_ns is not None or self.server_queue_ns:
+                user_link.queue_ns = 0 if self.queue_ns is None else self.queue_ns(user)
+                user_link.opposite_delay_ns = partial(self._delay_ns, user, not up)
             # The user may have gone offline before its link was first used (test_coming_and_going.py:
             # test_messages_to_a_user_away_from_the_start_wait).
             user_link.is_paused = user in self._paused
             user_link.on_moving = None if self.on_moving is None else partial(self.on_moving, user, up)
             self._links[user, up] = user_link
         return user_link
+
+    def _delay_ns(self, user: int, up: bool) -> int:
+        """Return the queueing delay of one direction between a user and the server."""
+        own = self._links.get((user, up))
+        return self._shared[up].delay_ns + (0 if own is None else own.own_delay_ns)
 
     def pause(self, user: int) -> None:
         """Pause the links of a user that went offline."""
@@ -475,7 +640,8 @@ class VirtualNetwork:
 
     def is_busy(self, user: int) -> bool:
         """Return True if a message is on its way from or to a user, or waits."""
-        return any(link.active or link.queue or link.propagating for link in self._links_of(user))
+        links = self._links_of(user)
+        return any(link.active or link.queue or link.propagating or link.draining for link in links)
 
     def _links_of(self, user: int) -> list[UserLink]:
         links = (self._links.get((user, up)) for up in (True, False))

@@ -185,7 +185,12 @@ class Disconnections:
         Life(self.server.env, self._notice(when_ns, user, notice), at_once=True)
 
     def _notice(self, when_ns: int, user: int, notice: Callable[[], None]) -> Waits:
-        yield when_ns - self.server.env.now
+        env, link = self.server.env, self.server.network.link(user, up=True)
+        # Behind the bytes that a queue still holds: the time at which the last of them passes was not known.
+        if link.draining is not None:
+            yield link.draining
+            when_ns = max(when_ns, env.now + link.settling_ns)
+        yield when_ns - env.now
         self.notify(user, notice)
 
     def notify(self, user: int, *notices: Callable[[], None]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from simfl.engine.life import Life
 from simfl.engine.presence import PresenceTracker
 
 if TYPE_CHECKING:
@@ -34,6 +35,14 @@ class Link(Protocol):
 
     def cut(self) -> None:
         """Drop messages that have not left yet."""
+
+    def detach(self) -> None:
+        """Leave the messages to the network that have left the device, as the user is about to go."""
+
+    @property
+    def draining(self) -> Life | None:
+        """Moves what had left the device of a user that is gone; None where there is nothing."""
+        ...
 
 
 class Network(Protocol):

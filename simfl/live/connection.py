@@ -93,6 +93,8 @@ class WireConfig:
     """The server's link; None as above."""
     jitter: Callable[[int, bool], Iterator[float] | None] | None
     """Returns, for a (user, up), by how many seconds the latency of each message is longer."""
+    queue_ns: Callable[[int], int] | None
+    """Returns the nanoseconds of a user's rate that its queue holds; None where no user has a queue."""
     quota_bytes: int
     """Maximum that a user may send before its report."""
     join_s: float = 120.0
@@ -101,6 +103,11 @@ class WireConfig:
     """After `join_s`, the run begins without users that have not joined."""
     sockets: Sockets = Sockets()
     """Place of the sockets."""
+
+    def queue_of(self, user: int) -> int:
+        """Return the nanoseconds of a user's rate that its queue holds; 0 where processes limit no rate."""
+        shapes = self.links is not None and self.sockets.shapes_rates
+        return self.queue_ns(user) if self.queue_ns is not None and shapes else 0
 
     def rate(self, user: int, up: bool) -> Callable[[int], float]:
         """Return the rate of a user's link at a time, bit/s."""
@@ -231,6 +238,11 @@ class LiveLink:
         # Half a frame never completes at the receiver. The loss that follows ends the connection.
         connection.put(frame[: len(frame) // 2] if t.is_half else frame, t.on_sent)
 
+    draining = None
+
+    def detach(self) -> None:
+        """Do nothing: bytes that have left are the kernel's."""
+
     def cut(self) -> None:
         """Drop the bytes that have not left."""
         connection = self.network.ends.connection_of(self.user)
@@ -334,9 +346,9 @@ class Connection(asyncio.Protocol):
             self.inflow.flush()
             self.inflow = None
 
-    def shape(self, link: ShapedLink, cap: Callable[[int], float]) -> None:
-        """Send later frames through a link, at most at the rate `cap`."""
-        self.outflow = ShapedFlow(link, cap, self._write)
+    def shape(self, link: ShapedLink, cap: Callable[[int], float], queue_ns: int = 0) -> None:
+        """Send later frames through a link, at most at the rate `cap`, with a queue before it."""
+        self.outflow = ShapedFlow(link, cap, self._write, queue_ns)
 
     def _write(self, data: memoryview) -> None:
         # A peer may go while bytes wait for the link; asyncio warns of writing after that.
@@ -399,9 +411,11 @@ class Connection(asyncio.Protocol):
             self.owner.env.call_external(lambda: self.owner.on_broken(self))
 
     def leave(self) -> None:
-        """Close it behind the bytes that have passed the link."""
+        """Close it behind the bytes that have left."""
         self._close()
-        if self.transport is not None:
+        if self.transport is not None and self.outflow.waiting:
+            self.outflow.put(b"", self.transport.close)
+        elif self.transport is not None:
             self.transport.close()
 
     def abort(self) -> None:

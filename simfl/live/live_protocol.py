@@ -123,6 +123,7 @@ class LiveProtocol:
             links=experiment.people.links if sockets.has_links else None,
             server_link=experiment.people.server_link if sockets.has_links else None,
             jitter=experiment.people.jitter(),
+            queue_ns=experiment.people.queue_ns,
             # Each kind of message once a round, at its longest, with one round more as a margin.
             quota_bytes=(self.scenario.rounds + 1) * (len(up) + len(UP)) * max_frame_bytes,
             join_s=join_s,

@@ -96,10 +96,11 @@ class ShapedFlow:
         link: The link, which others share.
         cap: Rate cap by the user's own link.
         sink: Called with bytes that have passed.
+        queue_ns: Nanoseconds of the cap that its queue holds: these bytes have left the user.
     """
 
-    def __init__(self, link: ShapedLink, cap: Rate, sink: Sink) -> None:
-        self.link, self.cap, self.sink = link, cap, sink
+    def __init__(self, link: ShapedLink, cap: Rate, sink: Sink, queue_ns: int = 0) -> None:
+        self.link, self.cap, self.sink, self.queue_ns = link, cap, sink, queue_ns
         self.waiting: deque[PendingBytes] = deque()
         self._through = 0.0
         """Bytes of the first waiting piece that may pass now; a fraction stays for the next tick."""
@@ -153,9 +154,20 @@ class ShapedFlow:
         """Let all waiting bytes pass at once; no `on_sent` is called."""
         for piece in self.waiting:
             self.sink(piece.data)
-        self.cut()
-
-    def cut(self) -> None:
-        """Drop the bytes that have not passed."""
         self.waiting.clear()
         self._through = 0.0
+
+    def cut(self) -> None:
+        """Drop the bytes that have not left: they have not passed, and the queue does not hold them."""
+        # Without a queue the cap may be infinite.
+        left = int(self.queue_ns * self.cap(self.link.env.now) / 8 / NS) if self.queue_ns else 0
+        waiting, self.waiting = self.waiting, deque()
+        for data, on_sent in waiting:
+            if left < len(data):
+                if left:
+                    self.waiting.append(PendingBytes(data[:left], None))
+                break
+            left -= len(data)
+            self.waiting.append(PendingBytes(data, on_sent))
+        if not self.waiting:
+            self._through = 0.0

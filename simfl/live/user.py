@@ -8,6 +8,7 @@ for its report alone, if the run ends before it is back.
 from __future__ import annotations
 
 import asyncio
+import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -61,6 +62,8 @@ GONE_S = 2.0
 """Time without a welcome after which a server that refuses connections has ended."""
 FLUSH_S = 60.0
 """Time within which the report has to leave."""
+NOTSENT_LOWAT, UNSENT_BYTES = getattr(socket, "TCP_NOTSENT_LOWAT", 25), 16_384
+"""Linux's option, and the bytes of a socket that the kernel accepts before it can send them."""
 MAX_OFF_S = 60.0
 """Maximum seconds between the run's begin and the message of it; more means a false clock."""
 MAX_WAITING, MAX_WAITING_PER_USER = 100, 4
@@ -129,6 +132,8 @@ class LiveUser:
         self.roundings: dict[int, tuple[Any, str]] = {}
         self.offset = self.first_offset = None if wires.admission.one_clock else ClockOffset()
         self._dialling: asyncio.Task[None] | None = None
+        self._left: Connection | None = None
+        """A connection of before whose queue still passes the link."""
         self._tries, self._trying_s = 0, 0.0
         """Dials since the last welcome, and the monotonic time of the first."""
 
@@ -153,6 +158,8 @@ class LiveUser:
 
         dial, context = asyncio.get_running_loop().create_connection, self.wires.admission.context
         within_s = None if context is None else SHAKE_S
+        if self._left is not None:
+            await self._left.closed.wait()
         if not self._tries:
             self._trying_s = time.monotonic()
         while not (self.finished.is_set() or self.env.failed.done()):
@@ -203,11 +210,12 @@ class LiveUser:
         connection.send_control(UserReady())
         self.connected = connection
         rate = self.wires.rate(self.user, up=True)
-        connection.shape(ShapedLink(self.env, rate), rate)
+        connection.shape(ShapedLink(self.env, rate), rate, self.wires.queue_of(self.user))
 
     # -- calls of the users' side
     def on_lost(self, task: UserRound, phase: str, row: int) -> None:
-        self._dial_again()
+        # A loss that is planned for the end of a message, or of its half, lets this end arrive.
+        self._dial_again(drops=task.plan is None or task.plan.when not in ("mid_send", "after_send"))
 
     def on_offline(self, user: int, why: str, row: int, was_lost: bool) -> None:
         """Do nothing: `on_presence` closes its connection."""
@@ -215,12 +223,19 @@ class LiveUser:
     def on_online(self, user: int, row: int) -> None:
         """Do nothing: `on_presence` has connected it again."""
 
-    def _dial_again(self) -> None:
-        """Close a lost user's connection behind the bytes that have left, and open another one."""
+    def _dial_again(self, drops: bool = True) -> None:
+        """Close a lost user's connection behind the bytes that have left, and open another one.
+
+        Args:
+            drops: Where the kernel has the links, bytes that it has not accepted yet are dropped.
+        """
         # First: the end of this connection is then no event (`on_broken`).
         connection, self.dialled, self.connected = self.dialled, None, None
-        if connection is not None:
+        if connection is not None and drops and not self.wires.sockets.shapes_rates:
+            connection.abort()
+        elif connection is not None:
             connection.leave()
+            self._left = connection if connection.outflow.waiting else None
         # A dial in progress serves: `announce` then sends whether the user is online.
         if self._dialling is None or self._dialling.done():
             self._dialling = asyncio.get_running_loop().create_task(self._dial())
@@ -404,6 +419,9 @@ class _ToServer(Connection):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if not self.owner.wires.sockets.shapes_rates:
+            # What the kernel has accepted, a loss does not drop: it holds little more than is on its way.
+            transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, NOTSENT_LOWAT, UNSENT_BYTES)
         if mismatch := self.owner.wires.admission.pin_mismatch(transport):
             # So that nothing that this server sent is read, and its end is no event.
             self.is_closing = True

@@ -262,7 +262,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         # without.
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
-        return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
+        direct, queue_ns = s.network.peers == "direct", nanoseconds(s.network.server.queue_s)
+        return VirtualNetwork(env, *world, people.jitter(), direct, people.tcp, people.queue_ns, queue_ns)
 
     def select(available: Users, history: Participation, index: int) -> list[int] | None:
         # Named by the round alone, and by no entry: with the same users available and the same past, all

@@ -22,6 +22,7 @@ from simfl.scenario.messages import error, with_location
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import UserSettings, classes_of, key_of, settings_of
 from simfl.scenario.world import UserLink
+from simfl.virtual_time import nanoseconds
 from simfl.world.availability import Holdings, OnlineTimes
 from simfl.world.classes import Classes, LossesByClass, online_times
 from simfl.world.draws import Numbers, equal
@@ -178,6 +179,12 @@ class UserPopulation:
         """Return the TCP of a user's connections; None if it is not simulated."""
         link: UserLink = self.settings[self.classes.member.item(user)].network
         return link.tcp
+
+    @property
+    def queue_ns(self) -> Callable[[int], int] | None:
+        """Function from a user to the nanoseconds that its link's queue holds; None if no link has one."""
+        queues_ns = [nanoseconds(of_class.network.queue_s) for of_class in self.settings]
+        return (lambda user: queues_ns[self.classes.member.item(user)]) if any(queues_ns) else None
 
 
 def _models(s: Scenario, classes: Classes) -> Iterator[tuple[str, object, str, int]]:

@@ -109,6 +109,9 @@ class UserLink(Block):
     """The change of its rates with time."""
     tcp: Tcp | None = None
     """TCP's slow start and headers; not counted unless given."""
+    queue_s: SecondsOrZero = 0.0
+    """Seconds of its rate that its queue beyond the device holds each way. What is in it arrives although its
+    user is lost, and delays acknowledgements. 0, also of each preset, is no queue."""
 
     @model_validator(mode="before")
     @classmethod
@@ -180,6 +183,8 @@ class ServerLink(Block):
     """Mbit/s from the users."""
     varies: AnyLinkModel = Steady()
     """The change of its rates with time."""
+    queue_s: SecondsOrZero = 0.0
+    """Seconds of its rate that its queue holds each way, of all users' bytes; 0 is no queue."""
 
 
 class Network(Block):

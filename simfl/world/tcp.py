@@ -75,7 +75,7 @@ class Tcp(Block):
 class Connection:
     """The sender of one direction of a user's link, and the bytes to which its window has opened."""
 
-    __slots__ = ("_idle_since", "_window", "tcp")
+    __slots__ = ("_idle_since", "_rtt_ns", "_window", "tcp")
 
     def __init__(self, tcp: Tcp) -> None:
         self.tcp = tcp
@@ -84,7 +84,7 @@ class Connection:
     def broke(self) -> None:
         """Start with a new connection: the user was offline, or lost."""
         self._window = self._first
-        self._idle_since = 0
+        self._idle_since = self._rtt_ns = 0
 
     @property
     def _first(self) -> int:
@@ -105,7 +105,8 @@ class Connection:
         # Each timeout since the last bit halves the window. A shift by 63 gives 0 for any window, and
         # Python's integers would shift by any number of days otherwise. At the end of a timeout it is not
         # over yet, hence the nanosecond less.
-        halvings = min((max(1, now - self._idle_since) - 1) // (rtt_ns + LEAST_RTO_NS), 63)
+        rto_ns = max(rtt_ns, self._rtt_ns) + LEAST_RTO_NS
+        halvings = min((max(1, now - self._idle_since) - 1) // rto_ns, 63)
         # Never below the first window, as in Linux's `tcp_cwnd_restart`.
         begins = max(self._first, self._window >> halvings)
         # The window grows by a segment for each that is acknowledged, but to at most twice the bytes that
@@ -113,6 +114,15 @@ class Connection:
         self._window = max(begins, min(begins + size_bytes, 2 * size_bytes))
         return begins
 
-    def sent(self, now: int) -> None:
-        """Record that the last bit of a message has left, at nanosecond `now`."""
-        self._idle_since = now
+    def sent(self, now: int, rtt_ns: int = 0, path_bytes: int | None = None) -> None:
+        """Record that the last bit of a message has left.
+
+        Args:
+            now: Nanoseconds since the start of the run.
+            rtt_ns: Round trip with the queues on its way; 0 if none is modelled.
+            path_bytes: Bytes that fit on the path and into its queue, if the message has filled both.
+        """
+        self._idle_since, self._rtt_ns = now, rtt_ns
+        # A window that fills the queue loses packets, and grows no further.
+        if path_bytes is not None:
+            self._window = max(self._first, min(self._window, path_bytes))

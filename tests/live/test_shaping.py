@@ -76,6 +76,20 @@ def test_a_cut_flow_drops_its_bytes_and_carries_later_ones() -> None:
     assert len(out) == pytest.approx(501_000, abs=8 * TICK_NS / 1000)
 
 
+def test_a_cut_flow_carries_what_stands_in_its_queue() -> None:
+    """At 1 byte a microsecond, with 10 ms of queue: after 20 ms 30,000 bytes have left of two messages."""
+    env, out, ends = Environment(), bytearray(), list[str]()
+    rate = 8 * MEGA
+    flow = ShapedFlow(ShapedLink(env, lambda now: rate), lambda now: rate, out.extend, 10_000_000)
+    env.call_at(0, lambda: flow.put(bytes(25_000), lambda: ends.append("whole")))
+    env.call_at(0, lambda: flow.put(bytes(25_000), lambda: ends.append("part")))
+    env.call_at(20_000_000, flow.cut)
+    while env.peek() < float("inf"):
+        env.step()
+    assert ends == ["whole"]
+    assert len(out) == pytest.approx(30_000, abs=TICK_NS / 1000)
+
+
 def test_a_flow_that_is_flushed_passes_at_once_and_in_order() -> None:
     env, out, ends = Environment(), bytearray(), list[int]()
     flow = ShapedFlow(ShapedLink(env, lambda now: 8 * MEGA), lambda now: 8 * MEGA, out.extend)
