@@ -30,6 +30,7 @@ from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import ByDisconnect, Detect, Network, Population, Server
+from simfl.world.check_in import CheckIn
 from simfl.world.dropout import STEPS, AnyDropout, NoLosses
 from simfl.world.profiles import ProfileError
 
@@ -92,6 +93,9 @@ class Fleet(Block):
     """Share of the chosen that are lost in a round, such as `10 %`, by a coin at each of four steps."""
     checked_in: Annotated[Any, AfterValidator(_checked_in), unit("1")] = None
     """Phones that are available at a time: a number or a share; by `population.availability` unless given."""
+    check_in: CheckIn | None = None
+    """A wait for check-ins before each round, as in a scenario; unless given, the next users are chosen
+    while a round is under way."""
     night_h: Positive = 8.0
     """Hours of a night, in which one round follows another."""
     model: AnyFleetModel | None = None
@@ -154,11 +158,12 @@ class Fleet(Block):
 
     @property
     def at_work(self) -> int:
-        """The number of users who are simulated: as many as any round may choose, and some more.
+        """The number of users who are simulated: as many as any round or buffer may use, and some more.
 
-        Users are independent draws, so that a round of N of them is one of N of the whole population.
+        Users are independent draws, so that a round of N of them is one of N of the whole population. Over a
+        buffer they are a group that was drawn from the population, and the protocol's N.
         """
-        if self.updates is None or self.asynchronous != "false":
+        if self.updates is None:
             return self.present
         return min(self.present, max(STAND_INS, SPARE * self.updates))
 
@@ -186,6 +191,10 @@ class Fleet(Block):
             dataset = dataset if isinstance(dataset, Synthetic) else Synthetic()
             sizes = {"train": samples * self.at_work, "test": dataset.classes}
             world["learning"]["dataset"] = dataset.model_dump(mode="json") | sizes
+        if self.check_in is not None:
+            # Fewer stand-ins than phones that are checked in try more often, so that as many try in a second.
+            every_s = self.check_in.every_s * self.at_work / self.present
+            world["check_in"] = self.check_in.model_dump() | {"every_s": every_s}
         world |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
         # A plan compares many runs, so they count work without doing it, on a clock that repeats.
         world |= {"clock": "modelled", "payload": "shadow", "memory_limit_gb": self.memory_limit_gb}
