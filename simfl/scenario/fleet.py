@@ -4,6 +4,7 @@ Its blocks of the world are those of a scenario. The choices of a plan (selectio
 quantisation, the buffer) are not in it.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import resources
@@ -157,6 +158,11 @@ class Fleet(Block):
         return min(users, stated) if isinstance(stated, int) else max(1, round(stated * users))
 
     @property
+    def needed(self) -> int:
+        """The fewest phones that must be available: those whose updates are wanted, or who must check in."""
+        return max(self.updates or 1, (self.check_in and self.check_in.users) or 1)
+
+    @property
     def at_work(self) -> int:
         """The number of users who are simulated: as many as any round or buffer may use, and some more.
 
@@ -165,7 +171,21 @@ class Fleet(Block):
         """
         if self.updates is None:
             return self.present
-        return min(self.present, max(STAND_INS, SPARE * self.updates))
+        return min(self.present, max(STAND_INS, SPARE * self.needed))
+
+    def waiting(self, chosen: int) -> dict[str, Any]:
+        """Return the `check_in` block of a round, if any: stand-ins try more often, for the fleet's wait.
+
+        Args:
+            chosen: Users who are chosen.
+        """
+        if self.check_in is None:
+            return {}
+        # Of n users who try every e seconds, the k-th checks in e / (n - k + 1) after the one before, on
+        # average. All k take about e ln(n / (n - k)): of few stand-ins more attempts are by users who wait.
+        k = self.check_in.users or chosen
+        phones, users = (math.log1p(k / (n - k + 0.5)) for n in (self.present, self.at_work))
+        return {"check_in": self.check_in.model_dump() | {"every_s": self.check_in.every_s * phones / users}}
 
     def world(self, with_availability: bool = False) -> dict[str, Any]:
         """Return the part of a scenario that all scenarios of this fleet share.
@@ -191,10 +211,6 @@ class Fleet(Block):
             dataset = dataset if isinstance(dataset, Synthetic) else Synthetic()
             sizes = {"train": samples * self.at_work, "test": dataset.classes}
             world["learning"]["dataset"] = dataset.model_dump(mode="json") | sizes
-        if self.check_in is not None:
-            # Fewer stand-ins than phones that are checked in try more often, so that as many try in a second.
-            every_s = self.check_in.every_s * self.at_work / self.present
-            world["check_in"] = self.check_in.model_dump() | {"every_s": every_s}
         world |= {"name": self.name, "seed": self.seed, "profile": self.profile, "rounds": 1}
         # A plan compares many runs, so they count work without doing it, on a clock that repeats.
         world |= {"clock": "modelled", "payload": "shadow", "memory_limit_gb": self.memory_limit_gb}
@@ -249,14 +265,17 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
     users = fleet.population.users
     if fleet.colluders is not None and fleet.colluders >= users:
         yield "collude", f"collude={fleet.collude} must be below population.users={users}"
-    if fleet.updates is not None and fleet.updates > fleet.present:
+    if fleet.needed > fleet.present:
         bound = f"population.users={users}" if fleet.present == users else f"the {fleet.present} checked in"
-        yield "updates", f"updates={fleet.updates} must not be above {bound}"
+        key = "updates" if fleet.needed == fleet.updates else "check_in.users"
+        yield key, f"{key}={fleet.needed} must not be above {bound}"
         return
     if fleet.updates is None and fleet.present > WHOLE:
         round_of = f"an aggregate of all {fleet.present:,} phones is planned up to {WHOLE:,}"
         yield "updates", f"missing: the updates that an aggregate needs, such as 1000; {round_of}"
         return
+    if fleet.check_in is not None and fleet.asynchronous != "false":
+        yield "check_in", "must go with rounds: over a buffer the server picks users one by one; leave it out"
     if fleet.lost is not None and "dropout" in fleet.model_fields_set:
         yield "lost", "must not go with dropout, which has the losses too: leave one out"
     if fleet.model is not None and "model" in fleet.learning.model_fields_set:
