@@ -54,17 +54,17 @@ def test_absence_is_no_loss() -> None:
 
 @pytest.mark.parametrize("users", [None, 900])
 def test_a_wait_of_stand_ins_is_that_of_the_population(users: int | None) -> None:
-    """1,600 of 2,000 stand-ins, or 900, check in as fast as of half a million phones that try every 6 hours.
+    """800 of 2,000 stand-ins, or 900, check in as fast as of half a million phones that try every 6 hours.
 
     The first k of n phones that try every e seconds have all tried after e (1 / n + ... + 1 / (n - k + 1)).
     """
     check_in = {"every_s": 21_600.0, "within_s": 1_000.0, "users": users}
     fleet = small(**MILLIONS | {"updates": 500}, checked_in=500_000, check_in=check_in, dropout="none")
     k = users or 800
-    chosen = {
-        "selection": {"kind": "random", "users": 500, "over": k / 500} if users is None else {"random": 500}
-    }
-    s = load(fleet.world() | chosen | fleet.waiting(k) | {"protocols": ["fedavg"], "rounds": 8})
+    selection = {"kind": "random", "users": 500, "over": 1.6 if users is None else 1.0}
+    s = load(
+        fleet.world() | fleet.waiting(k) | {"selection": selection, "protocols": ["fedavg"], "rounds": 8}
+    )
     (summary,) = simfl.run(s).summary["protocols"].values()
     waits = [r["check_in_s"] for r in summary["rounds"]]
     expected = sum(21_600 / (500_000 - i) for i in range(k))
@@ -74,10 +74,9 @@ def test_a_wait_of_stand_ins_is_that_of_the_population(users: int | None) -> Non
 
 def test_a_wait_is_part_of_each_candidate() -> None:
     """Phones of 12 that try every 30 s: a plan's rounds are longer by the wait, and its scenario has it."""
-    waiting = plan(
-        small(updates=6, check_in={"every_s": 30.0, "within_s": 600.0}, protocols=["fedavg", "secagg"])
-    )
-    without = plan(small(updates=6, protocols=["fedavg", "secagg"]))
+    of_six = {"updates": 6, "protocols": ["fedavg", "secagg"]}
+    waiting = plan(small(**of_six, check_in={"every_s": 30.0, "within_s": 600.0}))
+    without = plan(small(**of_six))
     assert waiting.best.seconds.mean > without.best.seconds.mean + 10
     assert waiting.best.scenario.check_in is not None
 
@@ -96,9 +95,7 @@ def test_too_few_available_phones_are_refused() -> None:
     rare = {"kind": "bernoulli", "p": 0.1}
     with pytest.raises(ScenarioError) as wrong:
         checked_in(small(population__users=40, population__availability=rare, updates=12))
-    assert "are available at a time, and an aggregate needs 12: lower updates or check_in.users" in str(
-        wrong.value
-    )
+    assert "at a time, and an aggregate needs 12: lower updates or check_in.users" in str(wrong.value)
     assert wrong.value.problems[0].path == "population.availability"
 
 
