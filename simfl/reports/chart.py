@@ -10,10 +10,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from simfl.trace.rows import PHASES
+from simfl.trace.rows import CHECK_IN, PHASES
 
 PHASE_COLOUR: dict[str, str] = dict(zip(PHASES, ("#0072B2", "#009E73", "#E69F00", "#D55E00"), strict=True))
 """Blue, bluish green, orange, vermillion."""
+PATH_COLOUR = {CHECK_IN: "#8C8C8C", **PHASE_COLOUR}
+"""The wait for check-ins, before the phases, is grey."""
 LINE_COLOURS = ("ink", "#CC79A7", "#56B4E9")
 """Colours of protocols' lines; `ink` is the colour of the text around them."""
 LINE_DASHES = ("", "6 3", "2 3", "9 3 2 3")

@@ -24,7 +24,7 @@ from simfl.runs.results.by_class import ClassSummary
 from simfl.runs.results.columns import Measure, TableName
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import ProtocolSummary
-from simfl.trace.rows import PATH_PHASES, PHASES
+from simfl.trace.rows import CHECK_IN, PATH_PHASES, PHASES
 
 MAX_SPANS = 80_000
 """Spans in the timelines of all protocols together, about; that is 2 MB."""
@@ -97,7 +97,7 @@ def environment() -> Environment:
     # StrictUndefined: a misspelt name in a template is an error, and no gap on the page.
     templates = Environment(loader=PackageLoader("simfl.reports"), autoescape=True, undefined=StrictUndefined)
     templates.trim_blocks = templates.lstrip_blocks = True
-    templates.globals |= {"phases": PHASES, "kinds": KINDS, "colours": chart.PHASE_COLOUR}
+    templates.globals |= {"phases": PHASES, "kinds": KINDS, "colours": chart.PATH_COLOUR}
     templates.globals |= {"nothing": NO_VALUE, "most_shares": MAX_SHARES}
     # `tojson` writes without spaces, as timelines are long.
     templates.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
@@ -149,15 +149,17 @@ def stacks(
         unit: Unit of both.
     """
     means = [{measure: e.mean if e else 0.0 for measure, e in estimates.items()} for _, _, estimates in rows]
-    heights = [sum(mean[key, phase] for phase in PHASES) for mean in means]
+    # The wait for check-ins is a part of the round, before its phases.
+    spans: dict[str, Measure] = {CHECK_IN: ("check_in_s", ""), **{phase: (key, phase) for phase in PHASES}}
+    heights = [sum(mean.get(span, 0.0) for span in spans.values()) for mean in means]
     # Spans overlap, so that stacked they may be longer than the round; without a completed round all are
     # zero.
     scale = 100 / (max([*(mean[end, ""] for mean in means), *heights], default=0) or 1)
     bars = []
     for (name, rate, estimates), mean in zip(rows, means, strict=True):
-        spans = ((phase, estimates[key, phase]) for phase in PHASES)
-        texts = ((phase, f"{phase}: {span.text() if span else 0} {unit}") for phase, span in spans)
-        parts = chart.stacked((phase, text, scale * mean[key, phase]) for phase, text in texts)
+        shown = [phase for phase, span in spans.items() if phase in PHASES or mean.get(span)]
+        texts = {phase: span.text() if (span := estimates[spans[phase]]) else 0 for phase in shown}
+        parts = chart.stacked((k, f"{k}: {text} {unit}", scale * mean[spans[k]]) for k, text in texts.items())
         total, end_at = estimates[end, ""], round(scale * mean[end, ""], 3)
         label = f"{total.mean:.3f} {unit}" if total else "no completed round"
         bars.append({"name": name, "rate": rate, "total": label, "parts": parts, "end": end_at})

@@ -4,6 +4,7 @@ Its blocks of the world are those of a scenario. The choices of a plan (selectio
 quantisation, the buffer) are not in it.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from importlib import resources
@@ -30,6 +31,7 @@ from simfl.scenario.schema import Learning, Protocols, Scenario
 from simfl.scenario.schema_shape import Shape, expand
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import ByDisconnect, Detect, Network, Population, Server
+from simfl.world.check_in import CheckIn
 from simfl.world.dropout import STEPS, AnyDropout, NoLosses
 from simfl.world.profiles import ProfileError
 
@@ -92,6 +94,9 @@ class Fleet(Block):
     """Share of the chosen that are lost in a round, such as `10 %`, by a coin at each of four steps."""
     checked_in: Annotated[Any, AfterValidator(_checked_in), unit("1")] = None
     """Phones that are available at a time: a number or a share; by `population.availability` unless given."""
+    check_in: CheckIn | None = None
+    """A wait for check-ins before each round, as in a scenario; unless given, the next users are chosen
+    while a round is under way."""
     night_h: Positive = 8.0
     """Hours of a night, in which one round follows another."""
     model: AnyFleetModel | None = None
@@ -153,14 +158,34 @@ class Fleet(Block):
         return min(users, stated) if isinstance(stated, int) else max(1, round(stated * users))
 
     @property
-    def at_work(self) -> int:
-        """The number of users who are simulated: as many as any round may choose, and some more.
+    def needed(self) -> int:
+        """The fewest phones that must be available: those whose updates are wanted, or who must check in."""
+        return max(self.updates or 1, (self.check_in and self.check_in.users) or 1)
 
-        Users are independent draws, so that a round of N of them is one of N of the whole population.
+    @property
+    def at_work(self) -> int:
+        """The number of users who are simulated: as many as any round or buffer may use, and some more.
+
+        Users are independent draws, so that a round of N of them is one of N of the whole population. Over a
+        buffer they are a group that was drawn from the population, and the protocol's N.
         """
-        if self.updates is None or self.asynchronous != "false":
+        if self.updates is None:
             return self.present
-        return min(self.present, max(STAND_INS, SPARE * self.updates))
+        return min(self.present, max(STAND_INS, SPARE * self.needed))
+
+    def waiting(self, chosen: int) -> dict[str, Any]:
+        """Return the `check_in` block of a round, if any: stand-ins try more often, for the fleet's wait.
+
+        Args:
+            chosen: Users who are chosen.
+        """
+        if self.check_in is None:
+            return {}
+        # Of n users who try every e seconds, the k-th checks in e / (n - k + 1) after the one before, on
+        # average. All k take about e ln(n / (n - k)): of few stand-ins more attempts are by users who wait.
+        k = self.check_in.users or chosen
+        phones, users = (math.log1p(k / (n - k + 0.5)) for n in (self.present, self.at_work))
+        return {"check_in": self.check_in.model_dump() | {"every_s": self.check_in.every_s * phones / users}}
 
     def world(self, with_availability: bool = False) -> dict[str, Any]:
         """Return the part of a scenario that all scenarios of this fleet share.
@@ -240,14 +265,17 @@ def _problems(fleet: Fleet) -> Iterator[tuple[str, str]]:
     users = fleet.population.users
     if fleet.colluders is not None and fleet.colluders >= users:
         yield "collude", f"collude={fleet.collude} must be below population.users={users}"
-    if fleet.updates is not None and fleet.updates > fleet.present:
+    if fleet.needed > fleet.present:
         bound = f"population.users={users}" if fleet.present == users else f"the {fleet.present} checked in"
-        yield "updates", f"updates={fleet.updates} must not be above {bound}"
+        key = "updates" if fleet.needed == fleet.updates else "check_in.users"
+        yield key, f"{key}={fleet.needed} must not be above {bound}"
         return
     if fleet.updates is None and fleet.present > WHOLE:
         round_of = f"an aggregate of all {fleet.present:,} phones is planned up to {WHOLE:,}"
         yield "updates", f"missing: the updates that an aggregate needs, such as 1000; {round_of}"
         return
+    if fleet.check_in is not None and fleet.asynchronous != "false":
+        yield "check_in", "must go with rounds: over a buffer the server picks users one by one; leave it out"
     if fleet.lost is not None and "dropout" in fleet.model_fields_set:
         yield "lost", "must not go with dropout, which has the losses too: leave one out"
     if fleet.model is not None and "model" in fleet.learning.model_fields_set:

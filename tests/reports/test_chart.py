@@ -54,6 +54,7 @@ def test_seconds_have_three_figures(ns: int, text: str) -> None:
 
 def test_shares_in_percent() -> None:
     assert [units.percent(n, 200) for n in (0, 1, 84, 200)] == ["0 %", "0.5 %", "42 %", "100 %"]
+    assert [units.percent(n, 10_000) for n in (1, 4, 5, 6)] == ["<0.1 %", "<0.1 %", "0.1 %", "0.1 %"]
     assert units.percent(1, 0) == "0 %"
 
 

@@ -26,7 +26,7 @@ from simfl.reports.folder import Run
 from simfl.reports.trace_series import Span
 from simfl.runs.folder.outdated import outdated_files
 from simfl.runs.results import units
-from simfl.trace.rows import PHASES, SERVER, Aggregated, End, Sent, Step, Trace
+from simfl.trace.rows import CHECK_IN, PHASES, SERVER, Aggregated, End, Sent, Step, Trace
 from tests.engine.harness import FILES, SIX, run
 from tests.reports.conftest import changed, opened
 from tests.reports.drawn import axes_of, covered, drawn_bars, texts
@@ -82,6 +82,24 @@ def test_bars_are_the_mean_critical_path_and_add_up_to_the_round(rates: Run) -> 
     assert [label.get_text() for label in axes.get_yticklabels()] == [
         "fedavg  0% lost", "20% lost", "secagg  0% lost", "20% lost", "lightsecagg  0% lost", "20% lost",
     ]  # fmt: skip
+
+
+@pytest.mark.ci
+def test_bars_begin_with_the_wait_for_check_ins(tmp_path: Path) -> None:
+    """The wait is drawn before the phases, the parts add up to the round, and the legend names it."""
+    waiting = made(tmp_path, **{"check_in.every_s": 300, "check_in.within_s": 600})
+    figure = run_figures.breakdown(waiting)
+    (axes,) = axes_of(figure)
+    labels = [container.get_label() for container in axes.containers]
+    assert labels == [CHECK_IN, *PHASES]
+    for number, entry in enumerate(waiting.summary.protocols.values()):
+        (r,) = entry.rounds
+        widths = [container[number].get_width() for container in axes.containers]
+        assert widths[0] == pytest.approx(r.check_in_s)
+        assert widths[0] > 0
+        assert sum(widths) == pytest.approx(r.end_s - r.start_s)
+    assert figure is not None
+    assert CHECK_IN in [text.get_text() for text in figure.legends[0].get_texts()]
 
 
 def test_bars_of_aggregations_share_the_whole_run_out(buffered: Run) -> None:

@@ -18,8 +18,8 @@ from simfl.reports.page import Means, environment, page, parts, stacks
 from simfl.runs.results.columns import COLUMNS, Measure
 from simfl.runs.results.statistics import Estimate
 from simfl.scenario.load import load
-from simfl.trace.rows import PHASES, Trace
-from tests.engine.harness import ASYNC, SCENARIOS, SYNC, run
+from simfl.trace.rows import CHECK_IN, PHASES, Trace
+from tests.engine.harness import ASYNC, SCENARIOS, SIX, SYNC, run
 from tests.reports.conftest import changed, opened, renamed
 
 EVIL = "</script><b>bold</b><!--"
@@ -182,6 +182,35 @@ def test_stacks_are_in_percent_of_the_longest() -> None:
     ]
     assert (first["end"], second["end"]) == (50, 25)
     assert stacks([]) == []
+
+
+def test_a_stack_begins_with_the_wait_for_check_ins() -> None:
+    """Of ten seconds the round waits for six; a round without check-in has no such part."""
+
+    def row(check_in_s: float) -> tuple[str, None, Means]:
+        means: dict[Measure, Estimate | None] = {("span_s", p): Estimate(1.0, None, 1) for p in PHASES}
+        more: Means = {
+            ("check_in_s", ""): Estimate(check_in_s, None, 1),
+            ("total_s", ""): Estimate(10, None, 1),
+        }
+        return "x", None, {**means, **more}
+
+    waiting, none = stacks([row(6.0), row(0.0)])
+    assert [part["phase"] for part in waiting["parts"]] == [CHECK_IN, *PHASES]
+    assert (waiting["parts"][0]["wide"], waiting["parts"][1]["at"]) == (60, 60)
+    assert waiting["parts"][0]["text"] == "check-in: 6.000 s"
+    assert [part["phase"] for part in none["parts"]] == list(PHASES)
+
+
+@pytest.mark.ci
+def test_the_page_shows_the_wait_for_check_ins(tmp_path: Path) -> None:
+    """30 users, each of whom tries about every 300 s: the wait has a part, a legend and a pattern."""
+    run({**SIX, "check_in.every_s": 300, "check_in.within_s": 600}, out=tmp_path)
+    text = page(opened(tmp_path))
+    assert text.count('<span class="swatch compute check-in"></span>check-in</li>') == 2
+    assert 'style="fill: url(#wait-check-in)"' in text
+    assert '<pattern id="wait-check-in"' in text
+    assert 'style="fill: var(--check-in)"' in text
 
 
 # --- tables -------------------------------------------------------------------------------------

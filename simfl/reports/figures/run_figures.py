@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator
 
 from simfl.reports import chart, tables
 from simfl.reports.figures.style import COLUMN, INK, TEXT_LINE, WIDE, legend, panels, protocol_line, style
 from simfl.reports.folder import Run
 from simfl.runs.results import units
-from simfl.trace.rows import PHASES
+from simfl.trace.rows import CHECK_IN, PATH_PHASES, PHASES
 
 PROTOCOL_GAP = 0.45
 """Space between the bars of two protocols, in bars."""
@@ -40,6 +41,7 @@ def _bars(run: Run) -> Iterator[Bar]:
         means = tables.means("phases", part)
         if total := means["per_aggregate_s", ""]:
             by_phase = {phase: means["critical_s", phase] for phase in PHASES}
+            by_phase[CHECK_IN] = means["check_in_s", ""]
             yield Bar(name, rate, {p: e.mean if e else 0.0 for p, e in by_phase.items()}, total.mean)
 
 
@@ -56,9 +58,10 @@ def breakdown(run: Run) -> Figure | None:
     # Bars of one protocol stand close together; a gap precedes each new one.
     heights = [k + PROTOCOL_GAP * sum(first[1 : k + 1]) for k in range(len(drawn))]
     left = [0.0] * len(drawn)
-    for phase in PHASES:
+    has_check_in = any(bar.seconds[CHECK_IN] for bar in drawn)
+    for phase in PATH_PHASES if has_check_in else PHASES:
         widths = [bar.seconds[phase] for bar in drawn]
-        axes.barh(heights, widths, 0.8, left, color=chart.PHASE_COLOUR[phase], label=phase)
+        axes.barh(heights, widths, 0.8, left, color=chart.PATH_COLOUR[phase], label=phase)
         left = [a + b for a, b in zip(left, widths, strict=True)]
     for height, bar in zip(heights, drawn, strict=True):
         text, end = units.three_figures(bar.total_s), (bar.total_s, height)
@@ -71,7 +74,7 @@ def breakdown(run: Run) -> Figure | None:
     # Room for the numbers behind the bars.
     axes.set_xlim(0, 1.2 * max(bar.total_s for bar in drawn))
     axes.set_xlabel(f"critical path (seconds of {run.time} time per aggregate)", loc="right")
-    legend(figure)
+    legend(figure, *[Patch(color=chart.PATH_COLOUR[CHECK_IN], label=CHECK_IN)] * has_check_in)
     return figure
 
 

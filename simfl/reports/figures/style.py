@@ -124,7 +124,7 @@ def panels(
 def legend(figure: Figure, *more: Artist) -> None:
     """Put a legend of the phases, and of more, below the figure."""
     handles = [*(Patch(color=colour, label=phase) for phase, colour in chart.PHASE_COLOUR.items()), *more]
-    _legend(figure, handles, len(handles))
+    _legend(figure, handles, MAX_NAMES if figure.get_figwidth() < WIDE else len(handles))
 
 
 def _legend(figure: Figure, handles: Sequence[Artist], columns: int) -> None:

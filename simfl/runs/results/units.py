@@ -36,8 +36,14 @@ def whole(number: int) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """Return a share of a whole as text: `42 %`; below one percent, `0.4 %`."""
+    """Return a share of a whole as text; below one percent with a digit.
+
+    >>> percent(42, 100), percent(4, 1000), percent(4, 100_000), percent(0, 1)
+    ('42 %', '0.4 %', '<0.1 %', '0 %')
+    """
     share = 100 * part / whole if whole else 0.0
+    if 0 < share < 0.05:
+        return "<0.1 %"
     # "0 %" is kept for none at all.
     return f"{share:.1f} %" if 0 < share < 1 else f"{share:.0f} %"
 

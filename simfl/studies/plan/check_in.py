@@ -43,8 +43,8 @@ def checked_in(fleet: Fleet) -> Fleet:
         if online.by_round is not None:
             present[index] &= online.by_round(index)
     number = round(float(present.mean()) * fleet.population.users)
-    needed = fleet.updates or 1
-    if number < needed:
-        message = f"{number} phones are available at a time, and an aggregate needs {needed}: lower updates"
+    if number < fleet.needed:
+        lower = f"an aggregate needs {fleet.needed}: lower updates or check_in.users"
+        message = f"{number} phones are available at a time, and {lower}"
         raise refusal(fleet.name, None, message, "population.availability")
     return fleet.model_copy(update={"checked_in": number})

@@ -255,7 +255,7 @@ class Choices:
         if entry.offline and cohort.users - cohort.D <= T:
             yield self._no_room(name, cohort, T)
             return
-        blocks = fleet.world() | {"selection": cohort.selection}
+        blocks = fleet.world() | {"selection": cohort.selection} | fleet.waiting(cohort.users)
         blocks |= {"buffer": cohort.buffer} if cohort.buffer else {}
         if cohort.shares is not None:
             blocks["deadlines"] |= {"shares": cohort.shares.model_dump()}

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
+import simfl
 from simfl.errors import ScenarioError
 from simfl.scenario.fleet import SPARE, STAND_INS, load_fleet
 from simfl.scenario.load import load
 from simfl.studies.plan.check_in import checked_in
 from simfl.studies.plan.evaluate import PlainSums, World
 from simfl.studies.plan.losses import LossProbabilities
+from simfl.studies.plan.search import plan
 from simfl.studies.plan.settings import Choices
 from tests.studies.plan.small import SMALL, small
 
@@ -50,11 +52,50 @@ def test_absence_is_no_loss() -> None:
     assert fleet.at_work == fleet.present == pytest.approx(20, abs=4)
 
 
+@pytest.mark.parametrize("users", [None, 900])
+def test_a_wait_of_stand_ins_is_that_of_the_population(users: int | None) -> None:
+    """800 of 2,000 stand-ins, or 900, check in as fast as of half a million phones that try every 6 hours.
+
+    The first k of n phones that try every e seconds have all tried after e (1 / n + ... + 1 / (n - k + 1)).
+    """
+    check_in = {"every_s": 21_600.0, "within_s": 1_000.0, "users": users}
+    fleet = small(**MILLIONS | {"updates": 500}, checked_in=500_000, check_in=check_in, dropout="none")
+    k = users or 800
+    selection = {"kind": "random", "users": 500, "over": 1.6 if users is None else 1.0}
+    s = load(
+        fleet.world() | fleet.waiting(k) | {"selection": selection, "protocols": ["fedavg"], "rounds": 8}
+    )
+    (summary,) = simfl.run(s).summary["protocols"].values()
+    waits = [r["check_in_s"] for r in summary["rounds"]]
+    expected = sum(21_600 / (500_000 - i) for i in range(k))
+    assert sum(waits) / len(waits) == pytest.approx(expected, rel=0.05)
+    assert [r["checked_in"] for r in summary["rounds"]] == [k] * 8
+
+
+def test_a_wait_is_part_of_each_candidate() -> None:
+    """Phones of 12 that try every 30 s: a plan's rounds are longer by the wait, and its scenario has it."""
+    of_six = {"updates": 6, "protocols": ["fedavg", "secagg"]}
+    waiting = plan(small(**of_six, check_in={"every_s": 30.0, "within_s": 600.0}))
+    without = plan(small(**of_six))
+    assert waiting.best.seconds.mean > without.best.seconds.mean + 10
+    assert waiting.best.scenario.check_in is not None
+
+
+def test_too_many_awaited_check_ins_are_refused() -> None:
+    with pytest.raises(ScenarioError) as wrong:
+        small(updates=6, check_in={"every_s": 30.0, "within_s": 60.0, "users": 13})
+    assert [(p.path, p.message) for p in wrong.value.problems] == [
+        ("check_in.users", "check_in.users=13 must not be above population.users=12")
+    ]
+    with pytest.raises(ScenarioError, match="must go with rounds: over a buffer"):
+        small(updates=6, check_in={"every_s": 30.0, "within_s": 60.0}, asynchronous="true", return_s=1.0)
+
+
 def test_too_few_available_phones_are_refused() -> None:
     rare = {"kind": "bernoulli", "p": 0.1}
     with pytest.raises(ScenarioError) as wrong:
         checked_in(small(population__users=40, population__availability=rare, updates=12))
-    assert "are available at a time, and an aggregate needs 12: lower updates" in str(wrong.value)
+    assert "at a time, and an aggregate needs 12: lower updates or check_in.users" in str(wrong.value)
     assert wrong.value.problems[0].path == "population.availability"
 
 
@@ -66,6 +107,7 @@ def test_millions_are_simulated_by_those_at_work() -> None:
     assert world["learning"]["dataset"]["train"] == 2 * STAND_INS
     assert small(**MILLIONS | {"updates": 1000}).at_work == SPARE * 1000
     assert small().at_work == 12
+    assert small(**MILLIONS, asynchronous="true", return_s=1.0).at_work == STAND_INS
 
 
 def test_stand_ins_are_drawn_as_the_population() -> None:
