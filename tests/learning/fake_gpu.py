@@ -86,7 +86,9 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGpu]:
         "is_available": lambda: True,
         "device_count": lambda: 1,
         "get_device_name": lambda: "an imitated GPU",
-        "get_device_properties": lambda index: SimpleNamespace(total_memory=TOTAL_BYTES),
+        "get_device_properties": lambda index: SimpleNamespace(
+            name="an imitated GPU", total_memory=TOTAL_BYTES, major=9, minor=0
+        ),
         "synchronize": waited,
         "empty_cache": waited,
         "Event": Event,
