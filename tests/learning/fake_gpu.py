@@ -80,6 +80,7 @@ def fake_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGpu]:
     def waited() -> None:
         gpu.waits += 1
 
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr("simfl.learning.device_choice._GPU_FILES", (__file__,))
     monkeypatch.setattr("simfl.learning.trainer.MIN_GPU_MACS", 0)
     for name, imitated in {
