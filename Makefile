@@ -34,7 +34,7 @@ site: .venv/ready  # the documentation, in site/; fails on a warning or a dead l
 
 DEVICE ?= cuda
 gpu:  # at most 8 minutes; installs nothing: docs/gpu.md lists what must be there
-	$(PYTHON) benchmarks/gpu.py --device $(DEVICE)
+	$(PYTHON) benchmarks/gpu.py --device $(DEVICE) $(if $(ONLY),--only $(ONLY))
 
 lint: .venv/ready
 	$(BIN)/ruff check .

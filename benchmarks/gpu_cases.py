@@ -5,7 +5,8 @@
 `plain` builds a fresh module and a torch.optim.SGD for each client; after the ways of the product come the
 candidates of `gpu_candidates`. Each way trains its clients once untimed and then until its seconds are over.
 A line follows each, its rate or its failure, so that earlier results remain if the process is stopped.
-`machine` in place of a case prints the device and the versions.
+In place of a case, `check` prints the device, the versions, and what is wrong with them; `policy` the choices
+of `device: auto`; `profile` the three longest kernels of a training; and `paper` the table of docs/gpu.md.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args
@@ -26,15 +28,19 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.gpu_candidates import Graphs, batched
+from simfl.learning import closed_form
+from simfl.learning.autograd import vectorised
 from simfl.learning.data import Split
 from simfl.learning.models import MODELS, Model, Shape
+from simfl.learning.models.rules import watching
+from simfl.learning.on_device import USED
 from simfl.learning.sgd import LocalSgd, WayName
 from simfl.learning.trainer import Trainer, one_thread
 
 if TYPE_CHECKING:
     from torch import nn
 
-WAY_S = 3.0
+WAY_S = 2.5
 """Seconds in which a way is repeated at least; with small sizes, once."""
 
 LONG_S = 10.0
@@ -190,30 +196,169 @@ def cohorts(trainer: Trainer, users: range) -> None:
         first += len(some)
 
 
-def machine(device: str) -> None:
-    """Print the device and the versions that figures depend on. SystemExit if there is no GPU."""
+def check(device: str) -> None:
+    """Print the device, the versions that figures depend on, and doubts about them.
+
+    Raises:
+        SystemExit: There is no GPU, or it does not compute.
+    """
     found = {"device": device, "python": sys.version.split()[0], "torch": torch.__version__}
+    doubts = []
+    if sys.version_info[:2] not in ((3, 11), (3, 12)):
+        doubts.append(f"Python {found['python']}: simfl is tested with 3.11 and 3.12")
     if device == "cuda":
+        if torch.version.cuda is None:
+            raise SystemExit(f"torch {torch.__version__} is not built for CUDA: install a CUDA build of it")
         if not torch.cuda.is_available():
-            raise SystemExit("torch sees no NVIDIA GPU")
+            raise SystemExit(
+                f"torch {torch.__version__} is built for CUDA {torch.version.cuda} and sees no NVIDIA GPU: "
+                "look at nvidia-smi, at CUDA_VISIBLE_DEVICES, and whether the driver is new enough"
+            )
         seen = torch.cuda.get_device_properties(0)
+        free, total = torch.cuda.mem_get_info()
+        if free < USED * total:
+            doubts.append(f"{free / 1e9:.3g} of {total / 1e9:.3g} GB are free: other programs use this GPU")
         found |= {
             "name": seen.name, "memory_bytes": seen.total_memory, "capability": f"{seen.major}.{seen.minor}",
             "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
         }  # fmt: skip
-    tell(**found, numpy=np.__version__, system=platform.platform(), cores=os.cpu_count())
+    # A torch without kernels for this GPU, a broken cuBLAS or cuDNN: each shows at its first product.
+    image, kernel = torch.ones(1, 1, 4, 4, device=device), torch.ones(1, 1, 4, 4, device=device)
+    try:
+        sums = (image[0, 0] @ kernel[0, 0]).sum(), torch.nn.functional.conv2d(image, kernel).sum()
+        if [float(one) for one in sums] != [64.0, 16.0]:
+            raise SystemExit(f"wrong products on {device}: {sums}, not 64 and 16")
+    except RuntimeError as error:
+        raise SystemExit(f"no products on {device}: {str(error).splitlines()[0]}") from error
+    tell(**found, doubts=doubts, numpy=np.__version__, system=platform.platform(), cores=os.cpu_count())
+
+
+def trainer_of(name: str, device: str, small: bool) -> tuple[Trainer, int]:
+    """Return the trainer of a case as a run has it, and its clients: two with one sample each if small."""
+    case, clients = CASES[name], CASES[name].clients
+    if small:
+        case, clients = replace(case, samples=1, batch_size=1), 2
+    split, parts = made_up(case, clients)
+    sgd = LocalSgd(epochs=1, batch_size=case.batch_size, lr=0.1)
+    return Trainer(split, parts, case.model(), sgd, device), clients
+
+
+def policy() -> None:
+    """Print for each case, with all its clients and with one, what `device: auto` chooses, and why."""
+    choices = {}
+    for name, case in CASES.items():
+        split, parts = made_up(case, case.clients)
+        sgd = LocalSgd(epochs=1, batch_size=case.batch_size, lr=0.1)
+        for count in (case.clients, 1):
+            trainer = Trainer(split, parts, case.model(), sgd, "auto", cohort=count)
+            choice = (
+                trainer.device_choice or f"training is on the {trainer.device}: no driver of a GPU is here"
+            )
+            choices[f"{name} {count}"] = f"{choice}; {trainer.described}"
+    tell(policy=choices)
+
+
+def profile(device: str) -> None:
+    """Print the three longest kernels of a training side by side; of a CPU, its operations."""
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiled
+
+    name = "femnist_cnn"
+    trainer, clients = trainer_of(name, device, small=device == "cpu")
+    users = range(min(trainer.chunk, clients))
+    cohorts(trainer, users)
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
+    with profiled(activities=activities) as record:
+        start = time.perf_counter()
+        cohorts(trainer, users)
+        wall_ms = 1e3 * (time.perf_counter() - start)
+    kind = DeviceType.CUDA if device == "cuda" else DeviceType.CPU
+    events = [event for event in record.key_averages() if event.device_type == kind]
+    times = {
+        event.key: (event.self_device_time_total if device == "cuda" else event.self_cpu_time_total) / 1e3
+        for event in events
+    }
+    total_ms = sum(times.values())
+    longest = sorted(events, key=lambda event: -times[event.key])[:3]
+    kernels = [
+        {
+            "name": event.key,
+            "ms": times[event.key],
+            "calls": event.count,
+            "share": times[event.key] / total_ms,
+        }
+        for event in longest
+    ]
+    tell(profiled=f"{name}, {len(users)} clients, {trainer.way}", kernels=kernels, kernels_ms=total_ms,
+         launches=sum(event.count for event in events), wall_ms=wall_ms)  # fmt: skip
+
+
+LAUNCH_US = 5.0
+"""Microseconds of a launch: 4 to 6 were measured by the author of pegainfer, on an RTX 5070 Ti."""
+FLOPS = 66.9e12
+"""Peak operations of an H100 in float32, without tensor cores."""
+
+
+def launches(name: str) -> int:
+    """Return the kernels of a step side by side, as torch's dispatcher counts operations on a CPU.
+
+    Views and allocations are left out, and each other operation counts as one kernel. The number of clients
+    does not matter.
+    """
+    # Samples are gathered in each step, as those of many clients are.
+    closed_form._GATHERED = 1
+    counted = []
+    for epochs in (1, 2):
+        trainer, clients = trainer_of(name, "cpu", small=True)
+        trainer.sgd = replace(trainer.sgd, epochs=epochs)
+        way = "closed_form" if CASES[name].model is MODELS["logistic"] else "vectorised"
+        if way == "vectorised":
+            trainer._learner._cohort = vectorised
+        seen: list[Any] = []
+        if trainer.way.name == "closed_form":
+            trainer._learner = closed_form.ClosedForm(trainer.split, "meta", np.float32)
+        with watching(lambda op, *_: seen.append(op)), suppress(NotImplementedError):  # noqa: B023
+            cohorts(trainer, range(clients))
+        counted.append(sum(_is_kernel(op) for op in seen))
+    return counted[1] - counted[0]
+
+
+def _is_kernel(op: Any) -> bool:
+    schema = op._schema
+    is_view = any(out.alias_info and not out.alias_info.is_write for out in schema.returns)
+    return not is_view and not schema.name.partition("::")[2].startswith(("empty", "new_empty", "detach"))
+
+
+def paper() -> None:
+    """Print the table of docs/gpu.md: on paper, for a step of all clients that train together on an H100."""
+    print("| case | clients together | kernels of a step | launches, ms | products, ms | in launches |")
+    print("|---|---|---|---|---|---|")
+    for name, case in CASES.items():
+        count, macs = launches(name), trainer_of(name, "cpu", small=False)[0]
+        for clients in (1, case.clients):
+            launched = count * LAUNCH_US / 1e3
+            products = 2e3 * 3 * macs._facts.macs * case.batch_size * clients / FLOPS
+            share = launched / (launched + products)
+            print(f"| `{name}` | {clients:,} | {count} | {launched:.2g} | {products:.2g} | {share:.0%} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
-    parser.add_argument("case", choices=("machine", *CASES))
+    parser.add_argument("case", choices=("check", "policy", "profile", "paper", *CASES))
     asked = parser.parse_args()
-    if asked.case == "machine":
-        machine(asked.device)
-        return
     with one_thread():
-        measure(asked.case, asked.device)
+        if asked.case == "check":
+            check(asked.device)
+        elif asked.case == "policy":
+            policy()
+        elif asked.case == "profile":
+            profile(asked.device)
+        elif asked.case == "paper":
+            paper()
+        else:
+            measure(asked.case, asked.device)
 
 
 if __name__ == "__main__":

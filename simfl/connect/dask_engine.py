@@ -160,11 +160,14 @@ def dask_setup(worker: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Errors return to the parent as results, so logs would only repeat them.
     logging.disable()
-    # By device files: asking torch would import it in each worker.
-    gpus = len(glob.glob("/dev/nvidia[0-9]*"))
+    # By device files: asking torch would import it in each worker. A user's or a job manager's selection goes
+    # first, as each worker inherits all of it.
+    files = map(str, range(len(glob.glob("/dev/nvidia[0-9]*"))))
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    gpus = list(files) if visible is None else [name for name in visible.split(",") if name.strip()]
     if gpus and isinstance(worker.name, int):
         # Before torch is imported, which reads it then.
-        os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(worker.name % gpus))
+        os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
 
 
 @contextmanager

@@ -50,10 +50,11 @@ class RayEngine:
         # `max_calls=0`: a process with a GPU would otherwise end after its call, and its trainers with it.
         options: dict[str, Any] = {"num_gpus": int(gpu), "max_calls": 0}
         retried = {"num_cpus": 1, "max_retries": TRIES - 1, "retry_exceptions": True}
+        task = attempt if gpu else attempt_on_cpu
         # Errors of a function are tried again too, as Dask does.
-        self._attempt = ray.remote(**retried, **options)(attempt)
+        self._attempt = ray.remote(**retried, **options)(task)
         # No CPU, so that it runs while other users' tasks occupy all of them.
-        self._ask = ray.remote(num_cpus=0, max_retries=0, **options)(attempt)
+        self._ask = ray.remote(num_cpus=0, max_retries=0, **options)(task)
 
     def machines(self) -> dict[str, dict[str, Any]]:
         """Return the nodes that have the resource, by address."""
@@ -155,6 +156,15 @@ def attempt(function: Any, *args: Any) -> Any:
     except Exception as error:
         # Only a text goes back: the error's own class may not exist on the other machine.
         raise RunFailed(blame(error) or one_line(error)) from None
+
+
+def attempt_on_cpu(function: Any, *args: Any) -> Any:
+    """Return the answer of a worker that must use no GPU.
+
+    Ray 2.60 shows all GPUs of a node to a task that has requested none, and `device: auto` would take one.
+    """
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    return attempt(function, *args)
 
 
 def need_libraries(option: str) -> None:

@@ -59,7 +59,7 @@ class ClosedForm:
     """
 
     def __init__(self, split: Split, device: str, dtype: Dtype) -> None:
-        self.split, self.inputs = split, prod(split.shape)
+        self.split, self.inputs, self._dtype = split, prod(split.shape), dtype
         self.samples: Any = HostSamples(split, dtype)
         if device != "cpu":
             from simfl.learning.workspace import Samples
@@ -153,5 +153,5 @@ class ClosedForm:
     def logits(self, weights: Floats, x: Array) -> Floats:
         """Return the logits [n, classes] of samples under a model [d]."""
         W, b = np.split(weights, [-self.split.classes])
-        z: Floats = floats(x, self.samples.dtype).reshape(len(x), -1) @ W.reshape(-1, self.inputs).T + b
+        z: Floats = floats(x, self._dtype).reshape(len(x), -1) @ W.reshape(-1, self.inputs).T + b
         return z

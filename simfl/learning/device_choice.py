@@ -15,7 +15,10 @@ kernels, which takes 1 to 3 ms on paper, however small they are. No GPU was meas
 
 
 def may_have_gpu() -> bool:
-    """Return True unless this machine has no driver of a GPU."""
+    """Return True unless this machine has no driver of a GPU, or this process must not see one."""
+    # Not by torch: once it has looked for a GPU in vain, a process can use none later.
+    if os.environ.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return False
     return sys.platform != "linux" or any(map(os.path.exists, _GPU_FILES))
 
 

@@ -11,10 +11,11 @@ device's total memory. Free memory changes from run to run, and with it the roun
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -35,25 +36,61 @@ USED = 0.8
 """Share of a device's memory that a prediction may fill; the samples, kernels and other programs need the
 rest."""
 
+
+class Switch(NamedTuple):
+    """A switch of torch's, and its value while simfl trains."""
+
+    read: Callable[[], Any]
+    """Returns its value."""
+    write: Callable[[Any], None]
+    """Sets its value."""
+    value: object
+    """Value during trainings."""
+
+
+def _attribute(owner: object, name: str, value: object) -> Switch:
+    return Switch(partial(getattr, owner, name), partial(setattr, owner, name), value)
+
+
 # Torch's stubs lack the newest of their attributes.
 _CUDNN: Any = torch.backends.cudnn
 _MATMUL: Any = torch.backends.cuda.matmul
-_FLAGS: list[tuple[Any, str, object]] = [(_CUDNN, "benchmark", False), (_CUDNN, "deterministic", True)]
-"""Torch's switches and their values while simfl trains; the second one in deterministic trainings only.
+SWITCHES = [
+    _attribute(_CUDNN, "benchmark", False),
+    _attribute(_CUDNN, "allow_tf32", False),
+    Switch(torch.get_float32_matmul_precision, torch.set_float32_matmul_precision, "highest"),
+]
+"""Switches of each training on a GPU.
 
 No benchmark mode, which chooses kernels by their time, and so may choose others in the next run. No TF32,
 whose products have 10 bits and not float32's 23.
 """
 # Since torch 2.9 each operator has a switch. The old ones leave convolutions with TF32 where a program has
-# switched it on for all operators.
+# switched it on for all operators. Both are set, the old ones first: wherever code reads an old one that the
+# new ones contradict, as `torch.backends.cudnn.flags` and torch's compiler do, torch raises an error.
 if hasattr(_MATMUL, "fp32_precision"):
-    _FLAGS += [(owner, "fp32_precision", "ieee") for owner in (_MATMUL, _CUDNN.conv, _CUDNN.rnn)]
-else:
-    _FLAGS += [(owner, "allow_tf32", False) for owner in (_MATMUL, _CUDNN)]
+    SWITCHES += [_attribute(owner, "fp32_precision", "ieee") for owner in (_MATMUL, _CUDNN.conv, _CUDNN.rnn)]
+STRICT = [
+    _attribute(_CUDNN, "deterministic", True),
+    Switch(torch.get_deterministic_debug_mode, torch.set_deterministic_debug_mode, "error"),
+]
+"""Switches of deterministic trainings only."""
 
 
-_saved: list[object] = []
-"""The process's own values of `_FLAGS`, and its mode of determinism, while trainings change them."""
+def switched() -> list[Any]:
+    """Return the value of each switch; None if torch cannot read it, as old and new ones contradict."""
+    return [_readable(switch.read) for switch in SWITCHES + STRICT]
+
+
+def _readable(read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except RuntimeError:
+        return None
+
+
+_saved: list[Any] = []
+"""The process's own values of all switches, while trainings change them."""
 _training: list[None] = []
 """An item for each thread that trains."""
 _lock = Lock()
@@ -77,23 +114,18 @@ def arithmetic(device: str, deterministic: bool) -> Iterator[None]:
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
     with _lock:
         if not _training:
-            _saved[:] = [getattr(owner, name) for owner, name, _ in _FLAGS]
-            _saved.append(torch.get_deterministic_debug_mode())
+            _saved[:] = switched()
         _training.append(None)
-        for owner, name, value in _FLAGS:
-            if name != "deterministic" or deterministic:
-                setattr(owner, name, value)
-        if deterministic:
-            torch.use_deterministic_algorithms(True)
+        for switch in SWITCHES + STRICT * deterministic:
+            switch.write(switch.value)
     try:
         yield
     finally:
         with _lock:
             _training.pop()
-            if not _training:
-                for (owner, name, _), value in zip(_FLAGS, _saved, strict=False):
-                    setattr(owner, name, value)
-                torch.set_deterministic_debug_mode(_saved[-1])  # type: ignore[arg-type]
+            for switch, value in zip(SWITCHES + STRICT, _saved, strict=True) if not _training else ():
+                if value is not None:
+                    switch.write(value)
 
 
 def saved_values(module: nn.Module, shape: Shape, tokens: bool = False) -> int:

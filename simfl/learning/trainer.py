@@ -263,7 +263,10 @@ class Trainer:
             return self.way.chunk
         from simfl.learning.on_device import fitting, total_bytes
 
-        return fitting(self.way.chunk, self.client_bytes, total_bytes() // self._workers)
+        # The samples are on the device once, for all threads; images on disk are not.
+        x = self.split.x_train
+        free = total_bytes() - (x.nbytes if isinstance(x, np.ndarray) else 0)
+        return fitting(self.way.chunk, self.client_bytes, max(free, 0) // self._workers)
 
     @property
     def described(self) -> str:
@@ -281,11 +284,9 @@ class Trainer:
         from simfl.learning.on_device import client_bytes
 
         largest, itemsize = max(self.sizes()), np.dtype(self._dtype).itemsize
-        width, saved, passes = (
-            min(self.sgd.batch_size, largest),
-            self._learner.saved(),
-            self.sgd.epochs * largest,
-        )
+        width, passes = min(self.sgd.batch_size, largest), self.sgd.epochs * largest
+        with self._on_device("measure a step of"):
+            saved = self._learner.saved()
         return client_bytes(self.d, saved, width, passes, itemsize, bool(self.sgd.momentum))
 
     @cached_property
@@ -294,12 +295,28 @@ class Trainer:
             from simfl.learning.on_device import refuse_several
 
             refuse_several()
-        if self.way.name == "closed_form":
-            return ClosedForm(self.split, self.device, self._dtype)
-        from simfl.learning.autograd import Autograd
+        with self._on_device("hold the data set and"):
+            if self.way.name == "closed_form":
+                return ClosedForm(self.split, self.device, self._dtype)
+            from simfl.learning.autograd import Autograd
 
-        together = self.way.name == "vectorised"
-        return Autograd(self.model, self.split, self.device, self._dtype, together, self.loss)
+            together = self.way.name == "vectorised"
+            return Autograd(self.model, self.split, self.device, self._dtype, together, self.loss)
+
+    @contextmanager
+    def _on_device(self, task: str) -> Iterator[None]:
+        """Set the arithmetic, and report any error of a GPU's libraries as the failure of a task.
+
+        It encloses the first product of the process, at which torch decides whether products can be
+        deterministic.
+        """
+        try:
+            with self._arithmetic():
+                yield
+        except RuntimeError as error:
+            if self.device == "cpu" or isinstance(error, RunFailed):
+                raise
+            raise self._failed(task, error) from error
 
     def _arithmetic(self) -> AbstractContextManager[None]:
         if not self.by_torch:
@@ -383,26 +400,43 @@ class Trainer:
             # On a CPU it is a fault of the model (test_on_device.py: test_an_error_of_a_cpu_is_passed_on).
             if self.device == "cpu":
                 raise
-            if K == 1:
-                raise self._too_large(error) from error
+            # Torch refuses a kernel for any number of clients.
+            if K == 1 or (self._deterministic and "deterministic" in str(error)):
+                raise self._failed("train a single client of", error) from error
+            cause = error.with_traceback(None)
         import torch
 
         # Not within `except`: there the error still holds the frames whose tensors fill the memory.
-        torch.cuda.empty_cache()
+        try:
+            torch.cuda.empty_cache()
+        except RuntimeError:
+            # A kernel that failed leaves a GPU on which each later call fails, too; the first error has the
+            # cause.
+            raise self._failed("go on with", cause) from None
         # An assignment replaces the value of a cached property, for all later cohorts.
         self.chunk = min(self.chunk, -(-K // 2))
         # Each half is again ordered by falling steps.
         halves = cohort.part(0, -(-K // 2)), cohort.part(-(-K // 2), K)
         return np.concatenate([self._trained(half) for half in halves])
 
-    def _too_large(self, error: RuntimeError) -> RunFailed:
+    def _failed(self, task: str, error: RuntimeError) -> RunFailed:
+        """Return the failure of a task on the GPU, a verb for a model, with the remedies that fit."""
         from simfl.learning.on_device import total_bytes
 
-        needed, total = (f"{size / 1e9:.3g} GB" for size in (self.client_bytes, total_bytes()))
+        total = f"{total_bytes() / 1e9:.3g} GB"
+        # The prediction itself may have failed.
+        predicted = vars(self).get("client_bytes")
+        needs = (
+            f", predicted to take {predicted / 1e9:.3g} GB of its {total}" if predicted else f" in {total}"
+        )
         cause = next(iter(str(error).splitlines()), type(error).__name__)
+        # A model may run alone and not under vmap, and without the limits of determinism.
+        remedies = ["learning.deterministic: false"] * self._deterministic
+        remedies += ["learning.way: loop"] * (self.way.name == "vectorised")
+        remedies += ["a smaller learning.batch_size", "learning.device: cpu"]
         return RunFailed(
-            f"the GPU cannot train a single client of model {self.model.name}, predicted to take {needed} of "
-            f"its {total}: {cut(cause)}; use a smaller learning.batch_size, or learning.device: cpu"
+            f"the GPU cannot {task} model {self.model.name}{needs}: {cut(cause)}; use "
+            f"{', '.join(remedies[:-1])}, or {remedies[-1]}"
         )
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
@@ -412,7 +446,7 @@ class Trainer:
         """
         start, learner = self._start(weights), self._learner
         count, total = len(self.split.y_test), np.zeros(2)
-        with np.errstate(over="ignore", invalid="ignore"), self._arithmetic():
+        with np.errstate(over="ignore", invalid="ignore"), self._on_device("evaluate"):
             for rows in np.split(np.arange(count), range(EVALUATED, count, EVALUATED)):
                 # In the order of the test set, and in parts of one size, as a batch norm's statistics depend
                 # on the part.

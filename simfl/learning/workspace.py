@@ -26,6 +26,11 @@ MIN_STEPPING_WEIGHTS = 2**16
 it gains."""
 
 
+MAX_PINNED_BYTES = 2**28
+"""Largest array that goes through pinned memory. Torch keeps such memory, rounded up to a power of two, until
+the process ends, so a data set that is sent once would occupy it twice over."""
+
+
 Rows = Tensor | I64
 """Numbers of samples: on the device if it has the samples."""
 
@@ -80,10 +85,11 @@ class Samples:
 
 
 def to_tensor(x: Array, device: str) -> Tensor:
-    """Return an array on the device, through pinned memory where that is a GPU."""
+    """Return an array on the device, through pinned memory where that is a GPU and the array is not large."""
     # An array that cannot be written to is copied, as torch has no tensors that are read only.
     tensor = torch.from_numpy(np.require(x, requirements=("C", "W")))
-    return tensor.pin_memory().to(device, non_blocking=True) if device == "cuda" else tensor.to(device)
+    is_pinned = device == "cuda" and tensor.nbytes <= MAX_PINNED_BYTES
+    return tensor.pin_memory().to(device, non_blocking=True) if is_pinned else tensor.to(device)
 
 
 def inputs(x: Tensor, dtype: torch.dtype) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from concurrent.futures import Future
@@ -94,6 +95,25 @@ def test_each_machine_is_asked_once() -> None:
     ray = FakeRay({"CPU": 2.0, "GPU": 1.0}, {"CPU": 8.0, "GPU": 4.0}, outcome="yes")
     answers = RayEngine(ray, "h:1", gpu=True).ask(len)
     assert answers == {"10.0.0.0:7": "yes", "10.0.0.1:7": "has 4 GPUs: start a Ray node for each"}
+
+
+@pytest.mark.parametrize(("gpu", "expected"), [(True, "0"), (False, "")])
+def test_tasks_without_a_gpu_see_none(gpu: bool, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both functions of an engine, on a worker that sees a node's GPU."""
+    tasks: list[Any] = []
+
+    class Keeping(FakeRay):
+        def remote(self, **how: Any) -> Any:
+            assert how["num_gpus"] == int(gpu)
+            return tasks.append
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setattr(ray_engine, "attempt", lambda function: function())
+    RayEngine(Keeping({"CPU": 1.0, "GPU": 1.0}), "h:1", gpu)
+    assert len(tasks) == 2
+    for task in tasks:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+        assert task(lambda: os.environ["CUDA_VISIBLE_DEVICES"]) == expected
 
 
 def test_a_cluster_without_a_cpu_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

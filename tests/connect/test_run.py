@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from simfl.connect import remote, worker
+from simfl.connect import dask_engine, remote, worker
 from simfl.connect.remote import checked
 from simfl.connect.worker import Refusal, RunSpec
 from simfl.errors import BadInput, ClusterFailed
@@ -158,3 +160,24 @@ def test_a_unit_of_several_versions_of_the_weights() -> None:
     assert [id(weights) for weights in sent] == [id(one), id(two)]
     for update, expected in zip(got, trainer.training.many(calls), strict=True):
         np.testing.assert_array_equal(update, expected)
+
+
+@pytest.mark.parametrize(
+    ("visible", "files", "expected"),
+    [(None, 2, ["0", "1", "0"]), ("3,5", 8, ["3", "5", "3"]), ("", 2, [""] * 3), (None, 0, [None] * 3)],
+)
+def test_each_worker_here_sees_one_gpu(
+    visible: str | None, files: int, expected: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Workers inherit the selection of a job manager, which has all of its GPUs; one process uses one."""
+    monkeypatch.setattr(dask_engine.glob, "glob", lambda pattern: [f"/dev/nvidia{k}" for k in range(files)])
+    monkeypatch.setattr(dask_engine.signal, "signal", lambda *_: None)
+    monkeypatch.setattr(dask_engine.logging, "disable", lambda: None)
+    seen = []
+    for name in range(3):
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if visible is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+        dask_engine.dask_setup(SimpleNamespace(name=name))
+        seen.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    assert seen == expected

@@ -11,9 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from benchmarks import gpu, gpu_cases
 from simfl.learning.models.facts import facts
+from tests.learning.fake_gpu import fake_gpu
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,11 +63,22 @@ def test_stages_fit_into_eight_minutes() -> None:
     for device in ("cpu", "cuda"):
         planned = gpu.stages(device)
         assert [one.case for one in planned if one.case] == list(gpu_cases.CASES) == list(gpu.CASE_NAMES)
-        assert sum(one.limit_s for one in planned) <= gpu.TOTAL_S
-        assert gpu.TOTAL_S + 2 * len(planned) < 480
+        more = ["tests", "buffer", "lenet5", "cnn", "live", "policy", "profile"]
+        assert [one.name for one in planned] == [*gpu.CASE_NAMES, *more]
+        assert gpu.CHECK_S + sum(one.limit_s for one in planned) <= gpu.TOTAL_S
+        assert gpu.TOTAL_S + 0.5 * len(planned) < 8 * 60
         runs = [one.command for one in planned if "run.py" in one.command]
         assert len(runs) == 3
         assert all(f"learning.device={device}" in words for words in runs)
+
+
+def test_a_stage_sees_one_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    look = "import os; print(os.environ['CUDA_VISIBLE_DEVICES'])"
+    for given, expected in ((None, "0"), ("3,1", "3"), ("", "")):
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        if given is not None:
+            monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
+        assert gpu.carried_out(stage(look), 30).output == f"{expected}\n"
 
 
 def test_results_are_written_after_every_stage(
@@ -84,9 +97,9 @@ def test_results_are_written_after_every_stage(
         gpu, "write", lambda found, out: (kept(found, out), seen.append(len(found["stages"])))
     )
     monkeypatch.setattr(gpu, "stages", planned)
-    monkeypatch.setattr(gpu, "machine", lambda device: {"device": device})
+    monkeypatch.setattr(gpu, "checked", lambda device: {"device": device, "doubts": ["a doubt"]})
     assert gpu.main(["--device", "cpu", "--out", str(file)]) == 1
-    assert seen == [1, 2, 3, 3]
+    assert seen == [1, 2, 3]
     found = json.loads(file.read_text())
     assert [one["told"] for one in found["stages"]] == [
         "ok",
@@ -100,6 +113,116 @@ def test_results_are_written_after_every_stage(
     rates = ["2.0", "3.0", "8.0", "-", "-", "failed"]
     assert row == ["a", "case", "10", *rates, "vectorised", "4.00", "2.00", "-", "-"]
     assert "a case, graphs: no such device" in printed.splitlines()
+    assert printed.count("\na doubt\n") == 2
+
+
+def test_ctrl_c_keeps_partial_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It comes while the second of three stages is under way, which has printed a figure."""
+    file, waits, wait = tmp_path / "gpu.json", list[int](), subprocess.Popen.wait
+
+    def interrupted(self: Any, *limit: Any) -> int:
+        waits.append(wait(self, *limit))
+        if len(waits) == 3:  # each stage is waited for twice, at its end and after its children's
+            raise KeyboardInterrupt
+        return waits[-1]
+
+    cases = [stage(f"print('{{\"chunk\": {k}}}')", f"case {k}") for k in range(3)]
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    monkeypatch.setattr(gpu, "stages", lambda device: cases)
+    monkeypatch.setattr(gpu, "checked", lambda device: {"device": device, "doubts": []})
+    assert gpu.main(["--device", "cpu", "--out", str(file)]) == gpu.INTERRUPTED
+    found = json.loads(file.read_text())
+    assert [one["told"] for one in found["stages"]] == ["ok", "interrupted"]
+    assert {name: case["chunk"] for name, case in found["cases"].items()} == {"case 0": 0, "case 1": 1}
+    assert "case 1" in capsys.readouterr().out
+
+
+@pytest.mark.ci
+def test_selected_stages_alone_are_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The whole command at its smallest, on a CPU."""
+    file = tmp_path / "gpu.json"
+    assert gpu.main(["--device", "cpu", "--only", "profile", "logistic", "--out", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert [one["name"] for one in found["stages"]] == ["logistic", "profile"]
+    assert [one["told"] for one in found["stages"]] == ["ok", "ok"]
+    assert found["cases"]["logistic"]["goal"] == 10_000
+    kernels = found["kernels"]
+    assert len(kernels) == 3
+    assert kernels[0]["ms"] >= kernels[1]["ms"] >= kernels[2]["ms"] > 0
+    assert sum(one["share"] for one in kernels) <= 1
+    assert found["launches"] > sum(one["calls"] for one in kernels)
+    printed = capsys.readouterr().out
+    assert f"longest kernels of {found['profiled']}" in printed
+    assert [name for name in (kernels[0]["name"], "10000") if name not in printed] == []
+
+
+def test_a_stage_that_does_not_exist_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        gpu.main(["--only", "policy", "polcy"])
+    assert ended.value.code == 2
+    assert "--only: no stage polcy; there are logistic, pfl_cnn," in capsys.readouterr().err
+
+
+def test_a_gpu_that_torch_cannot_use_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.version, "cuda", None)
+    with pytest.raises(SystemExit, match="is not built for CUDA: install a CUDA build"):
+        gpu_cases.check("cuda")
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(SystemExit, match=r"built for CUDA 12\.8 and sees no NVIDIA GPU: look at nvidia-smi"):
+        gpu_cases.check("cuda")
+
+
+def test_a_self_check_computes_and_doubts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An imitated GPU, most of which other programs have; then one for which torch has no kernels."""
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda: (8 * 10**9, 80 * 10**9))
+    monkeypatch.setattr(gpu_cases.sys, "version_info", (3, 14, 0))
+    with fake_gpu(monkeypatch):
+        gpu_cases.check("cuda")
+        found = gpu.figures(capsys.readouterr().out)
+        assert (found["name"], found["capability"], found["cuda"]) == ("an imitated GPU", "9.0", "12.8")
+        assert [doubt.partition(":")[0] for doubt in found["doubts"]] == [
+            f"Python {found['python']}",
+            "8 of 80 GB are free",
+        ]
+
+        def fails(*_: Any) -> Any:
+            raise RuntimeError("CUDA error: no kernel image is available\nand more")
+
+        monkeypatch.setattr(torch.nn.functional, "conv2d", fails)
+        with pytest.raises(
+            SystemExit, match=r"^no products on cuda: CUDA error: no kernel image is available$"
+        ):
+            gpu_cases.check("cuda")
+
+
+def test_policy_states_device_and_reason(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(gpu_cases, "CASES", {"logistic": gpu_cases.CASES["logistic"]})
+    with fake_gpu(monkeypatch):
+        monkeypatch.setattr("simfl.learning.trainer.MIN_GPU_MACS", 10**8)
+        gpu_cases.policy()
+    found = gpu.figures(capsys.readouterr().out)["policy"]
+    assert list(found) == ["logistic 4096", "logistic 1"]
+    assert found["logistic 4096"].startswith("training is on the GPU: a step of the clients that train tog")
+    assert found["logistic 4096"].endswith("; closed form, up to 2048 clients at a time, on an imitated GPU")
+    assert found["logistic 1"].startswith("training is on the CPU: a step")
+    lines = gpu.table({"device": "cuda", "stages": [], "cases": {}, "policy": found}).splitlines()
+    assert f"logistic 1       {found['logistic 1']}" in lines
+
+
+def test_the_page_has_the_counted_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the case that is counted in a second; `python -m benchmarks.gpu_cases paper` writes all rows."""
+    monkeypatch.setattr(gpu_cases.closed_form, "_GATHERED", 1)
+    count = gpu_cases.launches("logistic")
+    page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
+    assert f"| `logistic` | 4,096 | {count} | " in page
 
 
 def test_a_table_of_nothing_known_has_its_rows() -> None:

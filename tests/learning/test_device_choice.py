@@ -50,6 +50,19 @@ def test_without_a_driver_torch_is_not_asked(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("_gpu")
+@pytest.mark.parametrize("selected", ["", "-1"])
+def test_a_hidden_gpu_is_not_asked_for(selected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else this process could use none later, as a Ray worker may have to."""
+
+    def asked() -> bool:
+        raise AssertionError("torch was asked")
+
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", selected)
+    monkeypatch.setattr(torch.cuda, "is_available", asked)
+    assert pick_device("auto") == "cpu"
+
+
+@pytest.mark.usefixtures("_gpu")
 @pytest.mark.parametrize(
     ("model", "shape", "clients", "device"),
     [

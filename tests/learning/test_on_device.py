@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,38 +15,38 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+import simfl
 from simfl.errors import RunFailed
-from simfl.learning import on_device
+from simfl.learning import autograd, on_device, workspace
 from simfl.learning.data import Split
 from simfl.learning.device_clock import Timer
 from simfl.learning.minibatches import Cohort
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import LocalSgd
 from simfl.learning.trainer import Trainer
+from tests.engine.harness import SYNC
+from tests.learning.fake_gpu import TOTAL_BYTES, FakeGpu, fake_gpu
 from tests.learning.test_ways import SIZES, cohort, updates
 
 CLIENTS = list(range(len(SIZES)))
-
-
-SWITCHES = [(owner, name) for owner, name, _ in on_device._FLAGS]
-
-
-def switches() -> list[object]:
-    return [*(getattr(*switch) for switch in SWITCHES), torch.get_deterministic_debug_mode()]
 
 
 @pytest.fixture
 def own(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[object]]:
     """A program that has switched TF32 and the benchmark mode on; its switches, which it keeps."""
     monkeypatch.delenv("CUBLAS_WORKSPACE_CONFIG", raising=False)
-    before = switches()
-    for owner, name, value in on_device._FLAGS:
-        if name != "deterministic":
-            setattr(owner, name, "tf32" if value == "ieee" else True)
-    yield switches()
-    for switch, value in zip(SWITCHES, before, strict=False):
-        setattr(*switch, value)
-    torch.use_deterministic_algorithms(False)
+    with restored():
+        torch.backends.cudnn.benchmark = torch.backends.cudnn.allow_tf32 = True
+        torch.set_float32_matmul_precision("high")
+        yield on_device.switched()
+
+
+@contextmanager
+def restored() -> Iterator[None]:
+    before = on_device.switched()
+    yield
+    for switch, value in zip(on_device.SWITCHES + on_device.STRICT, before, strict=True):
+        switch.write(value)
     os.environ.pop("CUBLAS_WORKSPACE_CONFIG", None)
 
 
@@ -62,14 +63,17 @@ def amid(trainer: Trainer, monkeypatch: pytest.MonkeyPatch) -> list[list[object]
 
     def watched(name: str) -> None:
         call = getattr(trainer._learner, name)
-        monkeypatch.setattr(trainer._learner, name, lambda *args: (seen.append(switches()), call(*args))[1])
+        monkeypatch.setattr(
+            trainer._learner, name, lambda *args: (seen.append(on_device.switched()), call(*args))[1]
+        )
 
     watched("train")
     watched("logits")
     return seen
 
 
-PLAIN, STRICT = [False, False, "ieee", "ieee", "ieee", 0], [False, True, "ieee", "ieee", "ieee", 2]
+OFF = [False, False, "highest", "ieee", "ieee", "ieee"]
+PLAIN, STRICT = [*OFF, False, 0], [*OFF, True, 2]
 
 
 @pytest.mark.parametrize("way", ["closed_form", "loop", "vectorised"])
@@ -79,7 +83,7 @@ def test_a_gpu_computes_without_tf32(way: Any, own: list[object], monkeypatch: p
     updates(trainer, CLIENTS)
     trainer.evaluate(trainer.initial(bytes(32)))
     assert seen == [PLAIN, PLAIN]
-    assert switches() == own
+    assert on_device.switched() == own
     # Or torch would refuse the products of a deterministic run after this one: it looks once a process.
     assert os.environ["CUBLAS_WORKSPACE_CONFIG"] == ":4096:8"
 
@@ -97,15 +101,15 @@ def test_a_deterministic_run_settles_every_kernel(own: list[object], monkeypatch
     seen = amid(other, monkeypatch)
     assert updates(other, CLIENTS).tobytes() == updates(plain, CLIENTS).tobytes()
     assert seen == [STRICT]
-    assert switches() == own
+    assert on_device.switched() == own
 
 
 def test_the_last_of_several_threads_restores_switches(own: list[object]) -> None:
     with on_device.arithmetic("cuda", True):
         with on_device.arithmetic("cuda", False):
-            assert switches() == STRICT
-        assert switches() == STRICT
-    assert switches() == own
+            assert on_device.switched() == STRICT
+        assert on_device.switched() == STRICT
+    assert on_device.switched() == own
 
 
 def test_an_error_restores_switches(own: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +117,43 @@ def test_an_error_restores_switches(own: list[object], monkeypatch: pytest.Monke
     holding(trainer, monkeypatch, 0)
     with pytest.raises(RunFailed):
         updates(trainer, CLIENTS)
-    assert switches() == own
+    assert on_device.switched() == own
+
+
+def _set(**values: Any) -> None:
+    cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
+    owners: dict[str, Any] = {"conv": cudnn.conv, "rnn": cudnn.rnn, "matmul": matmul}
+    for name, value in values.items():
+        owners[name].fp32_precision = value
+
+
+@pytest.mark.skipif(not hasattr(torch.backends.cudnn, "conv"), reason="since torch 2.9")
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: None,
+        lambda: torch.set_float32_matmul_precision("medium"),
+        lambda: torch.set_float32_matmul_precision("high"),
+        lambda: _set(conv="tf32", rnn="ieee"),
+        lambda: _set(conv="ieee", rnn="ieee", matmul="tf32"),
+        lambda: setattr(torch.backends.cudnn, "allow_tf32", False),
+    ],
+    ids=["fresh", "medium", "high", "one of both", "new", "old"],
+)
+def test_no_switch_contradicts_another(program: Callable[[], None]) -> None:
+    """Whatever a program has set; a model may read old switches amid a training, as torch's code does."""
+    with restored():
+        program()
+        before = on_device.switched()
+        with on_device.arithmetic("cuda", True):
+            assert on_device.switched() == STRICT
+            with torch.backends.cudnn.flags(enabled=False):
+                assert torch.backends.cuda.matmul.allow_tf32 is False
+        after = on_device.switched()
+        # One that could not be read before may be readable.
+        assert [b for a, b in zip(before, after, strict=True) if a is not None] == [
+            a for a in before if a is not None
+        ]
 
 
 class Peak(TorchDispatchMode):
@@ -181,21 +221,23 @@ def test_saved_values_by_hand() -> None:
 
 
 def test_the_chunk_is_planned_by_the_total_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever is free of it, two threads plan half of it each."""
+    """Whatever is free of it; it holds the samples, and two threads plan half of the rest each."""
     monkeypatch.delattr(torch.cuda, "mem_get_info")
     trainer = cohort("cnn", "vectorised", device="cpu")
-    each = trainer.client_bytes
+    each, samples = trainer.client_bytes, trainer.split.x_train.nbytes
     assert trainer.training.chunk == 64
     for total, workers, expected in (
         (100 * each, 1, 80),
+        (100 * each - samples, 1, 79),
         (100 * each, 2, 40),
         (10**6 * each, 1, 2048),
         (0, 1, 1),
+        (-samples, 1, 1),
     ):
         for name in ("way", "chunk", "planned"):
             trainer.__dict__.pop(name, None)
         trainer.device, trainer._workers = "cuda", workers
-        monkeypatch.setattr(on_device, "total_bytes", lambda total=total: total)
+        monkeypatch.setattr(on_device, "total_bytes", lambda total=total: total + samples)
         assert trainer.training.chunk == expected
 
 
@@ -269,9 +311,40 @@ def test_an_error_of_one_client_is_one_clear_error(
         updates(trainer, CLIENTS)
     assert str(raised.value) == (
         f"the GPU cannot train a single client of model cnn, predicted to take {needed} GB of its 0.0025 GB: "
-        f"{error}; use a smaller learning.batch_size, or learning.device: cpu"
+        f"{error}; use learning.way: loop, a smaller learning.batch_size, or learning.device: cpu"
     )
     assert tried == [6, 3, 2, 1]
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_kernel_without_fixed_order_is_named_at_once(
+    deterministic: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = cohort("cnn", "vectorised")
+    trainer._deterministic = deterministic
+    error = RuntimeError("a_kernel does not have a deterministic implementation")
+    tried = holding(trainer, monkeypatch, 0, error)
+    with pytest.raises(RunFailed) as raised:
+        updates(trainer, CLIENTS)
+    remedies = "learning.deterministic: false, " * deterministic + "learning.way: loop"
+    assert f": {error}; use {remedies}, a smaller learning.batch_size" in str(raised.value)
+    assert tried == ([6] if deterministic else [6, 3, 2, 1])
+
+
+def test_a_gpu_that_is_lost_is_one_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After some errors of a kernel each call of CUDA fails, that which frees memory too."""
+    trainer = cohort("cnn", "vectorised")
+    tried = holding(trainer, monkeypatch, 0, RuntimeError("CUDA error: an illegal memory access"))
+
+    def fails() -> None:
+        raise RuntimeError("CUDA error: in some later call")
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", fails)
+    with pytest.raises(
+        RunFailed, match=r"the GPU cannot go on with model cnn .*: an illegal memory access; use"
+    ):
+        updates(trainer, CLIENTS)
+    assert tried == [6]
 
 
 def test_an_error_of_a_cpu_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,3 +356,72 @@ def test_an_error_of_a_cpu_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(trainer._learner, "train", fails)
     with pytest.raises(RuntimeError, match=r"^no kernel$"):
         updates(trainer, CLIENTS)
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeGpu]:
+    with fake_gpu(monkeypatch) as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    ("more", "way"),
+    [
+        ({}, "closed form, up to 2048 clients at a time"),
+        ({"learning.model": "cnn"}, "vectorised, up to 2048 clients at a time"),
+        ({"learning.model": "cnn", "learning.way": "loop"}, "one client after the other"),
+        ({"clock": "measured", "population.devices.slowdown": 1, "learning.model": "cnn"}, None),
+    ],
+    ids=["closed form", "vectorised", "loop", "measured"],
+)
+def test_a_run_on_a_gpu_learns_as_on_a_cpu(more: dict[str, Any], way: str | None, gpu: FakeGpu) -> None:
+    """From the choice of the device to the evaluation; each product is computed without TF32."""
+    results = [simfl.run(SYNC, more | {"learning.device": "cpu"})]
+    gpu.loose.clear()
+    results.append(simfl.run(SYNC, more | {"learning.device": "cuda"}))
+    learned = [[(m.accuracy, m.loss) for m in result.measured["fedavg"]] for result in results]
+    assert len(learned[0]) > 0
+    np.testing.assert_allclose(learned[1], learned[0], rtol=1e-4)
+    if way is not None:
+        assert results[1].training == {"fedavg": f"{way}, on an imitated GPU"}
+    assert gpu.pinned
+    assert gpu.loose == []
+
+
+def on_gpu(model: str = "cnn", way: Any = "vectorised", **given: Any) -> Trainer:
+    rng = np.random.default_rng(0)
+    x, y = rng.random((40, 1, 12, 12), np.float32), rng.integers(0, 10, 40)
+    parts = list(np.arange(40).reshape(4, 10))
+    return Trainer(Split(x, y, x, y, 10), parts, MODELS[model](), LocalSgd(1, 5, 0.1), "cuda", way, **given)
+
+
+def test_large_arrays_are_not_pinned(gpu: FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set is sent once, and torch keeps pinned memory for ever."""
+    trainer = on_gpu()
+    monkeypatch.setattr(workspace, "MAX_PINNED_BYTES", trainer.split.x_train.nbytes - 1)
+    assert trainer._learner
+    assert trainer.split.x_train.nbytes not in gpu.pinned
+    updates(trainer, range(4))
+    assert gpu.pinned
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(
+    ("broken", "task"),
+    [("__init__", "hold the data set and"), ("saved", "measure a step of"), ("logits", "evaluate")],
+)
+def test_errors_outside_of_trainings_are_clear(
+    broken: str, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any) -> Any:
+        raise MEMORY
+
+    trainer = on_gpu()
+    weights = on_gpu().initial(bytes(32))
+    monkeypatch.setattr(autograd.Autograd, broken, fails)
+    with pytest.raises(RunFailed) as raised:
+        (trainer.evaluate(weights), trainer.planned)
+    assert str(raised.value) == (
+        f"the GPU cannot {task} model cnn in {TOTAL_BYTES / 1e9:.3g} GB: CUDA out of memory; use "
+        "learning.way: loop, a smaller learning.batch_size, or learning.device: cpu"
+    )

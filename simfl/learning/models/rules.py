@@ -309,11 +309,13 @@ def watching(note: Callable[[Any, Any, Any, Any], None]) -> Any:
         note(op, args, kwargs or {}, output)
         return output
 
-    # Not a class statement: torch's base has no annotations, and mypy refuses to subclass it. Without the
-    # second member torch would import its compiler (two CPU seconds) only to exclude the first from
-    # compilation.
-    members = {"__torch_dispatch__": dispatch, "_should_skip_dynamo": classmethod(lambda _: False)}
-    return type("Watching", (TorchDispatchMode,), members)()
+    # Not a class statement: torch's base has no annotations, and mypy refuses to subclass it. The method is
+    # added to the finished class. In a class statement torch 2.11 and later would wrap it, and import its
+    # compiler (two CPU seconds) only to exclude it from compilation (test_rules.py:
+    # test_a_dry_run_does_not_import_the_compiler).
+    mode: Any = type("Watching", (TorchDispatchMode,), {})
+    mode.__torch_dispatch__ = dispatch
+    return mode()
 
 
 def _refuse_draws(op: Any, *_: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -183,3 +185,17 @@ def test_a_forward_that_fails() -> None:
         between(Of(lambda x: x.view(2, -1)))
     with pytest.raises(ValueError, match="its forward fails for samples"):
         blank_of_function(lambda x: x if x.sum().item() else -x)
+
+
+def test_a_dry_run_does_not_import_the_compiler() -> None:
+    """It takes two CPU seconds, and each command that reads a model would take them."""
+    code = (
+        "import sys, torch\n"
+        "from simfl.learning.models.rules import watching\n"
+        "seen = []\n"
+        "with watching(lambda op, *_: seen.append(op)):\n"
+        "    torch.zeros(2) + 1\n"
+        "print(len(seen), 'torch._dynamo' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "2 False\n"
