@@ -111,6 +111,9 @@ class ZeroEntropy:
         scope: Names of the machine, such as its user and round.
     """
 
+    # A user in a round has one, so no dict.
+    __slots__ = ("_drawn", "scope")
+
     def __init__(self, *scope: Name) -> None:
         self.scope = scope
         # Most machines draw one name or none, and an empty set takes 216 bytes.

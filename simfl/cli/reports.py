@@ -108,7 +108,7 @@ def _write(
         figures: Write figures.
     """
     from simfl.reports import one_round, perfetto, terminal
-    from simfl.reports.advice import advise
+    from simfl.reports.advice import advice_of
     from simfl.reports.assumptions import after
     from simfl.reports.model import run_report
     from simfl.reports.page import page
@@ -121,7 +121,7 @@ def _write(
     focus = None if shown[0] is None else one_round.focus(run, shown[0], shown[1])
     html = page(run, asked, focus)
     drawn = catalogue.of_run(run) if figures else {}
-    advised = {name: advise(run.traces[name], listed).sentence for name, listed in run.rounds.items()}
+    advised = {name: advice_of(run, name).sentence for name in run.rounds}
     if with_perfetto:
         with atomic(folder / "trace.perfetto.json") as file:
             file.writelines(perfetto.lines(run, chosen))

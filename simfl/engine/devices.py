@@ -263,22 +263,23 @@ class Device:
     """Its latest step."""
     protocol: Lane = field(init=False)
     training: Lane = field(init=False)
-    _queue: list[simpy.Event] = field(default_factory=list)
+    _queue: tuple[simpy.Event, ...] = ()
 
     def __post_init__(self) -> None:
         self.protocol, self.training = Lane(self, "protocol"), Lane(self, "training")
 
     def core(self) -> simpy.Event:
         """Queue for a core, as none is free; return the event that one is handed over."""
-        self._queue.append(self.runtime.env.event())
+        self._queue += (self.runtime.env.event(),)
         return self._queue[-1]
 
     def release(self) -> None:
         """Hand the core over to the lane that waits longest."""
-        # At most two lanes wait, so the shift of `pop(0)` costs nothing. The core is handed over without
-        # being free in between: no lane that starts at this time comes first.
+        # At most two lanes wait, so a tuple serves, and an empty one has no memory. The core is handed over
+        # without being free in between: no lane that starts at this time comes first.
         if self._queue:
-            self._queue.pop(0).succeed()
+            first, self._queue = self._queue[0], self._queue[1:]
+            first.succeed()
         else:
             self.free_cores += 1
 

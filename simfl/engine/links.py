@@ -34,7 +34,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import BYTE, SCALE, FairLink, Flow
@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from simfl.engine.user_round import UserRound
     from simfl.engine.user_side import UserSide
 
+NONE: Any = ()
+"""Transfers of an idle link: an empty list has 56 bytes, and most of many users' links are idle."""
 UNBOUNDED = 2**80
 """Bit/s that no sum of users' rates reaches."""
 
@@ -166,11 +168,11 @@ class UserLink:
     """Time up to which the state is certain, ns."""
     is_paused: bool = False
     """The user is offline."""
-    queue: list[Transmission] = field(default_factory=list)
+    queue: list[Transmission] = NONE
     """Transfers that wait, in order."""
     active: Transmission | None = None
     """The transfer that moves; None while the link is idle or paused."""
-    propagating: list[Transmission] = field(default_factory=list)
+    propagating: list[Transmission] = NONE
     """Transfers whose last bit has left and that have not arrived, in order."""
     on_moving: Callable[[Transmission, int | None], None] | None = None
     """Called with a transfer and None as it begins to move, and with the bytes that it has moved as its last
@@ -215,6 +217,8 @@ class UserLink:
         else:
             # The sum is rounded, so that a latency has one rounding with jitter or without.
             transfer.latency_ns = nanoseconds(self.latency_s + next(self.jitter_s))
+        if self.queue is NONE:
+            self.queue = []
         self.queue.append(transfer)
         self._wake()
 
@@ -227,6 +231,7 @@ class UserLink:
         """Move the transfers that wait, each in windows while TCP's window is smaller than it."""
         while self.queue and not self.is_paused:
             transfer = self.queue.pop(0)
+            self.queue = self.queue or NONE
             link = self.peers if transfer.relayed and self.peers else self.shared
             if self.env.now >= self.until:
                 self._refresh_state()
@@ -306,6 +311,8 @@ class UserLink:
             passed = max(passed, self._enters_ns + delay_ns)
         # Before `on_sent`, at which its user may be lost: a message that has left an uplink still arrives
         # (test_jitter.py: test_messages_that_left_a_cut_uplink_arrive).
+        if self.propagating is NONE:
+            self.propagating = []
         self.propagating.append(transfer)
         # A shorter latency, by jitter or a new state, lets no message overtake (tests/engine/test_jitter.py).
         self._last = max(self._last, passed + transfer.latency_ns)
@@ -315,7 +322,9 @@ class UserLink:
         # A call on the heap is not withdrawn. A downlink that was interrupted sends its messages again.
         if epoch == self._epoch:
             # No message overtakes, so the arrival that is due is that of the first one.
-            self.propagating.pop(0).on_arrived()
+            first = self.propagating.pop(0)
+            self.propagating = self.propagating or NONE
+            first.on_arrived()
 
     # -- queues
     def _rtt_ns(self, link: FairLink) -> int:
@@ -444,7 +453,7 @@ class UserLink:
         self.is_paused = True
         # In front, in order: interrupted messages start again before the others that wait (test_links.py:
         # test_a_paused_downlink_keeps_its_order).
-        self.queue[:0] = self._interrupt()
+        self.queue = [*self._interrupt(), *self.queue] or NONE
 
     def resume(self) -> None:
         """Move messages again, as the user is back."""
@@ -473,7 +482,7 @@ class UserLink:
         self._interrupt()
         for transfer in self.queue:
             transfer.on_aborted(0)
-        self.queue.clear()
+        self.queue = NONE
 
     def _interrupt(self) -> list[Transmission]:
         """Interrupt, and return in order, the transfers that stop while the user is offline."""
@@ -493,7 +502,7 @@ class UserLink:
                 transfer.on_aborted(transfer.size_bytes)
             # In the order of sending: propagating messages left before the one that moves.
             aborted = [*self.propagating, *aborted]
-            self.propagating.clear()
+            self.propagating = NONE
         return aborted
 
     def _stop(self) -> int:
@@ -591,7 +600,8 @@ class VirtualNetwork:
     on_moving: Callable[[int, bool, Transmission, int | None], None] | None = None
     """Called with (user, up, transfer, None) as a transfer begins to move on a user's link; as its last bit
     has left, or as it is aborted, the bytes that it moved replace None."""
-    _links: dict[tuple[int, bool], UserLink] = field(default_factory=dict)
+    _links: dict[int, UserLink] = field(default_factory=dict)
+    """Links by 2 x user, and 1 more upwards: a pair would take 40 bytes more."""
     _paused: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -606,7 +616,7 @@ class VirtualNetwork:
 
     def link(self, user: int, up: bool) -> UserLink:
         """Return a user's link in one direction, made when it is first used."""
-        user_link = self._links.get((user, up))
+        user_link = self._links.get(2 * user + up)
         if user_link is None:
             jitter_s = None if self.jitter is None else self.jitter(user, up)
             shared, peers = self._shared[up], self._peers[up]
@@ -618,7 +628,7 @@ class VirtualNetwork:
             # test_messages_to_a_user_away_from_the_start_wait).
             user_link.is_paused = user in self._paused
             user_link.on_moving = None if self.on_moving is None else partial(self.on_moving, user, up)
-            self._links[user, up] = user_link
+            self._links[2 * user + up] = user_link
         return user_link
 
     def _delay_ns(self, user: int, up: bool) -> int:
@@ -644,7 +654,7 @@ class VirtualNetwork:
         return any(link.active or link.queue or link.propagating or link.draining for link in links)
 
     def _links_of(self, user: int) -> list[UserLink]:
-        links = (self._links.get((user, up)) for up in (True, False))
+        links = (self._links.get(2 * user + up) for up in (True, False))
         return [link for link in links if link is not None]
 
     def close(self) -> None:

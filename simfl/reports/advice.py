@@ -5,8 +5,11 @@ most that can be saved. Usually less is saved, as another path becomes the longe
 (`test_a_cheaper_share_saves_no_more_than_stated`).
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
+from simfl.reports.assumptions import server_bound
+from simfl.reports.folder import Run
 from simfl.runs.results import metrics
 from simfl.runs.results.metrics import Path, Round
 from simfl.runs.results.units import percent, seconds
@@ -32,10 +35,14 @@ class Share:
     """[ns] Its length."""
     by: tuple[tuple[int, int], ...]
     """Pairs of a party and its nanoseconds, the largest first."""
+    on_server_link: bool = False
+    """True of a network part that fills the server's link, for which its users' transfers wait."""
 
     @property
     def what(self) -> str:
         """The share in words, such as "users' compute in offline"."""
+        if self.on_server_link:
+            return f"the server's full link in {self.phase}"
         if self.kind == "network":
             return f"users' links in {self.phase}"
         # A link is a user's in both directions, so "network" has no server's part.
@@ -46,7 +53,7 @@ class Share:
     def _user(self) -> str:
         user, ns = self.by[0]
         # With many users of like speed, naming the slowest one would suggest to fix that user alone.
-        if self.server or ns < NAMED_PART * self.ns:
+        if self.server or self.on_server_link or ns < NAMED_PART * self.ns:
             return ""
         return f" ({'all of it' if ns == self.ns else percent(ns, self.ns)} user {user}'s)"
 
@@ -85,21 +92,37 @@ class Advice:
         return f"{largest}; {free} save at most {saved} of {total} {self.of}."
 
 
-def advise(trace: Trace, rounds: list[Round]) -> Advice:
-    """Return the advice on a run from its `metrics.run_path`, failed and skipped rounds included."""
+def advice_of(run: Run, name: str) -> Advice:
+    """Return the advice on a protocol of a run."""
+    trace = run.traces[name]
+    return advise(trace, run.rounds[name], server_bound(run.scenario, run.summary.assumed, trace))
+
+
+def advise(trace: Trace, rounds: list[Round], full: Collection[str] = ()) -> Advice:
+    """Return the advice on a run from its `metrics.run_path`, failed and skipped rounds included.
+
+    Args:
+        trace: The rows.
+        rounds: The rounds of the trace.
+        full: Phases that fill the server's link (`server_bound`).
+    """
     # The path of the whole run and not of its rounds, as buffered aggregations overlap.
     path = metrics.run_path(trace, rounds)
-    return Advice(shares(path), sum(path.values()), sum(r.reason is None for r in rounds))
+    return Advice(shares(path, full), sum(path.values()), sum(r.reason is None for r in rounds))
 
 
-def shares(path: Path) -> tuple[Share, ...]:
-    """Return a path's shares, all users together, the largest first."""
+def shares(path: Path, full: Collection[str] = ()) -> tuple[Share, ...]:
+    """Return a path's shares, all users together, the largest first; `full` as for `advise`."""
     parties: dict[tuple[str, bool, str], dict[int, int]] = {}
     for (phase, party, kind), ns in path.items():
         parties.setdefault((phase, party == SERVER, kind), {})[party] = ns
     unsorted = [
-        Share(*key, sum(parts.values()), tuple(sorted(parts.items(), key=lambda part: (-part[1], part[0]))))
-        for key, parts in parties.items()
+        Share(
+            *(phase, server, kind, sum(parts.values())),
+            tuple(sorted(parts.items(), key=lambda part: (-part[1], part[0]))),
+            on_server_link=kind == "network" and phase in full,
+        )
+        for (phase, server, kind), parts in parties.items()
     ]
     # Ties are broken by name, so that a run has one sentence under any order of its dictionary.
     return tuple(sorted(unsorted, key=lambda s: (-s.ns, s.phase, s.server, s.kind)))

@@ -4,7 +4,7 @@ Invariant: sentences on a finished run follow from its scenario, its summary and
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -15,7 +15,7 @@ from simfl.runs.results.units import listed, percent, seconds, three_figures
 from simfl.scenario.schema import Scenario
 from simfl.scenario.user_classes import settings_of
 from simfl.scenario.world import FixedDeadline, Measured, Modelled
-from simfl.trace.rows import SERVER, Begin, End, Ignored, Lost, Sent, Step, TimerSet, Trace
+from simfl.trace.rows import PHASES, SERVER, Begin, End, Ignored, Lost, Sent, Step, TimerSet, Trace
 from simfl.virtual_time import NS, nanoseconds
 from simfl.world.link_models import Steady
 
@@ -39,6 +39,11 @@ class Usage:
     """Bytes moved over rate x the run's time."""
     in_use: float
     """Bytes moved over rate x the time with a transfer on the link."""
+
+    @property
+    def busy(self) -> float:
+        """Part of the run's time in which it was in use."""
+        return self.of_run / self.in_use if self.in_use else 0.0
 
     @property
     def saturated(self) -> bool:
@@ -167,21 +172,41 @@ def _clock(s: Scenario, facts: Assumed, masks: Mapping[str, Masking]) -> str:
 # --- the server's link -----------------------------------------------------------------------------
 def usages(s: Scenario, facts: Assumed, traces: Mapping[str, Trace]) -> dict[str, tuple[Usage, Usage]]:
     """Return by protocol the usage of the server's link, from the users and to them."""
+    return {name: _usages(s, facts, rows) for name, rows in traces.items()}
+
+
+def _usages(
+    s: Scenario, facts: Assumed, rows: Trace, phases: Collection[str] = PHASES
+) -> tuple[Usage, Usage]:
+    """Return the usage of the server's link by messages of some phases, from the users and to them."""
     link = s.network.server
     # With direct peers these messages do not pass the server.
     direct = set(facts.relayed) if s.network.peers == "direct" else set[str]()
-    used = {}
-    for name, rows in traces.items():
-        # Messages after the last round belong to none.
-        until = max((row.at for row in rows if isinstance(row, End)), default=0)
-        sent = [row for row in rows if isinstance(row, Sent) and row.kind not in direct and row.sent < until]
-        # The smallest latency of all users: a message that has a longer one seems to use the link for longer,
-        # and `in_use` stays a lower bound.
-        latency_ns = nanoseconds(facts.latency_s or 0.0)
-        up = usage([row for row in sent if row.to == SERVER], link.downlink_mbps, latency_ns, until)
-        down = usage([row for row in sent if row.sender == SERVER], link.uplink_mbps, latency_ns, until)
-        used[name] = up, down
-    return used
+    # Messages after the last round belong to none.
+    until = max((row.at for row in rows if isinstance(row, End)), default=0)
+    sent = [
+        row
+        for row in rows
+        if isinstance(row, Sent) and row.phase in phases and row.kind not in direct and row.sent < until
+    ]
+    # The smallest latency of all users: a message that has a longer one seems to use the link for longer, and
+    # `in_use` stays a lower bound.
+    latency_ns = nanoseconds(facts.latency_s or 0.0)
+    up = usage([row for row in sent if row.to == SERVER], link.downlink_mbps, latency_ns, until)
+    down = usage([row for row in sent if row.sender == SERVER], link.uplink_mbps, latency_ns, until)
+    return up, down
+
+
+def server_bound(s: Scenario, facts: Assumed | None, rows: Trace) -> frozenset[str]:
+    """Return the phases in which transfers wait for the server's link and not for their users' links.
+
+    Its own messages fill the link while they last, in the direction that is in use for longer. Of `usage`,
+    this is a lower bound. A lone user that is nearly as fast as the server fills its link, too.
+    """
+    if facts is None:  # a run of an earlier version
+        return frozenset()
+    used = {phase: max(_usages(s, facts, rows, {phase}), key=lambda way: way.busy) for phase in PHASES}
+    return frozenset(phase for phase, way in used.items() if way.in_use >= SATURATED)
 
 
 def usage(sent: Iterable[Sent], rate_mbps: float, latency_ns: int, until: int) -> Usage:

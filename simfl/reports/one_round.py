@@ -1,11 +1,12 @@
 """One requested round: its users, and its critical path in a few lines."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from simfl.errors import BadInput, counted
 from simfl.reports import trace_series
+from simfl.reports.assumptions import server_bound
 from simfl.reports.folder import Run
 from simfl.runs.results import metrics
 from simfl.runs.results.metrics import PathSegment, Round
@@ -94,10 +95,11 @@ def _path(run: Run, name: str, r: Round) -> str:
     trace = run.traces[name]
     (end,) = (row for row in trace if isinstance(row, End) and row.round == r.index)
     missed = _missed_at_deadlines(trace)
+    full = server_bound(run.scenario, run.summary.assumed, trace)
     # A dictionary keeps the order of the path, from the beginning of the round to its end.
     parts: Counter[str] = Counter()
     for segment in reversed(metrics.path_segments(trace, end)):
-        parts[_words(trace, segment, missed)] += segment.end - segment.start
+        parts[_words(trace, segment, missed, full)] += segment.end - segment.start
     # The longest parts are chosen by length and printed in the order of the path.
     longest = {part for part, ns in parts.most_common(MAX_PARTS) if ns >= MIN_SHARE * (r.end - r.start)}
     texts = [f"{seconds(ns)} {part}" for part, ns in parts.items() if part in longest]
@@ -113,9 +115,13 @@ def _missed_at_deadlines(trace: Trace) -> dict[int, tuple[int, ...]]:
     return {step.cause: row.users for row in gave_up if isinstance(step := trace[row.cause], Step)}
 
 
-def _words(trace: Trace, segment: PathSegment, missed: dict[int, tuple[int, ...]]) -> str:
-    """Return a segment of the critical path in words."""
+def _words(
+    trace: Trace, segment: PathSegment, missed: dict[int, tuple[int, ...]], full: Collection[str]
+) -> str:
+    """Return a segment of the critical path in words; `full` as for `advise`."""
     party = "the server" if segment.party == SERVER else f"user {segment.party}"
+    if segment.kind == "network" and segment.phase in full:
+        return f"on the server's full link in {segment.phase}"
     if segment.kind != "wait":
         return f"on {party}'s {'link' if segment.kind == 'network' else 'compute'} in {segment.phase}"
     row = trace[segment.row] if segment.row >= 0 else None

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from simfl.reports import chart, strip, tables, timeline, world
-from simfl.reports.advice import KINDS, Advice, advise
+from simfl.reports.advice import KINDS, Advice, advice_of
 from simfl.reports.assumptions import after
 from simfl.reports.folder import Run
 from simfl.reports.model import Report, different_rounds, run_report
@@ -48,7 +48,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
     """
     protocols, noisy = run.summary.protocols, run.summary.clock != "modelled"
     report = run_report([run.summary], run.scenario.profile, run.time)
-    advices = {name: advise(run.traces[name], run.rounds[name]) for name in protocols}
+    advices = {name: advice_of(run, name) for name in protocols}
     # All timelines share one budget, so that a page stays small with many protocols.
     budget = max(MIN_SPANS, MAX_SPANS // max(1, len(protocols)))
     timelines = {name: timeline.pack(run, name, budget, asked, focus) for name in protocols}

@@ -161,12 +161,15 @@ class Experiment:
         return make(config, setup, ops, clock, trainer, self.streams, s.learning.server)
 
 
-def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: None) -> Experiment:
+def build(
+    scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: None, trains_here: bool = True
+) -> Experiment:
     """Return the experiment of a scenario: with data loaded and partitioned, and all checks that need them.
 
     Args:
         scenario: A validated scenario.
         on_stage: Called with each stage that may take long.
+        trains_here: As for `make_trainers`.
 
     Raises:
         ScenarioError: A file is missing, or a value does not fit the data, the model or the memory.
@@ -187,7 +190,7 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
             raise error(s, "dp", f"profile {s.profile} gives no seconds.{kind}: add a rate to it")
         # Trainers are made once, on first use: an availability that depends on users' samples needs them
         # early.
-        make = cache(partial(make_trainers, s, streams, profile, on_stage))
+        make = cache(partial(make_trainers, s, streams, profile, on_stage, trains_here))
         # Before the trainers, so that a wrong file of the users is refused before data are loaded.
         people = UserPopulation.of(s, streams, lambda: _holdings(make()))
         trainers = make()

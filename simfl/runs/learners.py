@@ -18,7 +18,11 @@ from simfl.world.profiles import Profile
 
 
 def make_trainers(
-    s: Scenario, streams: Streams, profile: Profile, on_stage: Callable[[str], None]
+    s: Scenario,
+    streams: Streams,
+    profile: Profile,
+    on_stage: Callable[[str], None],
+    trains_here: bool = True,
 ) -> dict[str, Trainer]:
     """Return the trainer of each entry; entries with the same partition share one.
 
@@ -27,6 +31,8 @@ def make_trainers(
         streams: Random streams of the data and of the partition.
         profile: Rates of work; with the model's training times, if it has them.
         on_stage: Called with each stage that may take long.
+        trains_here: False where a cluster's workers train: each of them looks for a GPU, this machine does
+            not.
 
     Raises:
         ScenarioError: Data, model, device or partition cannot be used; its key is named.
@@ -46,9 +52,10 @@ def make_trainers(
     model = with_location(
         s, "learning.model", partial(facts, spec.model, split.shape, split.classes, split.tokens)
     )
+    requested = spec.device if trains_here else "cpu"
     # torch takes long to import, so it looks for a GPU only if the scenario requests one.
-    if spec.device == "cuda":
-        with_location(s, "learning.device", partial(pick_device, spec.device))
+    if requested == "cuda":
+        with_location(s, "learning.device", partial(pick_device, requested))
     law = profile.law(law_name(spec.model, model), split.shape, spec.batch_size)
     # No profile charges counted work under another clock.
     by_law = isinstance(s.clock, Modelled) and law is not None
@@ -64,7 +71,7 @@ def make_trainers(
     together = spec.way == "vectorised" or (spec.way == "auto" and not softmax)
     way = "loop" if isinstance(s.clock, Measured) and together else spec.way
     # A measured time is that of this machine's CPU, unless the scenario asks for a GPU's.
-    device = "cpu" if isinstance(s.clock, Measured) and spec.device == "auto" else spec.device
+    device = "cpu" if isinstance(s.clock, Measured) and requested == "auto" else requested
     cohort = max(s.of(name).cohort for name in s.protocols)
     if s.buffer is not None:
         cohort = min(cohort, s.buffer.concurrency or cohort)

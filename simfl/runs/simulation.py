@@ -138,7 +138,7 @@ async def simulate(
         # A problem of the data or the model is reported under the keyword that set it, as those of
         # `load_with` are.
         with named_by_keyword(keywords):
-            study = build(loaded)
+            study = build(loaded, trains_here=cluster is None)
         saver = None if own is None else Saver(own, save_every_s)
         with (
             # The input is checked by now: an error of a user-defined kind within this context is a failed

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from simfl.connect import dask_engine, remote, worker
 from simfl.connect.remote import checked
 from simfl.connect.worker import Refusal, RunSpec
 from simfl.errors import BadInput, ClusterFailed
+from simfl.runs.build import build
 from simfl.runs.folder.identity import code_version, scenario_key
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
@@ -181,3 +183,17 @@ def test_each_worker_here_sees_one_gpu(
         dask_engine.dask_setup(SimpleNamespace(name=name))
         seen.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
     assert seen == expected
+
+
+@pytest.mark.ci
+def test_workers_look_for_a_gpu_and_not_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No GPU is here, where the one worker is too: its refusal ends the run, and the build does not."""
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    cuda = {"learning.device": "cuda", "learning.model": "cnn"}
+    with pytest.raises(BadInput, match=r"device: device='cuda' was requested, but torch sees no CUDA GPU"):
+        run(cuda)
+    assert build(load(SYNC, cuda), trains_here=False).trainer.device == "cpu"
+    with scheduler() as address, pytest.raises(BadInput) as refused:
+        run(cuda, cluster=address)
+    assert re.match(r"--cluster: worker tcp://127\S+ cannot train this scenario: ", str(refused.value))
+    assert "torch sees no CUDA GPU" in str(refused.value)

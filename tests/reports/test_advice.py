@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from simfl.reports.advice import advise, shares
+from simfl.reports import one_round
+from simfl.reports.advice import advice_of, advise, shares
+from simfl.reports.assumptions import server_bound
 from simfl.runs.results import metrics
 from simfl.trace.rows import SERVER, Aggregated, Begin, End, Row, Trace
 from tests.engine.harness import run
+from tests.reports.conftest import opened
 from tests.runs.results.test_metrics import SLOW_USER, sent, step
 
 
@@ -154,3 +159,32 @@ def test_training_before_an_aggregation_counts() -> None:
         "80 % of the time is users' compute in training (all of it user 0's); making it free would "
         "save at most 40 ns of 50 ns per aggregate."
     )
+
+
+def test_a_full_link_of_the_server_by_hand(tmp_path: Path) -> None:
+    """Four users of 8 Mbit/s share 1 Mbit/s of the server: 8 us a byte, 2604 bytes in an update.
+
+    On paper, in milliseconds. Users with as many samples each begin their uploads at one time, and the last
+    bit of all four leaves after 4 x 2604 x 0.008 = 83.328; 10 of latency follow. On its own link each would
+    need 2.604, so a faster link of user 0 would save nothing.
+    """
+    data = {"kind": "synthetic", "train": 40, "test": 10}
+    four = {
+        "population.users": 4,
+        "learning.dataset": data,
+        "network.server.downlink_mbps": 1.0,
+        "payload": "shadow",
+    }
+    result = run(four, out=tmp_path)
+    ((name, (only,)),) = result.rounds.items()
+    assert only.critical["upload", 0, "network"] == 4 * 2604 * 8_000 + 10_000_000
+    there = opened(tmp_path)
+    assert "is the server's full link in upload; making it free" in advice_of(there, name).sentence
+    (sentence,) = one_round.sentences(there, one_round.focus(there, 0, None))
+    assert "on the server's full link in upload" in sentence
+    # The downloads do not fill the server's other direction.
+    assert "on user 0's link in training" in sentence
+    wide = run({**four, "network.server.downlink_mbps": 1000.0})
+    bound = server_bound(wide.scenario, wide.assumed, wide.traces[name])
+    assert not bound
+    assert "users' links in upload" in advise(wide.traces[name], wide.rounds[name], bound).sentence
