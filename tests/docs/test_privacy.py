@@ -1,4 +1,4 @@
-"""docs/privacy.md: its command prints what it shows, its Python runs. docs/privacy_evidence.md: its counts."""
+"""docs/privacy.md: its command and Python. docs/privacy_evidence.md: its counts are those of commands."""
 
 import re
 
