@@ -1,4 +1,4 @@
-"""The counts of docs/privacy.md: the output of `simfl privacy proof`, a row for each command.
+"""The counts of docs/privacy_evidence.md: the output of `simfl privacy proof`, a row for each command.
 
 python -m docs.tools.leak_counts     # the table, in about six minutes of one core
 """

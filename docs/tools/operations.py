@@ -13,17 +13,24 @@ from typing import Any
 from simfl.dataplane.handles import F32, F64, U8, U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.dataplane.shadow import ShadowOps
+from simfl.dataplane.work import WORK
 
 N, D, U, T, SHARES = 5, 10_000, 3, 1, 2
 """Users, elements of an update, and the thresholds of the codes."""
 
 HEAD = f"""A handle has rows x columns. The examples have n = {N} users, d = {D:,} elements,
 U = {U} and T = {T} of an MDS code, and t = {SHARES} of Shamir's scheme. The
-[kinds of work](assumptions.md#counted-work) are those of a device profile. Each operation is charged as
-one `call`, too.
+kinds of work are those of a device profile, listed below. Each operation is charged as one `call`, too.
 
 | operation | returns | result | charged as |
 |---|---|---|---|"""
+
+KINDS = """
+<a id="counted-work"></a>A device profile has the seconds of each kind of work. Here n is the number of
+shares or points, d a vector's length, and m = d / (U - T), rounded up, a coded share's.
+
+| kind of work | counts |
+|---|---|"""
 
 APART: frozenset[str] = frozenset({"call", "run_uncharged", "replace"})
 """Operations without a charge or a shape of their own."""
@@ -101,7 +108,7 @@ def charged(ops: Ops, name: str, arguments: tuple[Any, ...]) -> tuple[Handle, Ma
 
 
 def lines() -> Iterator[str]:
-    """Yield the lines of the table."""
+    """Yield the lines of both tables: operations, kinds of work."""
     yield HEAD
     ops, arguments = ShadowOps(2**32 - 5), examples()
     for name, method in operations().items():
@@ -111,3 +118,5 @@ def lines() -> Iterator[str]:
         kinds = ", ".join(f"{amount:,} `{kind}`" for kind, amount in work.items())
         result = f"{handle.rows} x {handle.columns:,} {handle.dtype}"
         yield f"| `{name}({', '.join(parameters)})` | {' '.join(meaning.split())} | {result} | {kinds} |"
+    yield KINDS
+    yield from (f"| `{kind}` | {counts} |" for kind, counts in WORK.items())

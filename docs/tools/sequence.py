@@ -1,6 +1,6 @@
-"""The sequence diagrams of docs/architecture.md: a user's round and a cycle of a buffered run, from traces.
+"""The sequence diagram of docs/architecture.md: a user's round, from a trace.
 
-python -m docs.tools.sequence     runs both, shadow and under the modelled clock, and writes the page's blocks
+python -m docs.tools.sequence     runs it, shadow and under the modelled clock, and writes the page's block
 """
 
 from __future__ import annotations
@@ -11,15 +11,10 @@ from typing import Any
 
 from docs.tools import ROOT
 from simfl.trace.rows import SERVER, Aggregated, Sent, Step, TimerSet, Trace
-from tests.engine.harness import ASYNC, SYNC, run
+from tests.engine.harness import SYNC, run
 
 PAGE = ROOT / "docs" / "architecture.md"
 SHADOW = {"payload": "shadow"}
-BUFFER = {
-    "rounds": 3,
-    "population.users": 4,
-    "buffer": {"K": 2, "staleness_bound": 4, "concurrency": 4, "return_s": 0.2},
-}
 MS = 10**6
 ARROW = 18
 """Characters between the user's and the server's column."""
@@ -32,16 +27,6 @@ def round_of(user: int = 0) -> str:
     """Return the diagram of a user's round of LightSecAgg, one of three users."""
     trace = run({**SHADOW, "protocols": ["lightsecagg"]}, SYNC).traces["lightsecagg"]
     return drawn(lines(trace, user, ""))
-
-
-def cycle_of() -> str:
-    """Return the diagram of the first cycle of FedBuff whose update is two versions stale."""
-    trace = run({**SHADOW, **BUFFER, "protocols": ["fedbuff"]}, ASYNC).traces["fedbuff"]
-    for row in trace:
-        for user, update, staleness in row.members if isinstance(row, Aggregated) else ():
-            if staleness == 2:
-                return drawn(lines(trace, user, update))
-    raise ValueError("no update is two versions stale: other users must be faster")
 
 
 def lines(trace: Trace, user: int, about: str) -> Iterator[Line]:
@@ -118,7 +103,7 @@ def between(name: str) -> re.Match[str]:
     return match
 
 
-DIAGRAMS = {"round": round_of, "cycle": cycle_of}
+DIAGRAMS = {"round": round_of}
 
 if __name__ == "__main__":
     for name, draw in DIAGRAMS.items():

@@ -16,14 +16,13 @@ from tests.docs.pages import ROOT, Command, blocks, differs, session
 
 PAGE = ROOT / "docs" / "models_of_your_own.md"
 EXAMPLES = ROOT / "examples"
-NAMES = ("charging", "tunnels", "overnight")
+SHOWN = ((".py", "python", ("charging", "tunnels")), (".yaml", "yaml", ("charging",)))
+"""Suffix of the examples, language of the blocks, and the examples of which the page shows a part."""
 
 
 def test_the_code_is_the_examples() -> None:
-    for language, suffix in (("python", ".py"), ("yaml", ".yaml")):
-        shown = blocks(PAGE, language)
-        assert len(shown) == len(NAMES)
-        for name, block in zip(NAMES, shown, strict=True):
+    for suffix, language, names in SHOWN:
+        for name, block in zip(names, blocks(PAGE, language), strict=True):
             assert block.text in (EXAMPLES / f"{name}{suffix}").read_text(encoding="utf-8")
 
 

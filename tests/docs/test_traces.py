@@ -1,6 +1,6 @@
 """docs/traces.md: its commands run, its columns are those written, its scenarios load and run.
 
-The shipped traces are what its program writes, so that none of them can be taken for a measurement.
+The shipped traces are what a program of docs.tools writes, so that none of them can be taken for a measurement.
 """
 
 from __future__ import annotations
@@ -79,8 +79,7 @@ def test_its_scenarios_run(shell: Shell) -> None:
 
 def test_the_shipped_traces_are_what_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    (block,) = blocks(PAGE, "python")
-    exec(block.text, {})
+    exec((ROOT / "docs" / "tools" / "invented_traces.py").read_text(encoding="utf-8"), {})
     shipped = {path.name: path.read_text() for path in (ROOT / "scenarios" / "traces").iterdir()}
     assert shipped == {path.name: path.read_text() for path in tmp_path.iterdir()}
     shown = re.findall(r"^\| `(\w+\.csv)` \|", TEXT.partition("## The traces beside the scenarios")[2], re.M)

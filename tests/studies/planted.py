@@ -1,6 +1,6 @@
 """Faults of privacy, planted one at a time, and the checks of `simfl verify` that find each of them.
 
-python -m tests.studies.planted     # the table of docs/privacy.md
+python -m tests.studies.planted     # the table of docs/privacy_evidence.md
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def test_a_mutant_is_found_or_explained() -> None:
 
 
 def test_the_page_has_the_score() -> None:
-    page = " ".join((ROOT / "docs" / "privacy.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "privacy_evidence.md").read_text().split())
     (counts,) = re.findall(
         r"(\d+) of (\d+) mutants are found: (\d+) by `explore`, (\d+) by `proof`, (\d+) by a lying server",
         page,

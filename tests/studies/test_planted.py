@@ -38,7 +38,7 @@ def test_a_planted_fault_is_found(fault: Planted, monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_page_has_the_table() -> None:
-    page = (ROOT / "docs" / "privacy.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "privacy_evidence.md").read_text(encoding="utf-8")
     assert table() in page, "python -m tests.studies.planted"
 
 

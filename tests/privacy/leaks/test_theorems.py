@@ -102,7 +102,7 @@ def test_theorem_2_over_all_graphs_and_losses(case) -> None:
 
 
 def test_the_page_has_the_counts() -> None:
-    page = " ".join((ROOT / "docs" / "privacy.md").read_text().split())
+    page = " ".join((ROOT / "docs" / "privacy_evidence.md").read_text().split())
     for detect in ("told", "timeout"):
         rounds = [of for (_, _, how), (_, *of) in ALL.items() if how.startswith(detect)]
         said = " of ".join(f"{n:,}" for n in (sum(bare for _, bare in rounds), sum(n for n, _ in rounds)))
