@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from simfl.crypto import A8, A32, F64, I64, Floats, quantize
+from simfl.crypto import A8, A32, F64, I64, Floats, noisy_rounding, quantize
+from simfl.crypto.noisy_rounding import Lattice
 
 
 def real_sum(vectors: Sequence[Floats], weights: Sequence[float]) -> F64:
@@ -53,6 +54,27 @@ def add_levels(plain: I64 | None, delta: Floats, weight: int, seed: A8, clip: fl
     # In place: a sum over users needs one vector, and `MemoryProbeOps` counts it so.
     plain[:, :d] += level
     plain[0, d:] += (weight, quantize.count_clipped(delta, clip))
+    return plain
+
+
+def add_noisy_levels(plain: I64 | None, delta: Floats, seeds: A8, how: Lattice) -> I64:
+    """Return plain + the update's noisy levels, in the form of `add_levels`; each update weighs 1.
+
+    Args:
+        plain: The sum so far, which is changed in place; None for zero.
+        delta: An update [1, d].
+        seeds: Of its rounding and of each part of its noise [1 + k, 32].
+        how: The numbers of the noisy rounding.
+
+    Returns:
+        The levels, then the number of updates, then the number of coordinates of updates above the clip.
+    """
+    if plain is None:
+        plain = np.zeros((1, how.length + 2), np.int64)
+    plain[:, : how.length] += noisy_rounding.noisy_levels(delta, seeds, how)
+    # A clip by length shortens each coordinate.
+    is_clipped = noisy_rounding.norm(delta.astype(np.float64)) > how.clip
+    plain[0, how.length :] += (1, how.d * is_clipped)
     return plain
 
 

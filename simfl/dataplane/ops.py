@@ -16,14 +16,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from simfl.crypto import A8, keys, mds, prg, quantize, shamir, signatures
+from simfl.crypto import A8, discrete_noise, keys, mds, noisy_rounding, prg, quantize, shamir, signatures
 from simfl.crypto import field as fq
 from simfl.crypto import row_routing as relay
 from simfl.crypto.keys import Octets
+from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape
-from simfl.dataplane.work import Ledger, expanding, over_rows, over_vector
+from simfl.dataplane.work import Ledger, expanding, noisy, over_rows, over_vector, rotating
 
 Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
 """Called with each executed kernel, its arguments and its result; ValueError if the result is wrong."""
@@ -394,6 +395,34 @@ class Ops(Ledger, ABC):
         length = total.columns - (divisor is None)
         work = {"quantise_element": length, **over_vector(length, 5)}
         return self._op(quantize.dequantise, (1, length, F64), work, total, levels, divisor, self.q)
+
+    def perturb(self, delta: Handle, seeds: Handle, how: Lattice, append_weight: bool) -> Handle:
+        """Return an update clipped, rotated, rounded and with noise, over F_q: 1 x length, or one more.
+
+        Args:
+            delta: Update, 1 x d.
+            seeds: Of the rounding and of each part of the noise, (1 + k) x 32.
+            how: The numbers of the noisy rounding.
+            append_weight: A weight of 1 is one more coordinate.
+        """
+        # One rounding: bounds that are met with probability 1 - beta at least are met nearly always.
+        work = {"expansion": 1, "prg_seed": seeds.rows, "rounded_element": how.length}
+        work |= noisy(how.length, len(how.variances)) | rotating(how)
+        shape = (1, how.length + append_weight, U32)
+        return self._op(noisy_rounding.perturb, shape, work, delta, seeds, how, self.q, append_weight)
+
+    def add_noise(
+        self, x: Handle, seeds: Handle, law: str, variances: Sequence[float], sign: int, length: int
+    ) -> Handle:
+        """Return x with the noise of k seeds, k x 32, added (sign 1) or removed (-1) in `length` columns."""
+        work = {"expansion": 1, "prg_seed": seeds.rows, **noisy(length, seeds.rows)}
+        args = (x, seeds, law, tuple(variances), sign, length, self.q)
+        return self._op(discrete_noise.add, (1, x.columns, U32), work, *args)
+
+    def mean_of(self, total: Handle, how: Lattice, users: int) -> Handle:
+        """Return the mean update of a noisy sum of `users` updates, 1 x d float64."""
+        work = {"quantise_element": how.length, **over_vector(how.length, 5), **rotating(how)}
+        return self._op(noisy_rounding.mean_of, (1, how.d, F64), work, total, how, users, self.q)
 
     def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:
         """Return sum_i weights[i] vectors[i], 1 x L float64, added in the order of the list."""

@@ -85,7 +85,7 @@ class MemoryProbeOps(Ops):
         if long and kernel in (row_routing.pick, row_routing.gather, row_routing.join):
             return Handle(*shape, kernel(*map(symbolic, args)))
         # The audit adds to its sum in place, without new memory.
-        if kernel is audit.add_levels and isinstance(args[0], Handle):
+        if kernel in (audit.add_levels, audit.add_noisy_levels) and isinstance(args[0], Handle):
             return Handle(*shape, args[0].content)
         # Sealed and opened long rows are separate arrays, so that each is released on its own.
         if long and kernel in (keys.seal, keys.open_):

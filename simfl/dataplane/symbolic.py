@@ -16,13 +16,25 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from simfl.crypto import (
+    discrete_noise,
+    keys,
+    mds,
+    noisy_rounding,
+    prg,
+    quantize,
+    row_routing,
+    shamir,
+    signatures,
+)
 from simfl.crypto import field as fq
-from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir, signatures
+from simfl.crypto.noisy_rounding import Lattice
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle, Kernel, Shape
@@ -56,6 +68,9 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     mds.encode: (1, "the noise of a code"),
     shamir.share: (1, "the coefficients of shares"),
     quantize.quantise: (4, "rounding"),
+    # One purpose for both: noise that a server removes from a sum has the seed that its user added it by.
+    noisy_rounding.perturb: (1, "rounding and noise"),
+    discrete_noise.add: (1, "rounding and noise"),
     keys.seal: (0, "sealing"),
     keys.agree: (0, KEY_AGREEMENT),
     signatures.sign: (0, "signatures"),
@@ -118,6 +133,8 @@ class SymbolicOps(EagerOps):
             elif kernel is quantize.quantise:
                 # The weight would be one more coordinate than the vectors that it is added to have.
                 contents[-1] = False
+            elif kernel is noisy_rounding.perturb:
+                contents[2], contents[-1] = replace(contents[2], d=len(contents[0][0]), rotation=b""), False
         result = twin(*contents)
         if kernel in PURPOSES:
             self._note(kernel, contents)
@@ -340,6 +357,14 @@ def _quantise(
     return [tuple(Form(q, {Coordinate(first.user, first.update, k): 1}) for k in range(length))]
 
 
+def _perturb(delta: Rows, seeds: Terms, how: Lattice, q: int, append_weight: bool) -> Rows:
+    """Return the noisy, rounded update as unknowns, as `_quantise` does: noise hides no linear relation that
+    is counted on here, so it is part of the unknown and not a mask of its own."""
+    first: Coordinate = delta[0][0]  # type: ignore[assignment]
+    ks = range(how.length + append_weight)
+    return [tuple(Form(q, {Coordinate(first.user, first.update, k): 1}) for k in ks)]
+
+
 TWINS: dict[Any, Callable[..., Rows]] = {
     seed_array: _secret,
     row_routing.pick: lambda rows, at: [rows[i] for i in at],
@@ -367,6 +392,9 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     # A total, scaled by public numbers, is a form in the same unknowns; so the sum of weights is not divided
     # out.
     quantize.dequantise: lambda total, levels, divisor, q: total,
+    noisy_rounding.perturb: _perturb,
+    noisy_rounding.mean_of: lambda total, how, users, q: total,
+    discrete_noise.add: lambda x, *public: x,
     audit.real_sum: _real_sum,
     np.divide: lambda total, divisor: total,
 }

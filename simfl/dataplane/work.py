@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.short_loops import SHORT, SHORT_SUM
 
 WORK = {
@@ -62,6 +63,12 @@ softmax regression in closed form has separate kinds. `step`, `call`, `row`, `lo
 `vector` are the time of Python and numpy, which does not depend on the amount of data.
 """
 
+DP = {
+    "rounded_element": "coordinates clipped, scaled, and rounded to a bounded length",
+    "rotate_element": "additions and subtractions of a rotation (n log2 n)",
+    "noise_element": "integers of exact noise drawn from a seed",
+}
+"""The kinds of work of differential privacy, counted only in scenarios with `dp`; a profile may lack them."""
 CODEC = "codec_byte"
 """Bytes of messages that are encoded or decoded: a kind of work that is counted only if a scenario has the
 key for it, and that a profile may lack."""
@@ -82,6 +89,17 @@ def over_vector(length: int, numpy_passes: int) -> dict[str, int]:
     if length > SHORT:
         return {"vector": 1}
     return {"vector": numpy_passes, "short_element": numpy_passes * length}
+
+
+def rotating(how: Lattice) -> dict[str, int]:
+    """Return the work of a rotation, or of its inverse; none without one."""
+    steps = how.length.bit_length() - 1
+    return {"rotate_element": how.length * steps} if how.rotation else {}
+
+
+def noisy(length: int, parts: int) -> dict[str, int]:
+    """Return the work of drawing some parts of noise for a vector, and of adding them."""
+    return {"noise_element": parts * length}
 
 
 def over_rows(rows: int, length: int, apart: bool) -> dict[str, int]:

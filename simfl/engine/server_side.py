@@ -41,6 +41,7 @@ from simfl.protocols.machine import (
     GiveUp,
     Ignore,
     Message,
+    Params,
     Ready,
     Refuse,
     Result,
@@ -401,13 +402,16 @@ class ServerSide(ABC):
         aggregate, protocol, ops = closed.unaudited, self.runtime.setup.protocol, self.runtime.ops
         result, involved = aggregate.result, aggregate.involved
         deltas = [task.update for task, _ in involved if task.update is not None]
-        samples = [task.samples if protocol.weighted else 1 for task, _ in involved]
+        p = self.runtime.setup.in_round(closed.round)
+        # Under differential privacy each update weighs the same.
+        weighted = protocol.weighted and p.dp is None
+        samples = [task.samples if weighted else 1 for task, _ in involved]
         # The weight in the sum: samples, and over a buffer the factor of staleness.
         weights = [n * factor for n, (_, factor) in zip(samples, involved, strict=True)]
         # A sum in the field is compared with a sum of integers. A sum of floats depends on the order of its
         # terms, so it is added once more in the same order.
-        if protocol.offline:
-            audited = _audit_in_field(self.runtime, aggregate, samples)
+        if protocol.in_field(p):
+            audited = _audit_in_field(ops, p, aggregate, samples)
         else:
             audited = ops.run_uncharged(audit.real, (1, 3, F64), result.total, deltas, weights)
         for task, _ in involved:
@@ -467,20 +471,18 @@ class ServerSide(ABC):
             self.on_round(closed)
 
 
-def _audit_in_field(runtime: Runtime, aggregate: Aggregate, samples: list[int]) -> Handle:
+def _audit_in_field(ops: Ops, p: Params, aggregate: Aggregate, samples: list[int]) -> Handle:
     """Compare a sum over the field with a plain sum of integers.
 
-    The rounding seeds are read from users' entropy, as machines do not return them. Updates are added in the
-    order of arrival, as the server adds them, so that each can be freed early.
+    The seeds of rounding and noise are read from users' entropy, as machines do not return them. Updates are
+    added in the order of arrival, as the server adds them, so that each can be freed early.
     """
-    ops, p = runtime.ops, runtime.setup.params
     plain: Handle | None = None
     for (task, factor), n in sorted(
         zip(aggregate.involved, samples, strict=True), key=lambda pair: pair[0][0].arrived_ns
     ):
         assert task.update is not None
         # `peek` draws nothing, so the audit uses up no name of the machine.
-        seed = seed_array(task.entropy.peek(f"quantise{name_of(task.id)}"))
-        arguments = (plain, task.update, n * int(factor), seed, p.clip, p.levels)
-        plain = ops.run_uncharged(audit.add_levels, (1, task.update.columns + 2, F64), *arguments)
+        kernel, arguments = p.contribution(task.entropy.peek, task.id, n * int(factor))
+        plain = ops.run_uncharged(kernel, (1, p.width + 1, F64), plain, task.update, *arguments)
     return ops.run_uncharged(audit.compare, (1, 3, F64), aggregate.result.total, plain, p.q)

@@ -100,7 +100,9 @@ class LiveServer:
     def _rounding_is_known(self, aggregate: Aggregate) -> bool:
         """Return True if members' rounding seeds are known: from the scenario, or as they revealed them."""
         # Seeds follow from the scenario, or sums of floats were not rounded.
-        if not self.session.wires.admission.own_entropy or not self.runtime.setup.protocol.offline:
+        if not self.session.wires.admission.own_entropy or not self.runtime.setup.protocol.in_field(
+            self.runtime.setup.params
+        ):
             return True
         for task, _ in aggregate.involved:
             revealed = self.session.rounding.get((task.user, number_of(task)))

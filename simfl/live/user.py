@@ -312,7 +312,8 @@ class LiveUser:
         model = Handle(1, self.runtime.trainer.d, F32)
         task = UserRound.begin(self.runtime.setup, self.user, index, server, model, plan, update)
         self.users.begin(task)
-        if self.wires.admission.reveals:
+        # Under differential privacy the seeds stay: the server could take the noise out again.
+        if self.wires.admission.reveals and self.runtime.setup.params.dp is None:
             self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
         self.tasks = {k: task for k, task in self.tasks.items() if k > number - TASKS} | {number: task}
         for old in tuple(self.users.tasks[self.user]):

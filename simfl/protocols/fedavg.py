@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from simfl.dataplane.handles import F32, Handle
+from simfl.dataplane.handles import F32, U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.client import Client
@@ -26,7 +26,7 @@ class PlainUpload(Message):
 
     kind, phase, point = "upload", "upload", "upload"
     delta: Handle
-    """1 x d float32."""
+    """1 x d float32; under differential privacy the noisy whole numbers, over F_q."""
     weight: int
     """Training samples behind it."""
 
@@ -68,18 +68,52 @@ class FedAvgServer(Server):
         return [Result(total, self.ops.divide(total, sum(weights)), tuple(map(Member, got)))]
 
 
+class NoisyFedAvgClient(FedAvgClient):
+    """A user that sends its update in the clear but for its own part of the noise."""
+
+    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(user, ops, entropy)
+        self.params = params
+
+    def upload(self, update: Update) -> Effects:
+        return [Send(SERVER, PlainUpload(self.params.quantise(self.ops, update, self.entropy, False), 1))]
+
+
+class NoisyFedAvgServer(FedAvgServer):
+    """A server that sums up whole numbers over F_q: each user weighs 1."""
+
+    def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(users, params.width - 1, ops, params.batches)
+        self.params, self.entropy = params, entropy
+
+    def reject_reason(self, sender: int, message: PlainUpload) -> str:
+        # Another weight is not in the sum, but would be in the trace.
+        if message.weight != 1:
+            return f"malformed: a weight of {message.weight} instead of 1"
+        return misshapen(message.delta, 1, self.d, U32)
+
+    def average(self, got: dict[int, PlainUpload]) -> Effects:
+        self.ops.phase("recovery")
+        total = self.ops.weighted_sum([m.delta for m in got.values()], [1] * len(got))
+        return [
+            Result(total, self.params.mean(self.ops, total, len(got), self.entropy), tuple(map(Member, got)))
+        ]
+
+
 class FedAvg(Protocol):
     """No protection; the floor (McMahan 2017)."""
 
-    batches = True
+    batches = noisy = True
     member_bytes = 6_500
 
     protocol: Literal["fedavg"] = "fedavg"
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> FedAvgClient:
-        return FedAvgClient(user, ops, entropy)
+        return FedAvgClient(user, ops, entropy) if p.dp is None else NoisyFedAvgClient(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> FedAvgServer:
+        if p.dp is not None:
+            return NoisyFedAvgServer(users, p, ops, entropy)
         return FedAvgServer(users, p.d, ops, p.batches)
 
     def needed(self, stage: str, p: Params) -> int:

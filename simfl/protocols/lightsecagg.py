@@ -41,7 +41,7 @@ class LightSecAggClient(MaskedClient):
 
     @property
     def share_bytes(self) -> int:
-        return coded_bytes(self.params, self.params.d + 1)
+        return coded_bytes(self.params, self.params.width)
 
     def threshold(self, roster: Roster) -> int:
         if len(roster.users) < self.params.U:
@@ -51,7 +51,7 @@ class LightSecAggClient(MaskedClient):
     def share_secrets(self, roster: Roster) -> Handle:
         """Encode the mask z_i (eq. 5)."""
         ops, p = self.ops, self.params
-        self.z = ops.prg(ops.secret(self.entropy("mask")), p.d + 1)
+        self.z = ops.prg(ops.secret(self.entropy("mask")), p.width)
         noise = ops.secret(self.entropy("noise"))
         # Points by user number and not by place in the roster: shares of all senders lie on the same points.
         return ops.encode(self.z, noise, Lookup(partial(mds.point_of, q=p.q), roster.users), p.U, p.T)
@@ -73,16 +73,16 @@ class LightSecAggServer(MaskedServer):
 
     keys = 1
 
-    def __init__(self, users: Iterable[int], params: Params, ops: Ops) -> None:
+    def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
         circles = complete(tuple(users))
-        super().__init__(circles, dict.fromkeys(circles, params.U), params, ops)
+        super().__init__(circles, dict.fromkeys(circles, params.U), params, ops, entropy)
 
     def needed(self, stage: str) -> int:
         return self.params.U
 
     @property
     def share_bytes(self) -> int:
-        return coded_bytes(self.params, self.params.d + 1)
+        return coded_bytes(self.params, self.params.width)
 
     def answer_flaw(self, user: int, content: Handle, missing: tuple[int, ...]) -> str:
         # A user that lacks a share sends no sum.
@@ -100,7 +100,7 @@ class LightSecAggServer(MaskedServer):
         # U of them decode; further answers add nothing.
         first = dict(islice(got.items(), p.U))
         rows = ops.join([m.content for m in first.values()])
-        masks = ops.decode(rows, mds.points_of(tuple(first), p.q), p.U, p.T, p.d + 1)
+        masks = ops.decode(rows, mds.points_of(tuple(first), p.q), p.U, p.T, p.width)
         # One subtraction for all masks, whatever the number of lost users: the point of the protocol.
         return self.unmasked(ops.sub(self.sum, masks))
 
@@ -140,10 +140,10 @@ class Coded(Protocol):
 
     def relayed_bytes(self, p: Params) -> int:
         survivors = p.N - p.D
-        return survivors * (survivors - 1) * coded_bytes(p, p.d + 1)
+        return survivors * (survivors - 1) * coded_bytes(p, p.width)
 
     def shares_bytes(self, p: Params, users: int) -> int:
-        sealed = coded_bytes(p, p.d + 1) + TAG_BYTES
+        sealed = coded_bytes(p, p.width) + TAG_BYTES
         # A share is held sealed, opened and once more.
         return users**2 * (3 * sealed + 2 * KEY_BYTES)
 
@@ -169,4 +169,4 @@ class LightSecAgg(Consistent, Coded):
         return (SignedLightSecAggClient if self.signed else LightSecAggClient)(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> LightSecAggServer:
-        return (SignedLightSecAggServer if self.signed else LightSecAggServer)(users, p, ops)
+        return (SignedLightSecAggServer if self.signed else LightSecAggServer)(users, p, ops, entropy)

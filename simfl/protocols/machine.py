@@ -13,14 +13,21 @@ import sys
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, fields
 from functools import cache
+from hashlib import blake2b
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
+
+from simfl.crypto import I64
+from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.shamir import P
+from simfl.dataplane import audit
 from simfl.dataplane.handles import DType, Handle
-from simfl.dataplane.ops import Ops
+from simfl.dataplane.ops import Ops, seed_array
 from simfl.errors import did_you_mean
 from simfl.protocols.batches import SINGLES, Batches
 from simfl.protocols.long_term_keys import Directory
+from simfl.protocols.noise import DifferentialPrivacy
 
 # `X as X` exports a name again: machines find all their words in this module.
 from simfl.trace.codes import Discarded as Discarded
@@ -380,6 +387,7 @@ class Params:
         round: Binds them to one round of it.
         pki: Users' long-term keys, if they have them.
         batches: Users that no sum may separate.
+        dp: Noise of differential privacy, in place of `clip` and `levels`; None without.
 
     >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
     >>> p.sparse, p.threshold(circle=10)
@@ -412,6 +420,21 @@ class Params:
     round: int = 0
     pki: Directory | None = None
     batches: Batches = SINGLES
+    dp: DifferentialPrivacy | None = None
+
+    @property
+    def lattice(self) -> Lattice | None:
+        """The numbers of this round's noisy rounding; None without differential privacy."""
+        if self.dp is None:
+            return None
+        # Public, and another one each round; lengths keep the names apart.
+        seed = b"%d %d %b" % (self.round, len(self.session), self.session)
+        return self.dp.lattice(self.d, self.N, blake2b(b"rotation " + seed, digest_size=32).digest())
+
+    @property
+    def width(self) -> int:
+        """Elements of an update over F_q, its weight included: more than d + 1 if it is rotated."""
+        return (self.d if self.lattice is None else self.lattice.length) + 1
 
     @property
     def sparse(self) -> bool:
@@ -437,16 +460,55 @@ class Params:
         Args:
             ops: Operations.
             update: The update, 1 x d.
-            entropy: Source of the seed of stochastic rounding.
-            weighted: Multiply by the samples, and append their number as one more coordinate.
+            entropy: Source of the seeds of stochastic rounding and noise.
+            weighted: Multiply by the samples, and append their number as one more coordinate; under
+                differential privacy each update weighs 1.
 
         Returns:
-            1 x (d + 1) over F_q, or 1 x d without weights.
+            1 x `width` over F_q, or one column less without weights.
         """
-        # A name for each update: in an asynchronous run one source serves all cycles of a user.
-        seed = ops.secret(entropy(f"quantise{name_of(update.id)}"))
+        seeds = [ops.secret(entropy(name)) for name in self.seed_names(update.id)]
+        if (how := self.lattice) is not None:
+            return ops.perturb(update.delta, ops.join(seeds), how, weighted)
         weight = update.weight if weighted else 1
-        return ops.quantise(update.delta, weight, self.clip, self.levels, seed, weighted)
+        return ops.quantise(update.delta, weight, self.clip, self.levels, seeds[0], weighted)
+
+    def seed_names(self, update: UpdateId | None) -> list[str]:
+        """Return the names of the seeds in a user's entropy: of its rounding, then of each part of noise."""
+        # A name for each update: in an asynchronous run one source serves all cycles of a user.
+        parts = 0 if self.lattice is None else len(self.lattice.variances)
+        return [f"{use}{name_of(update)}" for use in ("quantise", *(f"dp noise {k}" for k in range(parts)))]
+
+    def contribution(
+        self, peek: Entropy, update: UpdateId | None, weight: int
+    ) -> tuple[Callable[..., I64], tuple[Any, ...]]:
+        """Return the kernel that adds an update to the audit's plain sum, and its further arguments.
+
+        Args:
+            peek: A user's source of seeds, which are read and not drawn.
+            update: The update's id.
+            weight: Its weight; unused under differential privacy, where each update weighs 1.
+        """
+        seeds = np.concatenate([seed_array(peek(name)) for name in self.seed_names(update)])
+        if (how := self.lattice) is not None:
+            return audit.add_noisy_levels, (seeds, how)
+        return audit.add_levels, (weight, seeds, self.clip, self.levels)
+
+    def mean(self, ops: Ops, total: Handle, users: int, entropy: Entropy) -> Handle:
+        """Return the mean update of a sum over F_q, 1 x d float64.
+
+        Args:
+            ops: Operations.
+            total: The sum, 1 x `width`, or without weights.
+            users: Updates in it.
+            entropy: The server's, for the noise that it adds to the sum in a central mechanism.
+        """
+        if (how := self.lattice) is None:
+            return ops.dequantise(total, self.levels, None)
+        if how.server_variance:
+            seed = ops.secret(entropy("dp noise"))
+            total = ops.add_noise(total, seed, how.law, (how.server_variance,), 1, how.length)
+        return ops.mean_of(total, how, users)
 
 
 def misshapen(handle: Handle, n: int, length: int, dtype: DType) -> str:

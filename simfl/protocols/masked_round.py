@@ -88,7 +88,7 @@ class MaskedClient(Client):
     dtype: ClassVar[DType]
     """Type of an element of a share."""
     z: Handle
-    """Its mask, 1 x (d + 1) over F_q: made in the offline phase, added to one update."""
+    """Its mask, 1 x `Params.width` over F_q: made in the offline phase, added to one update."""
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
@@ -212,7 +212,7 @@ class MaskedServer(Server):
         parts: Batch -> uploads so far and their sum, of batches that are dropped unless complete.
         rosters: User -> the users of its circle who advertised.
         peers: User -> the users of its roster who shared their secrets, without itself.
-        sum: Sum of the masked uploads, 1 x (d + 1) over F_q; None before the first.
+        sum: Sum of the masked uploads, 1 x `Params.width` over F_q; None before the first.
         survivors: Users whose uploads are in the sum.
     """
 
@@ -227,8 +227,11 @@ class MaskedServer(Server):
     after_upload: ClassVar[str] = "recovery"
     """The stage that follows the upload."""
 
-    def __init__(self, circles: Graph, t: Mapping[int, int], params: Params, ops: Ops) -> None:
+    def __init__(
+        self, circles: Graph, t: Mapping[int, int], params: Params, ops: Ops, entropy: Entropy
+    ) -> None:
         super().__init__(circles, ops)
+        self.entropy = entropy
         # The circles stay alive here: messages are found by their ids.
         self.circles, self.t, self.params = circles, t, params
         self.batches, self.parts = params.batches, dict[int, tuple[int, Handle]]()
@@ -283,7 +286,7 @@ class MaskedServer(Server):
             case Shares(sealed):
                 return misshapen(sealed, len(self.rosters[sender]) - 1, self.share_bytes + TAG_BYTES, U8)
             case MaskedUpload(masked):
-                return misshapen(masked, 1, self.params.d + 1, U32)
+                return misshapen(masked, 1, self.params.width, U32)
             case Answer(content, missing):
                 return self.answer_flaw(sender, content, missing)
             case _:
@@ -377,5 +380,5 @@ class MaskedServer(Server):
 
     def unmasked(self, total: Handle) -> Effects:
         """Return the result of the round: the sum over the survivors, and their mean."""
-        mean = self.ops.dequantise(total, self.params.levels, None)
+        mean = self.params.mean(self.ops, total, len(self.survivors), self.entropy)
         return [Result(total, mean, tuple(map(Member, self.survivors)))]

@@ -32,7 +32,7 @@ from simfl.protocols.channels import agreed
 from simfl.protocols.graphs import Evolution, Graph
 from simfl.protocols.index_views import I64, AllBut, Lookup, Users, are_distinct, are_within, first_share_rows
 from simfl.protocols.keyed_messages import Advertise, Answer, Inbox, Roster, Survivors
-from simfl.protocols.machine import SERVER, Effects, Params, Send, Verdict, misshapen, point
+from simfl.protocols.machine import SERVER, Effects, Entropy, Params, Send, Verdict, misshapen, point
 from simfl.protocols.masked_round import MaskedClient, MaskedServer
 from simfl.protocols.protocol import STAGES
 
@@ -86,7 +86,7 @@ class SecAggClient(MaskedClient):
         signs = Lookup(lambda j: -1 if j < self.user else 1, self.partners)
         # Now and not with the upload: this is offline work (LightSecAgg Table 5), which may overlap with
         # training. The upload is then one addition.
-        self.z = ops.mask(ops.prg(self.b, self.params.d + 1), seeds, signs)
+        self.z = ops.mask(ops.prg(self.b, self.params.width), seeds, signs)
         return refusals
 
     def answer(self, survivors: Survivors) -> Effects:
@@ -116,9 +116,9 @@ class SecAggServer(MaskedServer):
 
     keys, share_bytes = 2, 2 * SHARE_BYTES
 
-    def __init__(self, graph: Graph, params: Params, ops: Ops) -> None:
+    def __init__(self, graph: Graph, params: Params, ops: Ops, entropy: Entropy) -> None:
         t = {user: params.threshold(len(circle)) for user, circle in graph.items()}
-        super().__init__(graph, t, params, ops)
+        super().__init__(graph, t, params, ops, entropy)
         self.graph = graph
         self.partners: dict[int, list[int]] = {}
         self.short: list[int] = []

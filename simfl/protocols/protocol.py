@@ -62,6 +62,7 @@ class Protocol(Block):
             their churn.
         streams: Coded shares may be summed as they arrive.
         batches: Its machines keep batches together (`Params.batches`).
+        noisy: Its machines carry noisy updates (`Params.dp`): vectors of `Params.width`, each of weight 1.
         member_bytes: Memory of a user in a round or in flight, as measured [B]: device, links, machine,
             messages, and their rows.
         pair_bytes: Memory of each user, or mask, that a user holds keys or shares of, as measured [B].
@@ -79,6 +80,7 @@ class Protocol(Block):
     connected: ClassVar[bool] = True
     streams: ClassVar[bool] = False
     batches: ClassVar[bool] = False
+    noisy: ClassVar[bool] = False
     member_bytes: ClassVar[int] = 15_000
     pair_bytes: ClassVar[int] = 0
 
@@ -114,6 +116,10 @@ class Protocol(Block):
     @property
     def asynchronous(self) -> bool:
         return self.mode is Mode.BUFFERED
+
+    def in_field(self, p: Params) -> bool:
+        """Return True if aggregates are sums over F_q: of masked updates, or of noisy ones."""
+        return self.offline or p.dp is not None
 
     @property
     def round_points(self) -> tuple[str, ...]:

@@ -55,7 +55,8 @@ class Pairwise(Consistent):
         return (SignedSecAggClient if self.signed else SecAggClient)(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> SecAggServer:
-        return (SignedSecAggServer if self.signed else SecAggServer)(self.graph(users, p, entropy), p, ops)
+        kind, graph = SignedSecAggServer if self.signed else SecAggServer, self.graph(users, p, entropy)
+        return kind(graph, p, ops, entropy)
 
     def graph(self, users: Sequence[int], p: Params, entropy: Entropy) -> graphs.Graph:
         return graphs.complete(users)

@@ -21,7 +21,7 @@ from simfl.dataplane.ops import Ops
 from simfl.dataplane.pooled import PooledOps
 from simfl.dataplane.remote import Placement, RemoteOps
 from simfl.dataplane.shadow import ShadowOps
-from simfl.dataplane.work import CODEC
+from simfl.dataplane.work import CODEC, DP
 from simfl.engine import clocks
 from simfl.engine.environment import Environment
 from simfl.engine.links import VirtualNetwork
@@ -182,6 +182,9 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
         # A missing rate is an error, never zero seconds.
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
+        if s.dp is not None and isinstance(s.clock, Modelled) and (lacking := set(DP) - set(profile.seconds)):
+            kind = min(lacking)
+            raise error(s, "dp", f"profile {s.profile} gives no seconds.{kind}: add a rate to it")
         # Trainers are made once, on first use: an availability that depends on users' samples needs them
         # early.
         make = cache(partial(make_trainers, s, streams, profile, on_stage))
@@ -191,6 +194,8 @@ def build(scenario: Scenario, on_stage: Callable[[str], None] = lambda stage: No
         for name in s.protocols:
             _check_samples(s, name, trainers[name])
             _check_overflow(s.of(name), name, trainers[name])
+            for key, message in s.dp.too_coarse(trainers[name].d, s.of(name).cohort) if s.dp else ():
+                raise error(s, f"dp.{key}", message)
         is_timed = isinstance(s.clock, Measured) and s.learning.device == "cuda"
         if is_timed and ((slowdowns := alike(people.slowdown)) != 1).any():
             slowest = f"every slowdown must be 1, not up to {slowdowns.max():g}"
@@ -393,7 +398,7 @@ def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
 def _check_samples(s: Scenario, name: str, trainer: Trainer) -> None:
     """Raise a ScenarioError if some user has no samples, and the protocol would refuse its update."""
     entry = s.protocols[name]
-    if entry.weighted and not entry.offline and 0 in trainer.sizes():
+    if entry.weighted and not entry.offline and s.dp is None and 0 in trainer.sizes():
         samples, users = counted(len(trainer.split.y_train), "sample"), counted(s.population.users, "user")
         reason = f"{samples} do not suffice for {users}, and {name} refuses updates without a sample"
         remedy = "use partition: {drawn: 20}, in which users may share samples, or fewer users"

@@ -119,10 +119,10 @@ def _passing_bytes(s: Scenario, p: Params) -> int:
     """Return the bytes of temporary content when shares stream."""
     # A sum for each user; the audit's sum; and for each worker a mask with its noise, a block of its coded
     # rows, the updates of a cohort and four forms of one update.
-    m = mds.share_length(p.d + 1, p.U, p.T)
+    m = mds.share_length(p.width, p.U, p.T)
     # Elements of d + 1: beside the update, its weight is masked and summed.
-    each = p.U * m + s.cohort * min(m, BLOCK_COLUMNS) + (COHORT + 4) * p.d
-    return U32.itemsize * (s.cohort * m + max(1, s.workers) * each + 4 * p.d)
+    each = p.U * m + s.cohort * min(m, BLOCK_COLUMNS) + (COHORT + 4) * p.width
+    return U32.itemsize * (s.cohort * m + max(1, s.workers) * each + 4 * p.width)
 
 
 def _circle(s: Scenario) -> int:
@@ -136,7 +136,7 @@ def _vectors(s: Scenario, name: str, p: Params) -> int:
     if s.buffer is not None and not s.protocols[name].offline:
         # In flight, in the buffer, and in the aggregation that is open.
         holders = min(holders, (s.buffer.concurrency or holders) + 2 * s.buffer.K)
-    return 4 * 8 * (p.d + 1) * (holders + 2)
+    return 4 * 8 * (p.width) * (holders + 2)
 
 
 def room_bytes(s: Scenario, read_bytes: int = 0) -> float:

@@ -79,6 +79,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
     for i, outage in enumerate(scenario.network.outages):
         problems += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     problems += _scripts(scenario)
+    problems += _noise(scenario) if scenario.dp is not None and one_mode else ()
     problems += _privacy(scenario)
     # Refused here only if no protocol fits: `--protocols` may select one that does. `runs/build.py` checks
     # those that are chosen (test_memory.py: test_a_misfit_of_some_protocols_is_refused_when_built).
@@ -239,6 +240,22 @@ def _selection(s: Scenario) -> Problems:
     if enough is not None and not isinstance(upload, FixedDeadline | None):
         reason = f"{enough} uploads of {s.cohort} users are enough"
         yield "selection.over", f"{reason}: deadlines.upload must be fixed, not {upload.kind}"
+
+
+def _noise(s: Scenario) -> Problems:
+    assert s.dp is not None
+    for name, kind in s.protocols.items():
+        if kind.asynchronous:
+            reason = "weights by staleness make one user's part of a sum larger than the clip"
+            yield "dp", f"must go with rounds, not with protocol {name} over a buffer: {reason}; leave it out"
+        elif not kind.noisy:
+            yield "dp", f"protocol {name} carries no noisy updates (Protocol.noisy): leave one of them out"
+        else:
+            yield from _below("dp", s.dp.problems(s.of(name).cohort, s.field.q))
+    if s.quantization is not None:
+        yield "quantization", "must be left out: dp.clip and dp.bits say how updates are rounded"
+    if s.learning.partial is not None and s.learning.partial.weight == "steps":
+        yield "learning.partial.weight", "steps has no effect: under dp each user weighs the same"
 
 
 def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:

@@ -40,6 +40,7 @@ from simfl.learning.partition import AnyPartition, Iid
 from simfl.learning.server_opt import AnyServerRule, Averaging
 from simfl.protocols.batches import Batches
 from simfl.protocols.machine import Params
+from simfl.protocols.noise import DifferentialPrivacy
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.world import (
@@ -287,6 +288,8 @@ class Scenario(Block):
     """The field of masks and sums."""
     quantization: Quantization | None = None
     """The way from floats to the field. Masked protocols have its defaults where it is left out."""
+    dp: DifferentialPrivacy | None = None
+    """Differential privacy of each round's sum; none unless given."""
     learning: Learning = Learning()
     """Data, model and training."""
     targets: Targets | None = None
@@ -305,6 +308,9 @@ class Scenario(Block):
             defaults = {"privacy": Privacy(T=N // 2, D=3 * N // 10), "quantization": Quantization()}
             # Not by assignment, which a frozen block refuses. So `model_fields_set` stays without these keys,
             # by which `load.load` derives them anew after an override.
+            # Under differential privacy updates are rounded as `dp` says.
+            if self.dp is not None:
+                del defaults["quantization"]
             vars(self).update({key: block for key, block in defaults.items() if getattr(self, key) is None})
         return self
 
@@ -356,6 +362,7 @@ class Scenario(Block):
             d=d, q=self.field.q, N=N, T=T, D=D, U=U or max(1, N - D), U_given=U is not None,
             clip=clip, levels=levels, K=K, staleness_bound=bound, session=self.name.encode(),
             all_answers=patient, timed=timed, least=least, batches=Batches(*self.selection.batches()),
+            dp=self.dp,
         )  # fmt: skip
 
     def params(self, name: str, d: int = 1) -> Params:

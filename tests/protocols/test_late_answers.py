@@ -13,6 +13,7 @@ from simfl.protocols.graphs import Graph
 from simfl.protocols.index_views import Users
 from simfl.protocols.machine import SERVER
 from simfl.protocols.pairwise_masks import SecAggServer
+from simfl.random_streams import Entropy
 from simfl.trace.rows import Judged
 from tests.engine.harness import SYNC, run, script
 from tests.protocols.harness import world
@@ -37,7 +38,7 @@ def over(edges: list[set[int]]) -> Graph:
 def played(edges: list[set[int]], pattern: tuple[str, ...]) -> Any:
     """A round over a graph, two shares being enough."""
     w = world("ccesa", N, d=1, t=2)
-    w.server = SecAggServer(over(edges), w.params, w.ops)
+    w.server = SecAggServer(over(edges), w.params, w.ops, Entropy(bytes(32)))
 
     def fate(user: int, message: Any) -> str:
         point = "recovery" if pattern[user] == "late" else pattern[user]

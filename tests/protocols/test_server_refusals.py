@@ -9,6 +9,7 @@ from simfl.dataplane.handles import F32, U8, Handle
 from simfl.protocols.fedavg import PlainUpload
 from simfl.protocols.machine import SERVER, GiveUp, Ignore, Message, Reason, Refuse, Timer
 from simfl.protocols.pairwise_masks import SecAggServer
+from simfl.random_streams import Entropy
 from tests.protocols.harness import (
     Between,
     Nonsense,
@@ -262,7 +263,7 @@ def over(graph, t):
     """SecAgg over a graph: for each user its neighbours."""
     w = world("secagg", len(graph), t=t)
     closed = {u: tuple(sorted({u, *others})) for u, others in graph.items()}
-    w.server = SecAggServer(closed, w.params, w.ops)
+    w.server = SecAggServer(closed, w.params, w.ops, Entropy(bytes(32)))
     return w
 
 

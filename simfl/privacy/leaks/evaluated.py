@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from simfl.crypto import keys, prg, quantize, shamir, signatures
+from simfl.crypto import keys, noisy_rounding, prg, quantize, shamir, signatures
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, U8, U32, DType, Handle
 from simfl.dataplane.ops import Ops, seed_array
@@ -156,7 +156,7 @@ def differences(
     vectors: dict[tuple[int, Any], Any] = {(u, 0): deltas[u][0] for u in users}
 
     def on_kernel(kernel: Any, args: Any, result: Any) -> None:
-        if kernel is quantize.quantise:
+        if kernel in (quantize.quantise, noisy_rounding.perturb):
             # By identity: the kernel gets the very array of the user's update.
             vectors.update({(u, 0): result[0] for u in users if args[0] is deltas[u]})
 

@@ -167,7 +167,7 @@ class Setup:
     @property
     def coordinates(self) -> int:
         """Elements of the vector that is summed; a masked weight is one of them."""
-        return self.params.d + (self.kind.offline and self.kind.weighted)
+        return self.params.width - 1 + (self.kind.offline and self.kind.weighted)
 
     @property
     def min_members(self) -> int:
@@ -283,7 +283,9 @@ def sum_of(
     factors = {}
     for member in result.members:
         # Over the field an update is multiplied by its weight before it is masked.
-        weight = 1 if setup.kind.offline or not setup.kind.weighted else updates[member.user].weight
+        weight = (
+            1 if setup.kind.in_field(setup.params) or not setup.kind.weighted else updates[member.user].weight
+        )
         # Over the reals, q = 0, a factor stays an exact fraction.
         factors[names[member.update or member.user]] = residue(member.factor, 0) * weight
     return setup.sum_over(factors)

@@ -11,13 +11,25 @@ it in random order. In a round they are often not in the caches: `rounds` measur
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from scipy.optimize import nnls
 
-from simfl.crypto import field, keys, mds, prg, quantize, shamir, signatures
+from simfl.crypto import (
+    discrete_noise,
+    field,
+    keys,
+    mds,
+    noisy_rounding,
+    prg,
+    quantize,
+    rotation,
+    shamir,
+    signatures,
+)
+from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.row_routing import LONG_BYTES
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
@@ -138,6 +150,21 @@ def measure_vectors() -> Rates:
         "quantise_element": (forth_s + back_s) / (2 * D),
         "real_mac": seconds(lambda: audit.real_sum([delta] * 5, [1.0] * 5)) / (5 * D),
         "apply_element": seconds(lambda: Averaging().apply(delta, g, 1.0)) / D,
+    }
+
+
+def measure_noise() -> Rates:
+    """Measure rotation, rounding within a bound, and exact noise of long vectors."""
+    delta = (prg.expand(seed("c"), D, Q) / Q - 0.5).astype(np.float32)
+    # A deviation of 2^14 steps, as 20 bits and 100 users have: the table is above a second cache's size.
+    how = Lattice(D, 1.0, 2.0**15, 2**40, "skellam", (2.0**28,))
+    plain, seeds = replace(how, variances=()), np.concatenate([seed("rounding"), seed("noise")])
+    discrete_noise.thresholds(how.law, 2.0**28)
+    turned = delta.astype(np.float64)
+    return {
+        "rounded_element": seconds(lambda: noisy_rounding.perturb(delta, seeds[:1], plain, Q, False)) / D,
+        "rotate_element": seconds(lambda: rotation.rotate(turned, seed("signs"))) / (D * math.log2(D)),
+        "noise_element": seconds(lambda: discrete_noise.draw(seed("noise"), how.law, 2.0**28, D)) / D,
     }
 
 

@@ -24,7 +24,6 @@ import numpy as np
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
-from simfl.dataplane.ops import seed_array
 from simfl.privacy.leaks import views as leaks
 from simfl.privacy.leaks.engine import on_engine
 from simfl.privacy.leaks.invariants import privacy_findings
@@ -362,11 +361,14 @@ class RoundCohort(Cohort):
         # The updates that were handed in, not what machines made of them.
         deltas = [self.updates[user].delta.content for user in users]
         weights = [self.updates[user].weight for user in users]
-        if not self.kind.offline:
+        if not self.kind.in_field(p):
             return not audit.real(total, deltas, weights)[0].any()
-        ones, seeds = [1] * len(users), [seed_array(entropies[user].peek("quantise")) for user in users]
+        plain: Any = None
+        for user, delta, weight in zip(users, deltas, weights, strict=True):
+            kernel, arguments = p.contribution(entropies[user].peek, None, weight)
+            plain = kernel(plain, delta, *arguments)
         # Clipped values are allowed: both sums clip alike.
-        differ, wrapped, _ = audit.in_field(total, deltas, weights, ones, seeds, p.clip, p.levels, p.q)[0]
+        differ, wrapped, _ = audit.compare(total, plain, p.q)[0]
         return not differ and not wrapped
 
     def replayable(self, pattern: Pattern, detect: Detect, index: int = 0) -> Scenario:

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from simfl import cli
-from simfl.dataplane.work import CODEC, WORK
+from simfl.dataplane.work import CODEC, DP, WORK
 from simfl.learning.device_clock import DeviceTimer
 from simfl.learning.models import MODELS
 from simfl.learning.sgd import SIZES
@@ -23,7 +23,7 @@ from simfl.world import profiles
 from simfl.world.profiles import TRAINING_WORK
 from tests.engine.harness import ROOT
 
-KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted({*WORK, CODEC} - set(TRAINING_WORK)))}
+KNOWN = {kind: (k + 1) * 1e-6 for k, kind in enumerate(sorted({*WORK, CODEC, *DP} - set(TRAINING_WORK)))}
 
 
 @pytest.mark.parametrize("n", [*range(6, 30), 59])
@@ -120,9 +120,10 @@ def test_a_pass_measures_every_kind_of_work(monkeypatch: pytest.MonkeyPatch) -> 
         **kernels.measure_vectors(),
         **kernels.measure_codes(),
         **kernels.measure_wire(),
+        **kernels.measure_noise(),
     }
     seconds = rounds.solved(rounds.turn(rounds.small_runs(), np.random.default_rng(0)), warm_s)
-    assert set(seconds) == {*WORK, CODEC} - set(TRAINING_WORK)
+    assert set(seconds) == {*WORK, CODEC, *DP} - set(TRAINING_WORK)
     assert all(0 < rate < 0.1 for rate in seconds.values())
     assert all(seconds[kind] >= rate for kind, rate in warm_s.items())
 

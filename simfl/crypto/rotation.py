@@ -1,0 +1,57 @@
+"""A random rotation that anyone can repeat: signs from a public seed, then a Walsh-Hadamard transform.
+
+It flattens an update, so that all its coordinates need the same few bits (Kairouz, Liu and Steinke 2021,
+arXiv:2102.06387, section 4). Only additions and one factor, so that each machine computes the same bits.
+"""
+
+import numpy as np
+
+from simfl.crypto import A8, F64, Floats
+from simfl.crypto.prg import stream_of
+
+
+def padded(d: int) -> int:
+    """Return the least power of two that is at least d: the length of a rotated update."""
+    return 1 << (d - 1).bit_length()
+
+
+def rotate(x: Floats, seed: A8) -> F64:
+    """Return H D x / sqrt(n), float64 [1, n], where n = `padded(d)` and x is filled up by zeros.
+
+    Args:
+        x: Update [1, d].
+        seed: Public seed of the signs in D [1, 32].
+
+    >>> seed = np.zeros((1, 32), np.uint8)
+    >>> unrotate(rotate(np.array([[3.0, 0, 4]]), seed), seed, 3).round(12).tolist()
+    [[3.0, 0.0, 4.0]]
+    """
+    n = padded(x.shape[1])
+    out = np.zeros((1, n))
+    out[:, : x.shape[1]] = x
+    return _transform(out * _signs(seed, n))
+
+
+def unrotate(y: F64, seed: A8, d: int) -> F64:
+    """Return the update [1, d] whose rotation y is: D H y / sqrt(n), without what was filled up."""
+    return (_transform(y.copy()) * _signs(seed, y.shape[1]))[:, :d]
+
+
+def _signs(seed: A8, n: int) -> F64:
+    """Return n signs, +1 or -1, a bit of the keystream each."""
+    octets = np.frombuffer(stream_of(seed).update(bytes((n + 7) // 8)), np.uint8)
+    return 1.0 - 2.0 * np.unpackbits(octets, count=n, bitorder="little")
+
+
+def _transform(x: F64) -> F64:
+    """Return H x / sqrt(n) of a row [1, n], which is overwritten; its own inverse, as H H = n I."""
+    n, half = x.shape[1], 1
+    while half < n:
+        pairs = x.reshape(-1, 2, half)
+        # A copy, since the first half is overwritten before the second one is computed.
+        first = pairs[:, 0].copy()
+        pairs[:, 0] += pairs[:, 1]
+        np.subtract(first, pairs[:, 1], out=pairs[:, 1])
+        half *= 2
+    # A square root is rounded correctly, so the factor is the same everywhere.
+    return np.multiply(x, 1 / np.sqrt(n), out=x)
