@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from functools import cache
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from simfl.learning.dp_accounting import (
-    ORDERS,
-    Release,
-    epsilon_from_rdp,
-    integer_norms,
-    noise_multiplier_for,
-    skellam_rdp,
-)
+from simfl.crypto.noisy_rounding import norm_bound, scale_of
+from simfl.learning.dp_accounting import Noise, Release, epsilon_of, noise_multiplier_for
+from simfl.protocols.noise import noise_shares
 
+BETA = math.exp(-0.5)
 EPSILON = 6.0
 """The target of all tasks."""
 LOST = tuple(range(0, 50, 5))
@@ -55,33 +52,54 @@ TASKS = (
 )  # fmt: skip
 
 
-def planned(task: Task) -> Release:
-    """Return the release with the noise of the target, for coordinates that are padded for the rotation."""
-    padded = 2 ** math.ceil(math.log2(task.dim))
-    release = Release("skellam", task.clip, 0.0, task.users, padded, bits=20)
-    multiplier = noise_multiplier_for(release, EPSILON, 1 / task.population, task.rounds)
-    return replace(release, noise_multiplier=multiplier)
+@dataclass(frozen=True)
+class Plan:
+    """The noise of a task that keeps the target, if no user is lost."""
+
+    release: Release
+    """The sum, in coordinates that are padded for the rotation."""
+    scale: float
+    """Whole numbers per unit of an update."""
+    local_stddev: float
+    """Standard deviation of one user's noise, in units of an update."""
 
 
-def epsilon(task: Task, release: Release, share: float, dim: int) -> float:
-    """Return the epsilon of all rounds at a share of the noise, counted in `dim` coordinates."""
-    l1, l2 = integer_norms(release.clip * release.scale, dim, release.beta)
-    variance = share * (release.noise_multiplier * release.clip * release.scale) ** 2
-    return epsilon_from_rdp(task.rounds * skellam_rdp(ORDERS, l1, l2, variance), 1 / task.population)
+def plan_of(task: Task, multiplier: float) -> Plan:
+    """Return the plan with a noise multiplier."""
+    padded, deviation = 2 ** math.ceil(math.log2(task.dim)), multiplier * task.clip
+    scale = scale_of(task.clip, deviation**2, task.users, padded, 20, 3.0, True)
+    bound = norm_bound(task.clip, scale, padded, BETA)
+    release = Release("skellam", math.sqrt(bound), padded, (deviation * scale) ** 2, task.users)
+    return Plan(release, scale, deviation / math.sqrt(task.users))
+
+
+@cache
+def planned(task: Task) -> Plan:
+    """Return the plan with the noise of the target."""
+    delta = 1 / task.population
+    of_target = noise_multiplier_for(lambda z: plan_of(task, z).release, EPSILON, delta, task.rounds)
+    return plan_of(task, of_target)
+
+
+def epsilon(task: Task, share: float, padded: bool = False) -> float:
+    """Return the epsilon of all rounds at a share of the noise, counted without padding unless `padded`."""
+    plan = planned(task)
+    bare = math.sqrt(norm_bound(task.clip, plan.scale, task.dim, BETA))
+    release = plan.release if padded else replace(plan.release, l2=bare, dim=task.dim)
+    return epsilon_of(release, 1 / task.population, present=[Noise(share, rounds=task.rounds)])
 
 
 def repaired(users: int, lost: int) -> float:
     """Return the variance that survivors' noise has after XNoise's repair, over the planned variance."""
-    left = sum(users / ((users - k) * (users - k + 1)) for k in range(1, lost + 1))
-    return (1 + left) * (users - lost) / users
+    return float((users - lost) * sum(noise_shares(users, users, lost)))
 
 
 def consumed(task: Task) -> tuple[list[float], list[float]]:
     """Return the epsilons at each of `LOST`, without repair and with it, as the published code counts."""
-    release, n = planned(task), task.users
+    n = task.users
     lost = [n * percent // 100 for percent in LOST]
-    bare = [epsilon(task, release, (n - m) / n, task.dim) for m in lost]
-    return bare, [epsilon(task, release, repaired(n, m), task.dim) for m in lost]
+    bare = [epsilon(task, (n - m) / n) for m in lost]
+    return bare, [epsilon(task, repaired(n, m)) for m in lost]
 
 
 def run(place: Place) -> Evidence:
@@ -93,8 +111,7 @@ def run(place: Place) -> Evidence:
             cells.append(_cell(f"{task.name}, {percent} % lost, not repaired", paper, ours))
         worst = max(kept, key=lambda e: abs(e - task.published[0]))
         cells.append(_cell(f"{task.name}, repaired, the worst of all losses", task.published[0], worst))
-        release = planned(task)
-        sent = epsilon(task, release, 1 - task.users * 45 // 100 / task.users, release.dim)
+        sent = epsilon(task, 1 - task.users * 45 // 100 / task.users, padded=True)
         remark = "counted in the padded coordinates, which are those sent"
         label = f"{task.name}, 45 % lost, not repaired, padded"
         cells.append(Cell(label, task.published[-1], sent, compare="none", remark=remark))

@@ -9,15 +9,15 @@ Pure functions. The distributed mechanisms have bounds of their own here, in Ren
 The central Gaussian and privacy loss distributions (PLD) go to `dp-accounting`, the extra `simfl[privacy]`.
 It is imported when first needed, as its import takes over a second.
 
-Neighbours differ by one user's update, added or removed; the number of survivors is public. Lengths are in
-units of the clipped update, except where a name says `integer`: these are multiplied by `scale`.
+Neighbours differ by one user's update, added or removed; the number of survivors is public. Lengths are those
+of rounded updates, whole numbers (`crypto/noisy_rounding.py`).
 
 Not covered: what a server learns that breaks the protocol, and users whose updates exceed the clip.
 """
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -31,61 +31,34 @@ Curve = NDArray[np.float64]
 
 ORDERS = np.array([*range(2, 129), 256, 512, 1024])
 """Renyi orders at which a curve is computed; whole numbers, since subsampling needs them."""
-MAX_NOISE = 2.0**40
+MAX_NOISE = 2.0**30
 """The largest noise multiplier that is tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """A sum of clipped updates with noise, as it is planned: every user adds its share and none is lost.
+    """A sum of rounded updates with noise, as it is planned: with the whole noise. All in whole numbers.
 
-    >>> release = Release("skellam", clip=1.0, noise_multiplier=4.0, users=100, dim=2**20, bits=20)
-    >>> round(release.local_stddev, 3), round(epsilon_of(release, delta=1e-3, rounds=50), 3)
-    (0.4, 7.167)
+    >>> release = Release("skellam", l2=38_000.0, dim=2**20, variance=4e10, users=100)
+    >>> round(epsilon_of(release, delta=1e-3, rounds=50), 3)
+    5.163
     """
 
     mechanism: Mechanism
-    clip: float
-    """L2 norm above which an update is shortened, in units of the update."""
-    noise_multiplier: float
-    """Standard deviation of a coordinate of the whole noise, over `clip`."""
+    """The law of the noise, and the party that adds it: each user, or the server alone (`gaussian`)."""
+    l2: float
+    """Largest L2 norm of a user's rounded update."""
+    dim: int
+    """Coordinates that are sent: those of the model, padded for a rotation."""
+    variance: float
+    """Of a coordinate of the whole noise."""
     users: int
-    """Users that may be in the sum, each with a share of the noise."""
-    dim: int = 1
-    """Coordinates that are sent: those of the model, padded for the rotation."""
-    bits: int = 20
-    """Bits of a coordinate of the noisy sum; not used by `gaussian`."""
-    beta: float = math.exp(-0.5)
-    """Rounding is repeated until the norm keeps a bound, which a random rounding exceeds with probability at
-    most beta; 0 for any rounding."""
-    k_stddevs: float = 3.0
-    """Standard deviations of the sum that must fit into `bits`."""
-    counted: int | None = None
-    """Users whose shares make up the whole noise; None for all, fewer if the noise is planned for losses."""
+    """Users whose noise is the whole noise."""
 
     @property
-    def local_stddev(self) -> float:
-        """Standard deviation of one user's share of the noise, in units of the update."""
-        return self.noise_multiplier * self.clip / math.sqrt(self.counted or self.users)
-
-    @property
-    def scale(self) -> float:
-        """Integers per unit of the update: as many as let `k_stddevs` of the sum fit into `bits`.
-
-        Kairouz, Liu and Steinke, section 4.2, with a flatness rho of 1: the square of the sum's standard
-        deviation is clip^2 n^2 / dim for the rotated updates, n / (4 scale^2) for the rounding, and
-        n local_stddev^2 for the noise.
-
-        Raises:
-            BadInput: The bits do not even hold the rounding of all users.
-        """
-        n = self.users
-        room = 4.0**self.bits - n * self.k_stddevs**2
-        if room <= 0:
-            least = math.floor(math.log2(math.sqrt(n) * self.k_stddevs)) + 1
-            raise BadInput(f"dp.bits: must be at least {least} for {n} users, not {self.bits}")
-        variance = (self.clip * n) ** 2 / self.dim + n * self.local_stddev**2
-        return math.sqrt(room / variance) / (2 * self.k_stddevs)
+    def l1(self) -> float:
+        """Largest L1 norm: squares of whole numbers are at least their absolute values."""
+        return self.l2 * min(math.sqrt(self.dim), self.l2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,25 +71,6 @@ class Noise:
     """Users whose noise is in the sum; None for all."""
     rounds: int = 1
     """Rounds that had this noise."""
-
-
-def integer_norms(length: float, dim: int, beta: float) -> tuple[float, float]:
-    """Bound the norms of a vector after its random rounding (Kairouz, Liu and Steinke, Theorem 1).
-
-    Args:
-        length: L2 norm before the rounding, in integers.
-        dim: Coordinates.
-        beta: As in `Release`.
-
-    Returns:
-        The largest L1 and L2 norms.
-    """
-    l2 = length + math.sqrt(dim)
-    if beta:
-        spread = math.sqrt(2 * math.log(1 / beta)) * (length + math.sqrt(dim) / 2)
-        l2 = min(l2, math.sqrt(length**2 + dim / 4 + spread))
-    # The squares of integers are at least their absolute values.
-    return l2 * min(math.sqrt(dim), l2), l2
 
 
 def skellam_rdp(orders: Curve, l1: float, l2: float, variance: float) -> Curve:
@@ -241,10 +195,10 @@ def epsilon_of(
     noises = [noise for noise in noises if noise.rounds]
     if not noises:
         return 0.0
-    if release.noise_multiplier <= 0 or any(noise.share <= 0 for noise in noises):
+    if any(noise.share * release.variance <= 0 for noise in noises):
         return math.inf
     if release.mechanism == "gaussian":
-        return _central_epsilon(release.noise_multiplier, noises, delta, sampling, accountant)
+        return _central_epsilon(math.sqrt(release.variance) / release.l2, noises, delta, sampling, accountant)
     if accountant == "pld":
         raise BadInput(f"dp.accountant: must be rdp for {release.mechanism}, not pld")
     total = sum(noise.rounds * _curve(release, noise, sampling) for noise in noises)
@@ -252,7 +206,7 @@ def epsilon_of(
 
 
 def noise_multiplier_for(
-    release: Release,
+    plan: Callable[[float], Release],
     epsilon: float,
     delta: float,
     rounds: int = 1,
@@ -262,7 +216,7 @@ def noise_multiplier_for(
     """Return the least noise multiplier that keeps a promised epsilon, by bisection to twelve digits.
 
     Args:
-        release: The release; its own noise multiplier is not used.
+        plan: Returns the release with a noise multiplier: more noise leaves less of the bits to the updates.
         epsilon: The promise, for all rounds together.
         delta: Probability with which epsilon may fail to hold.
         rounds: Rounds, each with the whole noise.
@@ -277,15 +231,14 @@ def noise_multiplier_for(
     """
 
     def spent(multiplier: float) -> float:
-        noisy = replace(release, noise_multiplier=multiplier)
-        return epsilon_of(noisy, delta, rounds, sampling, accountant)
+        return epsilon_of(plan(multiplier), delta, rounds, sampling, accountant)
 
     low, high = 0.0, 1.0
-    while spent(high) > epsilon:
+    # Bits that are few make updates coarse once there is much noise, so that more noise may cost more.
+    while (least := spent(high)) > epsilon:
         low, high = high, 2 * high
         if high > MAX_NOISE:
-            least = spent(MAX_NOISE)
-            raise BadInput(f"dp.epsilon: must be above {least:.3g} with {release.bits} bits; raise dp.bits")
+            raise BadInput(f"dp.epsilon: must be above {least:.3g} with noise of {MAX_NOISE:g} clips")
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if spent(middle) > epsilon else (low, middle)
@@ -294,26 +247,29 @@ def noise_multiplier_for(
 
 def _curve(release: Release, noise: Noise, sampling: float) -> Curve:
     """Return the divergence of one round at `ORDERS`."""
-    l1, l2 = integer_norms(release.clip * release.scale, release.dim, release.beta)
-    survivors = noise.survivors or release.counted or release.users
-    variance = noise.share * (release.noise_multiplier * release.clip * release.scale) ** 2
+    survivors, variance = noise.survivors or release.users, noise.share * release.variance
+    l1, l2, local = release.l1, release.l2, math.sqrt(variance / survivors)
 
     def rdp(orders: Curve) -> Curve:
         if release.mechanism == "skellam":
             return skellam_rdp(orders, l1, l2, variance)
-        return discrete_gaussian_rdp(orders, l1, l2, math.sqrt(variance / survivors), survivors, release.dim)
+        return discrete_gaussian_rdp(orders, l1, l2, local, survivors, release.dim)
 
     return sampled_rdp(rdp, sampling)
 
 
 def _central_epsilon(
-    noise_multiplier: float, noises: list[Noise], delta: float, sampling: float, accountant: Accountant
+    deviations: float, noises: list[Noise], delta: float, sampling: float, accountant: Accountant
 ) -> float:
-    """Return the epsilon of Gaussian noise that the server adds."""
+    """Return the epsilon of Gaussian noise that the server adds, of so many times an update's norm.
+
+    A discrete Gaussian has at most the divergence of a Gaussian of its parameter (Canonne, Kamath and Steinke
+    2020, Theorem 4); by PLD it is taken for one.
+    """
     library = _library()
     account = library.rdp.RdpAccountant() if accountant == "rdp" else library.pld.PLDAccountant()
     for noise in noises:
-        event = library.GaussianDpEvent(noise_multiplier * math.sqrt(noise.share))
+        event = library.GaussianDpEvent(deviations * math.sqrt(noise.share))
         if sampling < 1:
             event = library.PoissonSampledDpEvent(sampling, event)
         account.compose(event, noise.rounds)
