@@ -13,6 +13,7 @@ from papers import (
     ccesa_table2,
     ccesa_table3,
     ccesa_table_g2,
+    dordis_fig8,
     ftsa,
     lightsecagg_cg,
     lightsecagg_f2,
@@ -86,6 +87,7 @@ ENTRIES: dict[str, Entry] = {
     "multi_round_remark6": multi_round_remark6.ENTRY,
     "multi_round_theorem2": multi_round_theorem2.ENTRY,
     "multi_round_corollary1": multi_round_corollary1.ENTRY,
+    "dordis_fig8": dordis_fig8.ENTRY,
 }
 
 

@@ -115,6 +115,7 @@ HOMES = {
     "PIL": ("learning",),
     "pooch": ("learning",),
     "flwr": ("learning",),
+    "dp_accounting": ("learning",),
     "pandas": ("runs", "studies"),
     "IPython": ("reports",),
     "tensorboard": ("connect",),

@@ -483,6 +483,6 @@ def _audit_in_field(ops: Ops, p: Params, aggregate: Aggregate, samples: list[int
     ):
         assert task.update is not None
         # `peek` draws nothing, so the audit uses up no name of the machine.
-        kernel, arguments = p.contribution(task.entropy.peek, task.id, n * int(factor))
+        kernel, arguments = p.contribution(task.entropy.peek, task.id, n * int(factor), len(samples))
         plain = ops.run_uncharged(kernel, (1, p.width + 1, F64), plain, task.update, *arguments)
     return ops.run_uncharged(audit.compare, (1, 3, F64), aggregate.result.total, plain, p.q)

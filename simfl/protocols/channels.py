@@ -93,9 +93,9 @@ class Channels:
             raise PeerFault(to[fault.row], fault.why) from None
 
     def open_all(
-        self, senders: Sequence[int], sealed: Handle, dtype: DType
+        self, senders: Sequence[int], sealed: Handle, dtype: DType, counter: int = 0
     ) -> tuple[Sequence[int], Handle | None, Effects]:
-        """Open the authentic rows among those that `senders` sealed with counter 0.
+        """Open the authentic rows among those that `senders` sealed with one counter.
 
         Returns:
             The senders whose rows were opened; these rows, None if there are none; and a refusal of each
@@ -106,7 +106,7 @@ class Channels:
         # one.
         while len(honest):
             try:
-                return honest, self.open(honest, rows, Same(0, len(honest)), dtype), effects
+                return honest, self.open(honest, rows, Same(counter, len(honest)), dtype), effects
             except PeerFault as fault:
                 effects.append(Refuse(fault.user, "share", fault.why))
                 kept = [k for k, user in enumerate(senders) if user in honest and user != fault.user]

@@ -203,7 +203,7 @@ class SigningServer(MaskedServer):
 class Consistent(Protocol):
     """The base of the protocols whose users may sign the set of survivors."""
 
-    batches = noisy = True
+    batches = noisy = repairs = True
 
     consistency: Literal["none", "signatures"] = "none"
     """With `signatures`, a user answers only when enough others signed the survivors that it was sent."""

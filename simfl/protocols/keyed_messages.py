@@ -71,6 +71,8 @@ class Shares(Message):
     kind, phase, point, relayed = "shares", "offline", "shares", True
     sealed: Handle
     """Row k is for the k-th other user of the sender's roster."""
+    seeds: Handle | None = None
+    """Shares of seeds of noise, sealed, a row for each; None without repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Inbox(Message):
     """Users whose shares these are."""
     sealed: Handle
     """A row per sender."""
+    seeds: Handle | None = None
+    """Shares of seeds of noise, sealed, a row per sender; None without repair."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +131,9 @@ class Answer(Message):
     """A sum of coded shares; or a Shamir share per user with whom it shared, its own last, a row each."""
     missing: tuple[int, ...] = ()
     """Users whose shares it had to discard, so that they have no row."""
+    seeds: Handle | None = None
+    """Shares of seeds of the noise to remove: of the last part of each survivor's noise, of the part before
+    it, ..., a row each; None if none is removed."""
 
 
 def coded_bytes(params: Params, length: int) -> int:

@@ -65,7 +65,7 @@ class LightSecAggClient(MaskedClient):
             if missing is not None:
                 return [Ignore(SERVER, "survivors", Reason.NO_SHARE, detail=f"user {missing}")]
         rows = self.ops.pick(self.held_shares, Lookup(rows_of(self.kept, self.user), users))
-        return [Send(SERVER, Answer(self.ops.total(rows)))]
+        return [Send(SERVER, Answer(self.ops.total(rows), seeds=self.opened_seeds(users)))]
 
 
 class LightSecAggServer(MaskedServer):
@@ -102,7 +102,7 @@ class LightSecAggServer(MaskedServer):
         rows = ops.join([m.content for m in first.values()])
         masks = ops.decode(rows, mds.points_of(tuple(first), p.q), p.U, p.T, p.width)
         # One subtraction for all masks, whatever the number of lost users: the point of the protocol.
-        return self.unmasked(ops.sub(self.sum, masks))
+        return self.unmasked(ops.sub(self.sum, masks), first)
 
 
 U_SHARES = (1.0, 0.75, 0.5)

@@ -10,10 +10,11 @@ misuse by the caller, is raised.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from hashlib import blake2b
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -434,6 +435,15 @@ class Params:
         return self.dp.lattice(self.d, self.N, blake2b(b"rotation " + seed, digest_size=32).digest())
 
     @property
+    def repaired(self) -> int:
+        """Parts of a user's noise that are removed unless users are lost; 0 without repair."""
+        return 0 if self.dp is None else self.dp.dropout.tolerated(self.N)
+
+    def removed(self, survivors: int) -> int:
+        """Return the parts of each survivor's noise that repair removes, the last ones."""
+        return max(0, self.repaired - (self.N - survivors))
+
+    @property
     def width(self) -> int:
         """Elements of an update over F_q, its weight included: more than d + 1 if it is rotated."""
         return (self.d if self.lattice is None else self.lattice.length) + 1
@@ -456,7 +466,14 @@ class Params:
         # Never below t, which is at least 2: a neighbourhood of one user would be a majority of itself.
         return max(self.t, circle // 2 + 1) if self.majority else self.t
 
-    def quantise(self, ops: Ops, update: Update, entropy: Entropy, weighted: bool) -> Handle:
+    def quantise(
+        self,
+        ops: Ops,
+        update: Update,
+        entropy: Entropy,
+        weighted: bool,
+        drawn: Mapping[str, Handle] = MappingProxyType({}),
+    ) -> Handle:
         """Return the update over F_q, weighted before masking (LightSecAgg Remark 3).
 
         Args:
@@ -465,11 +482,13 @@ class Params:
             entropy: Source of the seeds of stochastic rounding and noise.
             weighted: Multiply by the samples, and append their number as one more coordinate; under
                 differential privacy each update weighs 1.
+            drawn: Seeds that were drawn before, by name.
 
         Returns:
             1 x `width` over F_q, or one column less without weights.
         """
-        seeds = [ops.secret(entropy(name)) for name in self.seed_names(update.id)]
+        names = self.seed_names(update.id)
+        seeds = [drawn[name] if name in drawn else ops.secret(entropy(name)) for name in names]
         if (how := self.lattice) is not None:
             return ops.perturb(update.delta, ops.join(seeds), how, weighted)
         weight = update.weight if weighted else 1
@@ -482,7 +501,7 @@ class Params:
         return [f"{use}{name_of(update)}" for use in ("quantise", *(f"dp noise {k}" for k in range(parts)))]
 
     def contribution(
-        self, peek: Entropy, update: UpdateId | None, weight: int
+        self, peek: Entropy, update: UpdateId | None, weight: int, survivors: int
     ) -> tuple[Callable[..., I64], tuple[Any, ...]]:
         """Return the kernel that adds an update to the audit's plain sum, and its further arguments.
 
@@ -490,10 +509,12 @@ class Params:
             peek: A user's source of seeds, which are read and not drawn.
             update: The update's id.
             weight: Its weight; unused under differential privacy, where each update weighs 1.
+            survivors: Updates in the sum: with repair, more losses leave more parts of each one's noise.
         """
         seeds = np.concatenate([seed_array(peek(name)) for name in self.seed_names(update)])
         if (how := self.lattice) is not None:
-            return audit.add_noisy_levels, (seeds, how)
+            left = how.variances[: 1 + self.N - survivors]
+            return audit.add_noisy_levels, (seeds[: 1 + len(left)], replace(how, variances=left))
         return audit.add_levels, (weight, seeds, self.clip, self.levels)
 
     def mean(self, ops: Ops, total: Handle, users: int, entropy: Entropy) -> Handle:

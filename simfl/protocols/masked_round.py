@@ -12,11 +12,14 @@ graph costs a step for each user and not for each pair.
 """
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, ClassVar, assert_never
 
+import numpy as np
+
 from simfl.crypto.keys import TAG_BYTES
+from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
 from simfl.dataplane.handles import U8, U32, DType, Handle, HandleList
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols.channels import Channels
@@ -29,6 +32,7 @@ from simfl.protocols.index_views import (
     Users,
     UsersExcept,
     closed,
+    first_share_rows,
     users_among,
     users_of,
 )
@@ -47,6 +51,7 @@ from simfl.protocols.keyed_messages import (
     check_survivors,
 )
 from simfl.protocols.machine import (
+    Effect,
     Effects,
     Entropy,
     GiveUp,
@@ -57,6 +62,7 @@ from simfl.protocols.machine import (
     Send,
     Update,
     misshapen,
+    point,
 )
 from simfl.protocols.server import Server, Stage
 from simfl.trace.rows import SERVER
@@ -71,6 +77,10 @@ class MaskedClient(Client):
         kept: Partners whose shares were authentic.
         held_shares: Opened shares of `kept` in their order, its own last, a row each.
         own_share: Its share of its own secrets, one row.
+        noise: Seeds of the parts of its noise that may be removed, by name; empty without repair.
+        own_seeds: Its shares of these seeds, one row, those of the last part first.
+        held_seeds: Such shares of `kept` in their order, its own last, a row each.
+        removed: Parts of each survivor's noise that the server removes.
         t: Users that must answer.
     """
 
@@ -93,6 +103,10 @@ class MaskedClient(Client):
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
         self.params = params
+        self.noise: dict[str, Handle] = {}
+        self.own_seeds: Handle | None = None
+        self.held_seeds: Handle | None = None
+        self.removed = 0
 
     @property
     @abstractmethod
@@ -144,9 +158,23 @@ class MaskedClient(Client):
         shares = self.share_secrets(roster)
         self.own_share = ops.pick(shares, [index])
         self.channels.agree(self.peers, ops.pick(roster.publics, others))
-        # The counter is 0: a machine is for one round and has a channel key of its own, under which it seals
-        # once.
-        return [Send(SERVER, Shares(self.channels.seal(self.peers, ops.pick(shares, others), 0)))]
+        # The counters are 0 and 1: a machine is for one round and has a channel key of its own, under which
+        # it seals once, and with repair once more.
+        sealed = self.channels.seal(self.peers, ops.pick(shares, others), 0)
+        if not self.params.repaired:
+            return [Send(SERVER, Shares(sealed))]
+        seeds = self.share_seeds(roster)
+        self.own_seeds = ops.pick(seeds, [index])
+        return [Send(SERVER, Shares(sealed, self.channels.seal(self.peers, ops.pick(seeds, others), 1)))]
+
+    def share_seeds(self, roster: Roster) -> Handle:
+        """Return a share of each seed of removable noise for each user of the roster, a row each."""
+        ops, names = self.ops, self.params.seed_names(None)[-self.params.repaired :]
+        self.noise = {name: ops.secret(self.entropy(name)) for name in names}
+        coefficients = ops.secret(self.entropy("share coefficients of noise"))
+        # The last part first: with L losses the parts behind the L-th are opened, the beginning of a row.
+        secrets = ops.join([self.noise[name] for name in reversed(names)])
+        return ops.share(secrets, coefficients, Lookup(point, roster.users), self.t)
 
     def hold_shares(self, inbox: Inbox) -> Effects:
         """Open the shares for it; a share that is not authentic is refused, and the others stay."""
@@ -154,34 +182,64 @@ class MaskedClient(Client):
         # Partners and not `kept` are the set that survivors must be in: a user whose share was forged on its
         # way may upload all the same.
         self.partners = users_of(inbox.senders)
-        self.kept, opened, refusals = self.channels.open_all(self.partners, inbox.sealed, self.dtype)
+        wrong = seeds_flaw(inbox.seeds, len(self.partners), self.params.repaired * SHARE_BYTES, TAG_BYTES)
+        if wrong:
+            raise PeerFault(SERVER, wrong)
+        honest, rows, refusals = self.partners, inbox.sealed, list[Effect]()
+        if inbox.seeds is not None:
+            honest, seeds, refusals = self.channels.open_all(self.partners, inbox.seeds, U8, counter=1)
+            rows = self._rows_among(rows, self.partners, honest)
+        self.kept, opened, more = self.channels.open_all(honest, rows, self.dtype)
+        if inbox.seeds is not None:
+            assert self.own_seeds is not None
+            left = [] if opened is None or seeds is None else [self._rows_among(seeds, honest, self.kept)]
+            self.held_seeds = self.ops.join([*left, self.own_seeds])
         # The own share comes last, as `held_share_owners` and `index_views.rows_of` expect.
         self.held_shares = self.own_share if opened is None else self.ops.join([opened, self.own_share])
-        return refusals
+        return [*refusals, *more]
+
+    def _rows_among(self, rows: Handle, senders: Sequence[int], kept: Sequence[int]) -> Handle:
+        """Return the rows of the senders that are kept; the handle itself if all are."""
+        if len(kept) == len(senders):
+            return rows
+        return self.ops.pick(rows, [k for k, user in enumerate(senders) if user in kept])
 
     def upload(self, update: Update) -> Effects:
-        x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
+        x = self.params.quantise(self.ops, update, self.entropy, weighted=True, drawn=self.noise)
         masked = self.ops.add(x, self.z)
         # The mask serves once, and is as large as the update.
         del self.z
         return [Send(SERVER, MaskedUpload(masked))]
 
     def help(self, survivors: Survivors) -> Effects:
-        return self.answer(self.of_roster(survivors) if self.params.batches.refuse else survivors)
+        sent_all = self.params.batches.refuse or self.params.repaired
+        return self.answer(self.of_roster(survivors) if sent_all else survivors)
 
     def of_roster(self, survivors: Survivors) -> Survivors:
-        """Return the survivors in its roster. PeerFault if the survivors split a batch."""
+        """Return the survivors in its roster, given all of them. PeerFault if they split a batch."""
         roster, everyone = self.peers.base, survivors.users
+        self.removed = self.params.removed(len(everyone))
         # Before the batches: a doubled name could make a batch look complete.
         check_names(everyone, self.params.points, "the survivors")
         if self.params.batches.refuse and (split := self.params.batches.split(everyone)):
             raise PeerFault(SERVER, f"{Refusal.SPLIT}: {len(split)} of {len(everyone)} users")
-        if everyone.within(roster) or (self.params.batches.refuse and not self.params.sparse):
+        sent_all = self.params.batches.refuse or self.params.repaired
+        if everyone.within(roster) or (sent_all and not self.params.sparse):
             # The set may name users outside of the roster, which would complete a batch: `check` refuses them
             # (test_batches.py: test_third_party_completes_no_batch). On a sparse graph a roster lacks most
             # users.
             return survivors
         return Survivors(users_among(roster, everyone.index_of))
+
+    def opened_seeds(self, survivors: Users) -> Handle | None:
+        """Return its shares of the seeds of noise to remove, in the order of `Answer.seeds`."""
+        if not self.removed:
+            return None
+        assert self.held_seeds is not None
+        rows = [k for k, user in enumerate(self.held_share_owners) if user in survivors.index_of]
+        held = self.ops.pick(self.held_seeds, rows)
+        parts = [self.ops.parts(held, Same(k, len(rows)), SHARE_BYTES) for k in range(self.removed)]
+        return self.ops.join(parts)
 
     def check(self, survivors: Survivors) -> Users:
         """Return the survivors. PeerFault for a set that no honest server sends."""
@@ -201,6 +259,20 @@ class MaskedClient(Client):
         raise PeerFault(SERVER, "asks for a second set of survivors")
 
 
+def seeds_flaw(seeds: Handle | None, rows: int, length: int, tag: int = 0) -> str:
+    """Return the fault of shares of seeds by their shape; empty if they are right.
+
+    Args:
+        seeds: The shares; None without repair.
+        rows: Rows that they must have.
+        length: Bytes that a row must have; 0 without repair.
+        tag: Further bytes of a row that is sealed.
+    """
+    if not length or seeds is None:
+        return "" if not length and seeds is None else "malformed: seeds of noise, or none, against the rule"
+    return misshapen(seeds, rows, length + tag, U8)
+
+
 class MaskedServer(Server):
     """The server of a round with masked updates.
 
@@ -214,6 +286,7 @@ class MaskedServer(Server):
         peers: User -> the users of its roster who shared their secrets, without itself.
         sum: Sum of the masked uploads, 1 x `Params.width` over F_q; None before the first.
         survivors: Users whose uploads are in the sum.
+        removed: Parts of each survivor's noise that are removed, once the survivors are known.
     """
 
     stages = {
@@ -241,6 +314,7 @@ class MaskedServer(Server):
         self.peers: dict[int, UsersExcept] = {}
         self.sum: Handle | None = None
         self.survivors = Users()
+        self.removed = 0
 
     @property
     @abstractmethod
@@ -283,12 +357,16 @@ class MaskedServer(Server):
         match message:
             case Advertise(publics):
                 return misshapen(publics, self.keys, 32, U8)
-            case Shares(sealed):
-                return misshapen(sealed, len(self.rosters[sender]) - 1, self.share_bytes + TAG_BYTES, U8)
+            case Shares(sealed, seeds):
+                n = len(self.rosters[sender]) - 1
+                flaw = misshapen(sealed, n, self.share_bytes + TAG_BYTES, U8)
+                return flaw or seeds_flaw(seeds, n, self.params.repaired * SHARE_BYTES, TAG_BYTES)
             case MaskedUpload(masked):
                 return misshapen(masked, 1, self.params.width, U32)
-            case Answer(content, missing):
-                return self.answer_flaw(sender, content, missing)
+            case Answer(content, missing, seeds):
+                flaw = self.answer_flaw(sender, content, missing)
+                n = self.removed and self.removed * len(self.seed_owners(sender, missing))
+                return flaw or seeds_flaw(seeds, n, SHARE_BYTES if n else 0)
             case _:
                 assert_never(message)
 
@@ -332,19 +410,23 @@ class MaskedServer(Server):
     def send_inboxes(self, got: dict[int, Shares]) -> Effects:
         """Send each user the shares that others of its roster sealed for it, if these are enough."""
         # By id of the roster, which many users share.
-        senders_of: dict[int, tuple[Users, HandleList]] = {}
+        senders_of: dict[int, tuple[Users, HandleList, HandleList | None]] = {}
         sends: list[Send] = []
         for user in got:
             roster = self.rosters[user]
             if id(roster) not in senders_of:
                 users = users_among(roster, got)
-                senders_of[id(roster)] = users, HandleList([got[i].sealed for i in users])
-            users, sealed = senders_of[id(roster)]
+                seeds = [seeds for i in users if (seeds := got[i].seeds) is not None]
+                rows = HandleList([got[i].sealed for i in users]), HandleList(seeds) if seeds else None
+                senders_of[id(roster)] = users, *rows
+            users, sealed, more = senders_of[id(roster)]
             senders = self.peers[user] = UsersExcept(users, user)
             if len(users) >= self.t[user]:
                 # A view: the N^2 row numbers are computed only where rows are gathered for real.
                 row = Lookup(partial(self._row_for, user), senders)
-                sends.append(Send(user, Inbox(senders, self.ops.gather(sealed.without(senders.k), row))))
+                shares = self.ops.gather(sealed.without(senders.k), row)
+                beside = None if more is None else self.ops.gather(more.without(senders.k), row)
+                sends.append(Send(user, Inbox(senders, shares, beside)))
         return self.open_next("upload", got, sends)
 
     def _row_for(self, user: int, sender: int) -> int:
@@ -367,6 +449,7 @@ class MaskedServer(Server):
         """Send each survivor the survivors of its roster."""
         self.ops.phase("recovery")
         self.survivors = Users(got)
+        self.removed = self.params.removed(len(self.survivors))
         # One message for each distinct list, since on a complete graph all users have one.
         rosters = {id(roster): roster for roster in map(self.rosters.__getitem__, got)}
         messages = {key: self.survivors_for(roster) for key, roster in rosters.items()}
@@ -374,11 +457,41 @@ class MaskedServer(Server):
         return [*self.open_stage(self.after_upload, got), *sends]
 
     def survivors_for(self, roster: Users) -> Survivors:
-        """Return the message to the users of a roster: all survivors if users check batches."""
+        """Return the message to the users of a roster: all survivors if users check batches, or count losses
+        for the repair of noise."""
         everyone = self.survivors
-        return Survivors(everyone if self.batches.refuse else users_among(roster, everyone.index_of))
+        sent_all = self.batches.refuse or self.params.repaired
+        return Survivors(everyone if sent_all else users_among(roster, everyone.index_of))
 
-    def unmasked(self, total: Handle) -> Effects:
-        """Return the result of the round: the sum over the survivors, and their mean."""
+    def seed_owners(self, user: int, missing: Sequence[int]) -> list[int]:
+        """Return the owners of the seeds whose shares are in a user's answer, in their order: itself last."""
+        alive = self.survivors.index_of
+        return [owner for owner in (*self.peers[user], user) if owner in alive and owner not in missing]
+
+    def unmasked(self, total: Handle, got: Mapping[int, Answer]) -> Effects:
+        """Return the result of the round: the sum over the survivors, and their mean.
+
+        With repair, the noise that was added for losses that did not happen is removed first.
+
+        Args:
+            total: The sum without masks, 1 x `Params.width`.
+            got: The answers, which have t_i shares of each seed.
+        """
+        how = self.params.lattice
+        if self.removed and how is not None:
+            owners = [np.array(self.seed_owners(j, answer.missing)) for j, answer in got.items()]
+            users = list(self.survivors)
+            held = first_share_rows(owners, users, [self.t[i] for i in users])
+            sizes = np.array([len(names) for names in owners])
+            held = [(at, row + k * sizes[at]) for k in range(self.removed) for at, row in held]
+            shares = [m.seeds for m in got.values() if m.seeds is not None]
+            try:
+                seeds = self.ops.reconstruct(shares, held, list(map(point, got)))
+            except Inconsistent as error:
+                owner = users[error.secret % len(users)]
+                return self.abort(f"recovery: the shares of noise of user {owner} do not belong to one seed")
+            # The last part of each survivor, then the part before it, as in `Answer.seeds`.
+            variances = [v for v in how.variances[: -self.removed - 1 : -1] for _ in users]
+            total = self.ops.add_noise(total, seeds, how.law, variances, -1, how.length)
         mean = self.params.mean(self.ops, total, len(self.survivors), self.entropy)
         return [Result(total, mean, tuple(map(Member, self.survivors)))]

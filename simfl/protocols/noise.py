@@ -10,6 +10,7 @@ taken modulo the field's q, which is at least 2^bits, so it wraps around at q an
 
 import math
 from collections.abc import Iterator
+from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Literal
 
@@ -25,17 +26,25 @@ Share = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False), un
 Probability = Annotated[float, Field(strict=True, ge=1e-30, lt=1, allow_inf_nan=False), unit("1")]
 
 
-class Nothing(Block):
-    """Users' parts add up to the promised noise if none is lost; each lost user takes its part away."""
-
-    kind: Literal["nothing"] = "nothing"
+class Treatment(Block):
+    """What is done about the noise of lost users."""
 
     def enough(self, users: int) -> int:
         """Return the number of survivors whose parts are the promised noise."""
         return users
 
+    def tolerated(self, users: int) -> int:
+        """Return the losses that are repaired, each by one more part of every user's noise."""
+        return 0
 
-class WorstCase(Block):
+
+class Nothing(Treatment):
+    """Users' parts add up to the promised noise if none is lost; each lost user takes its part away."""
+
+    kind: Literal["nothing"] = "nothing"
+
+
+class WorstCase(Treatment):
     """Users' parts add up to the promised noise for the fewest survivors; more survivors, more noise."""
 
     kind: Literal["worst_case"] = "worst_case"
@@ -52,7 +61,44 @@ class WorstCase(Block):
         return max(1, users - math.floor(self.tolerate * users))
 
 
-NoiseDropout = Annotated[Nothing | WorstCase, Field(discriminator="kind"), shorthand(worst_case="tolerate")]
+class Repair(Treatment):
+    """Users add too much noise; the server removes the excess once losses are known (XNoise, Dordis 2024).
+
+    With L losses the noise of parts 0 to L of each survivor stays, which is the promised noise exactly
+    (`noise_shares`). Survivors open the seeds of the other parts, which were shared like their masks.
+    """
+
+    kind: Literal["repair"] = "repair"
+    tolerate: Share
+    """Share of a round's users that may be lost; with more losses, noise is missing."""
+
+    def tolerated(self, users: int) -> int:
+        return math.floor(self.tolerate * users)
+
+
+NoiseDropout = Annotated[
+    Nothing | WorstCase | Repair,
+    Field(discriminator="kind"),
+    shorthand(worst_case="tolerate", repair="tolerate"),
+]
+
+
+def noise_shares(users: int, counted: int, tolerated: int) -> list[Fraction]:
+    """Return the variance of each part of a user's noise, as a share of the promised variance.
+
+    Part k of XNoise has 1 / ((n - k) (n - k + 1)), k = 1, 2, ... So parts 0 to L of n - L survivors are 1:
+    the sum telescopes to 1 / (n - L).
+
+    Args:
+        users: n.
+        counted: Survivors whose parts 0 are the promised noise; n with repair.
+        tolerated: Further parts.
+
+    >>> [str(share) for share in noise_shares(users=4, counted=4, tolerated=2)]
+    ['1/4', '1/12', '1/6']
+    """
+    extra = (Fraction(1, (users - k) * (users - k + 1)) for k in range(1, tolerated + 1))
+    return [Fraction(1, counted), *extra]
 
 
 class DifferentialPrivacy(Block):
@@ -94,8 +140,26 @@ class DifferentialPrivacy(Block):
         """
         return _lattice(self, d, users, seed if self.rotation == "hadamard" else b"")
 
+    def present(self, users: int, survivors: int) -> float:
+        """Return the variance of the noise in a sum over the promised variance.
+
+        Args:
+            users: Most users of the round.
+            survivors: Users in the sum.
+        """
+        if self.central:
+            return 1.0
+        parts = noise_shares(users, self.dropout.enough(users), self.dropout.tolerated(users))
+        return float(survivors * sum(parts[: 1 + users - survivors]))
+
     def problems(self, users: int, q: int) -> Problems:
         """Yield each problem of the block, as (key, message), for rounds of `users` over F_q."""
+        if self.dropout.kind == "repair" and self.mechanism != "skellam":
+            reason = {
+                "gaussian": "the server adds all of its noise, and no user takes a part of it away",
+                "discrete_gaussian": "a sum of discrete Gaussians is none, so the noise left has another law",
+            }[self.mechanism]
+            yield "dropout", f"repair must go with skellam, not {self.mechanism}: {reason}; use skellam"
         if 2**self.bits > q:
             yield "bits", f"2^{self.bits} = {2**self.bits} must not be above field.q={q}: use fewer bits"
         try:
@@ -144,5 +208,6 @@ def _lattice(dp: DifferentialPrivacy, d: int, users: int, seed: bytes) -> Lattic
     scale = scale_of(dp.clip, present, users, length, dp.bits, k, bool(seed))
     bound = norm_bound(dp.clip, scale, length, dp.beta)
     law, whole = "discrete_gaussian" if dp.central else dp.mechanism, variance * scale**2
-    own, server = ((), whole) if dp.central else ((whole / parts,), 0.0)
+    shares = [] if dp.central else noise_shares(users, parts, dp.dropout.tolerated(users))
+    own, server = tuple(whole * float(share) for share in shares), whole if dp.central else 0.0
     return Lattice(d, dp.clip, scale, bound, law, own, server, seed)

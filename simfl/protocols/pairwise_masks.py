@@ -91,14 +91,16 @@ class SecAggClient(MaskedClient):
 
     def answer(self, survivors: Survivors) -> Effects:
         """Reveal one share for each user i of V2: of b_i if i survived, of s_i if it was lost, never both."""
-        alive = self.check(survivors).index_of
+        users = self.check(survivors)
+        alive = users.index_of
         # One half of each row. Both halves from t_i users would unmask the upload of user i
         # (test_refusals.py: test_secagg_client_never_reveals_both_secrets).
         halves = Lookup(lambda user: B if user in alive else S, self.held_share_owners)
         missing: tuple[int, ...] = ()
         if len(self.kept) < len(self.partners):
             missing = tuple(user for user in self.partners if user not in self.kept)
-        return [Send(SERVER, Answer(self.ops.parts(self.held_shares, halves, SHARE_BYTES), missing))]
+        shares = self.ops.parts(self.held_shares, halves, SHARE_BYTES)
+        return [Send(SERVER, Answer(shares, missing, self.opened_seeds(users)))]
 
 
 class SecAggServer(MaskedServer):
@@ -256,7 +258,7 @@ class SecAggServer(MaskedServer):
             # Survivor j added PRG(a_ij) for i > j and subtracted it for i < j: this takes it back.
             signs += [1 if i < j else -1 for j in others]
         # All streams in one operation, which goes over the sum once (prg.mask).
-        result = self.unmasked(ops.mask(self.sum, ops.join(seeds), signs))
+        result = self.unmasked(ops.mask(self.sum, ops.join(seeds), signs), got)
         return [*self.verdict(done=True), *result]
 
     def _owners(self, user: int, missing: tuple[int, ...]) -> I64:

@@ -70,6 +70,7 @@ class Protocol(Block):
         streams: Coded shares may be summed as they arrive.
         batches: Its machines keep batches together (`Params.batches`).
         noisy: Its machines carry noisy updates (`Params.dp`): vectors of `Params.width`, each of weight 1.
+        repairs: Its users share secrets, among them seeds of noise that is removed again (`dp.dropout`).
         member_bytes: Memory of a user in a round or in flight, as measured [B]: device, links, machine,
             messages, and their rows.
         pair_bytes: Memory of each user, or mask, that a user holds keys or shares of, as measured [B].
@@ -89,6 +90,7 @@ class Protocol(Block):
     streams: ClassVar[bool] = False
     batches: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
+    repairs: ClassVar[bool] = False
     member_bytes: ClassVar[int] = 15_000
     pair_bytes: ClassVar[int] = 0
 

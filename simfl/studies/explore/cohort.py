@@ -381,7 +381,7 @@ class RoundCohort(Cohort):
             return not audit.real(total, deltas, weights)[0].any()
         plain: Any = None
         for user, delta, weight in zip(users, deltas, weights, strict=True):
-            kernel, arguments = p.contribution(entropies[user].peek, None, weight)
+            kernel, arguments = p.contribution(entropies[user].peek, None, weight, len(users))
             plain = kernel(plain, delta, *arguments)
         # Clipped values are allowed: both sums clip alike.
         differ, wrapped, _ = audit.compare(total, plain, p.q)[0]

@@ -1,0 +1,285 @@
+"""The privacy that noisy sums cost: (epsilon, delta) of rounds, and the noise that keeps a promise.
+
+Pure functions. The distributed mechanisms have bounds of their own here, in Renyi differential privacy (RDP):
+
+* distributed Skellam: Agarwal, Kairouz and Liu (2021, arXiv 2110.04995), their bound on the Renyi divergence;
+* distributed discrete Gaussian: Kairouz, Liu and Steinke (2021, arXiv 2102.06387), Proposition 14, with the
+  term tau for a sum of discrete Gaussians, which is not one itself.
+
+The central Gaussian and privacy loss distributions (PLD) go to `dp-accounting`, the extra `simfl[privacy]`.
+It is imported when first needed, as its import takes over a second.
+
+Neighbours differ by one user's update, added or removed; the number of survivors is public. Lengths are those
+of rounded updates, whole numbers (`crypto/noisy_rounding.py`).
+
+Not covered: what a server learns that breaks the protocol, and users whose updates exceed the clip.
+"""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from simfl.errors import BadInput
+
+Mechanism = Literal["gaussian", "discrete_gaussian", "skellam"]
+Accountant = Literal["rdp", "pld"]
+Curve = NDArray[np.float64]
+
+ORDERS = np.array([*range(2, 129), 256, 512, 1024])
+"""Renyi orders at which a curve is computed; whole numbers, since subsampling needs them."""
+MAX_NOISE = 2.0**30
+"""The largest noise multiplier that is tried."""
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A sum of rounded updates with noise, as it is planned: with the whole noise. All in whole numbers.
+
+    >>> release = Release("skellam", l2=38_000.0, dim=2**20, variance=4e10, users=100)
+    >>> round(epsilon_of(release, delta=1e-3, rounds=50), 3)
+    5.163
+    """
+
+    mechanism: Mechanism
+    """The law of the noise, and the party that adds it: each user, or the server alone (`gaussian`)."""
+    l2: float
+    """Largest L2 norm of a user's rounded update."""
+    dim: int
+    """Coordinates that are sent: those of the model, padded for a rotation."""
+    variance: float
+    """Of a coordinate of the whole noise."""
+    users: int
+    """Users whose noise is the whole noise."""
+
+    @property
+    def l1(self) -> float:
+        """Largest L1 norm: squares of whole numbers are at least their absolute values."""
+        return self.l2 * min(math.sqrt(self.dim), self.l2)
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The noise that was present in a number of rounds."""
+
+    share: float = 1.0
+    """Variance present over the variance promised."""
+    survivors: int | None = None
+    """Users whose noise is in the sum; None for all."""
+    rounds: int = 1
+    """Rounds that had this noise."""
+
+
+def skellam_rdp(orders: Curve, l1: float, l2: float, variance: float) -> Curve:
+    """Bound the Renyi divergence of Skellam noise (Agarwal, Kairouz and Liu, the bound for many dimensions).
+
+    Args:
+        orders: Orders alpha, whole numbers above 1.
+        l1: Largest L1 norm of an update in integers.
+        l2: Largest L2 norm of an update in integers.
+        variance: Of the whole noise, in integers squared; sums of Skellam noise are Skellam noise.
+
+    Returns:
+        The divergence at each order.
+    """
+    smooth = ((2 * orders - 1) * l2**2 + 6 * l1) / (4 * variance**2)
+    curve: Curve = orders * l2**2 / (2 * variance) + np.minimum(smooth, 3 * l1 / (2 * variance))
+    return curve
+
+
+def discrete_gaussian_rdp(
+    orders: Curve, l1: float, l2: float, local_stddev: float, users: int, dim: int
+) -> Curve:
+    """Bound the Renyi divergence of a sum of discrete Gaussians (Kairouz, Liu and Steinke, Proposition 14).
+
+    Args:
+        orders: Orders alpha above 1.
+        l1: Largest L1 norm of an update in integers.
+        l2: Largest L2 norm of an update in integers.
+        local_stddev: Of one user's noise, in integers.
+        users: Users whose noise is in the sum.
+        dim: Coordinates.
+
+    Returns:
+        The divergence at each order.
+    """
+    k = np.arange(1, users)
+    tau = 10 * float(np.exp(-2 * (math.pi * local_stddev) ** 2 * k / (k + 1)).sum())
+    stddev = math.sqrt(users) * local_stddev
+    l1, l2 = l1 / stddev, l2 / stddev
+    half = orders / 2
+    return np.minimum.reduce(
+        [
+            half * l2**2 + tau * dim,
+            half * (l2**2 + 2 * l1 * tau + tau**2 * dim),
+            half * (l2 + math.sqrt(dim) * tau) ** 2,
+        ]
+    )
+
+
+def sampled_rdp(rdp: Callable[[Curve], Curve], sampling: float) -> Curve:
+    """Bound the divergence if each user takes part with a probability (Zhu and Wang 2019, Theorem 5).
+
+    Args:
+        rdp: Divergence of the mechanism at given orders.
+        sampling: The probability, drawn for each user and round alone, and hidden from the adversary.
+
+    Returns:
+        The divergence at `ORDERS`, never above that without sampling.
+    """
+    from scipy.special import gammaln, logsumexp
+
+    whole = rdp(ORDERS)
+    if sampling >= 1:
+        return whole
+    terms = np.arange(2, ORDERS[-1] + 1)
+    at_terms = rdp(terms)
+    curve = []
+    for a, unsampled in zip(ORDERS, whole, strict=True):
+        j = terms[: a - 1]
+        logs = (j - 1) * at_terms[: a - 1] + gammaln(a + 1) - gammaln(j + 1) - gammaln(a - j + 1)
+        logs = logs + (a - j) * math.log1p(-sampling) + j * math.log(sampling)
+        first = (a - 1) * math.log1p(-sampling) + math.log(a * sampling - sampling + 1)
+        weights = np.array([1.0, 1.0, *[3.0] * (len(j) - 1)])
+        bound = logsumexp([first, *logs], b=weights) / (a - 1)
+        curve.append(min(bound, unsampled))
+    return np.array(curve)
+
+
+def epsilon_from_rdp(rdp: Curve, delta: float, orders: Curve = ORDERS) -> float:
+    """Convert a divergence into epsilon (Canonne, Kamath and Steinke 2020, Proposition 12).
+
+    Args:
+        rdp: Divergence of all rounds at each order.
+        delta: Probability with which epsilon may fail to hold.
+        orders: The orders.
+
+    Returns:
+        The least epsilon over the orders, at least 0.
+    """
+    # The same special case as dp-accounting's: here the total variation distance is below delta.
+    if np.any(delta**2 + np.expm1(-rdp) >= 0):
+        return 0.0
+    return max(0.0, float(np.min(rdp + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1))))
+
+
+def epsilon_of(
+    release: Release,
+    delta: float,
+    rounds: int = 1,
+    sampling: float = 1.0,
+    accountant: Accountant = "rdp",
+    present: Iterable[Noise] | None = None,
+) -> float:
+    """Return the epsilon that rounds of a release cost together.
+
+    Args:
+        release: The release as it was planned.
+        delta: Probability with which epsilon may fail to hold, for all rounds together.
+        rounds: Rounds, each with the whole noise.
+        sampling: Probability with which a user takes part in a round, if the adversary does not see who does;
+            1 against a server, which does see it.
+        accountant: `rdp`; `pld` for `gaussian` only, and tighter.
+        present: The noise that rounds had, in place of `rounds`.
+
+    Returns:
+        Epsilon, infinite without noise; 0 before the first round.
+
+    Raises:
+        BadInput: The accountant has no bound for this mechanism, or `simfl[privacy]` is not installed.
+    """
+    noises = [Noise(rounds=rounds)] if present is None else list(present)
+    noises = [noise for noise in noises if noise.rounds]
+    if not noises:
+        return 0.0
+    if any(noise.share * release.variance <= 0 for noise in noises):
+        return math.inf
+    if release.mechanism == "gaussian":
+        return _central_epsilon(math.sqrt(release.variance) / release.l2, noises, delta, sampling, accountant)
+    if accountant == "pld":
+        raise BadInput(f"dp.accountant: must be rdp for {release.mechanism}, not pld")
+    total = sum(noise.rounds * _curve(release, noise, sampling) for noise in noises)
+    return epsilon_from_rdp(np.asarray(total), delta)
+
+
+def noise_multiplier_for(
+    plan: Callable[[float], Release],
+    epsilon: float,
+    delta: float,
+    rounds: int = 1,
+    sampling: float = 1.0,
+    accountant: Accountant = "rdp",
+) -> float:
+    """Return the least noise multiplier that keeps a promised epsilon, by bisection to twelve digits.
+
+    Args:
+        plan: Returns the release with a noise multiplier: more noise leaves less of the bits to the updates.
+        epsilon: The promise, for all rounds together.
+        delta: Probability with which epsilon may fail to hold.
+        rounds: Rounds, each with the whole noise.
+        sampling: As in `epsilon_of`.
+        accountant: As in `epsilon_of`.
+
+    Returns:
+        The noise multiplier, on the side that keeps the promise.
+
+    Raises:
+        BadInput: No noise keeps the promise: with so few bits, rounding costs more than epsilon.
+    """
+
+    def spent(multiplier: float) -> float:
+        return epsilon_of(plan(multiplier), delta, rounds, sampling, accountant)
+
+    low, high = 0.0, 1.0
+    # Bits that are few make updates coarse once there is much noise, so that more noise may cost more.
+    while (least := spent(high)) > epsilon:
+        low, high = high, 2 * high
+        if high > MAX_NOISE:
+            raise BadInput(f"dp.epsilon: must be above {least:.3g} with noise of {MAX_NOISE:g} clips")
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if spent(middle) > epsilon else (low, middle)
+    return high
+
+
+def _curve(release: Release, noise: Noise, sampling: float) -> Curve:
+    """Return the divergence of one round at `ORDERS`."""
+    survivors, variance = noise.survivors or release.users, noise.share * release.variance
+    l1, l2, local = release.l1, release.l2, math.sqrt(variance / survivors)
+
+    def rdp(orders: Curve) -> Curve:
+        if release.mechanism == "skellam":
+            return skellam_rdp(orders, l1, l2, variance)
+        return discrete_gaussian_rdp(orders, l1, l2, local, survivors, release.dim)
+
+    return sampled_rdp(rdp, sampling)
+
+
+def _central_epsilon(
+    deviations: float, noises: list[Noise], delta: float, sampling: float, accountant: Accountant
+) -> float:
+    """Return the epsilon of Gaussian noise that the server adds, of so many times an update's norm.
+
+    A discrete Gaussian has at most the divergence of a Gaussian of its parameter (Canonne, Kamath and Steinke
+    2020, Theorem 4); by PLD it is taken for one.
+    """
+    library = _library()
+    account = library.rdp.RdpAccountant() if accountant == "rdp" else library.pld.PLDAccountant()
+    for noise in noises:
+        event = library.GaussianDpEvent(deviations * math.sqrt(noise.share))
+        if sampling < 1:
+            event = library.PoissonSampledDpEvent(sampling, event)
+        account.compose(event, noise.rounds)
+    return float(account.get_epsilon(delta))
+
+
+def _library() -> Any:
+    try:
+        import dp_accounting
+    except ImportError:
+        remedy = "pip install 'simfl[privacy]'"
+        raise BadInput(f"dp: the central Gaussian needs dp-accounting: {remedy}") from None
+    return dp_accounting

@@ -1,0 +1,158 @@
+"""Epsilon of noisy sums, against published tables, the papers' equations and `dp-accounting`."""
+
+from __future__ import annotations
+
+import math
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+from papers import dordis_fig8
+from simfl.crypto.noisy_rounding import norm_bound, scale_of
+from simfl.errors import BadInput
+from simfl.learning import dp_accounting
+from simfl.learning.dp_accounting import (
+    ORDERS,
+    Mechanism,
+    Noise,
+    Release,
+    discrete_gaussian_rdp,
+    epsilon_from_rdp,
+    epsilon_of,
+    noise_multiplier_for,
+    sampled_rdp,
+    skellam_rdp,
+)
+
+FIGURE_8 = {
+    "FEMNIST": "6.000 6.184 6.389 6.618 6.875 7.167 7.500 7.885 8.334 8.864",
+    "CIFAR-10": "5.990 5.990 6.299 6.653 7.028 7.345 7.345 7.720 8.170 8.720",
+    "Reddit": "5.999 6.226 6.477 6.759 7.075 7.434 7.844 8.317 8.695 9.130",
+}
+"""Dordis (EuroSys 2024) Figure 8, not repaired: epsilon at 0, 5, ..., 45 % lost, from its public code."""
+SETTINGS = {
+    "FEMNIST": ("37745.49", "0.46290"),
+    "CIFAR-10": ("8348.49", "5.23336"),
+    "Reddit": ("8364.49", "4.67190"),
+}
+"""Task -> the scale and the local standard deviation of that code."""
+SKELLAM = Release("skellam", l2=38_000.0, dim=2**20, variance=150_000.0**2, users=100)
+GAUSSIAN = Release("gaussian", l2=1.0, dim=1, variance=1.1**2, users=100)
+
+
+def wide(multiplier: float, mechanism: Mechanism = "discrete_gaussian", bits: int = 32) -> Release:
+    """The setting of the DDG paper's drop-out plot: clip 1, 100 users, 2^20 coordinates, 32 bits."""
+    scale = scale_of(1.0, multiplier**2, 100, 2**20, bits, 4.0, True)
+    bound = norm_bound(1.0, scale, 2**20, math.exp(-0.5))
+    return Release(mechanism, math.sqrt(bound), 2**20, (multiplier * scale) ** 2, 100)
+
+
+@pytest.mark.parametrize("task", dordis_fig8.TASKS, ids=lambda task: task.name)
+def test_consumed_epsilon_is_that_of_dordis_figure_8(task: dordis_fig8.Task) -> None:
+    """All ten losses without repair and with it, to three decimals."""
+    lost, repaired = dordis_fig8.consumed(task)
+    assert " ".join(f"{e:.3f}" for e in lost) == FIGURE_8[task.name]
+    assert {f"{e:.3f}" for e in repaired} == {FIGURE_8[task.name][:5]}
+
+
+@pytest.mark.parametrize("task", dordis_fig8.TASKS, ids=lambda task: task.name)
+def test_scale_and_local_noise_are_those_of_dordis(task: dordis_fig8.Task) -> None:
+    plan = dordis_fig8.planned(task)
+    assert (f"{plan.scale:.2f}", f"{plan.local_stddev:.5f}") == SETTINGS[task.name]
+
+
+def test_discrete_gaussian_loses_as_in_its_papers_plot() -> None:
+    """plot_client_dropout.py: 100 users, 2^20 coordinates, 32 bits, 1,500 rounds, epsilon 8."""
+    plan = wide(noise_multiplier_for(wide, 8, 1e-5, rounds=1500))
+    spent = [epsilon_of(plan, 1e-5, present=[Noise(n / 100, n, rounds=1500)]) for n in (100, 80, 60, 40)]
+    assert spent == pytest.approx([8, 9.228, 10.942, 14.012], rel=1e-2)
+
+
+def test_skellam_bound_is_the_papers_equation() -> None:
+    """By hand at alpha = 2, L1 = 4, L2 = 2, variance 8: 0.5 + min((3 * 4 + 24) / 256, 12 / 16)."""
+    assert skellam_rdp(np.array([2]), 4.0, 2.0, 8.0) == pytest.approx([0.5 + 36 / 256])
+    # A small variance takes the second term: 2 * 4 / 1 + min(36 / 1, 12 / 1) at a variance of 0.5.
+    assert skellam_rdp(np.array([2]), 4.0, 2.0, 0.5) == pytest.approx([8 + 12])
+
+
+def test_discrete_gaussian_bound_is_the_papers_equation() -> None:
+    """By hand with two users of standard deviation 0.5: tau = 10 exp(-2 pi^2 / 4 / 2)."""
+    tau = 10 * math.exp(-(math.pi**2) / 4)
+    l2 = 1 / math.sqrt(0.5)
+    terms = [3 * l2**2 / 2 + tau * 1, 1.5 * (l2**2 + 2 * l2 * tau + tau**2), 1.5 * (l2 + tau) ** 2]
+    assert discrete_gaussian_rdp(np.array([3]), 1.0, 1.0, 0.5, 2, 1) == pytest.approx([min(terms)])
+    # One user alone has a discrete Gaussian, without tau.
+    assert discrete_gaussian_rdp(np.array([3]), 1.0, 1.0, 0.5, 1, 1) == pytest.approx([1.5 * 4])
+
+
+def test_largest_l1_norm_follows_from_whole_numbers() -> None:
+    """sqrt(dim) L2, or L2^2 if that is less."""
+    assert Release("skellam", 3.0, 4, 1.0, 1).l1 == 6
+    assert Release("skellam", 3.0, 100, 1.0, 1).l1 == 9
+
+
+def test_present_noise_is_composed_round_by_round() -> None:
+    """Two rounds with 60 and 100 of 100 users cost as much as their curves' sum."""
+    rounds = [Noise(0.6, 60), Noise(1.0, 100)]
+    both = epsilon_of(SKELLAM, 1e-5, present=rounds)
+    low, high = (epsilon_of(SKELLAM, 1e-5, present=[r, r]) for r in reversed(rounds))
+    assert low < both < high
+    assert epsilon_of(SKELLAM, 1e-5, present=[]) == 0
+    assert epsilon_of(SKELLAM, 1e-5, present=[Noise(0.0, 0)]) == math.inf
+
+
+@pytest.mark.parametrize("mechanism", ["skellam", "discrete_gaussian"])
+def test_noise_multiplier_keeps_the_promise_tightly(mechanism: Mechanism) -> None:
+    multiplier = noise_multiplier_for(partial(wide, mechanism=mechanism), 2.0, 1e-6, rounds=10)
+    exact = epsilon_of(wide(multiplier, mechanism), 1e-6, rounds=10)
+    assert exact <= 2.0
+    assert exact == pytest.approx(2.0, rel=1e-9)
+
+
+def test_sampling_helps_and_ends_at_no_sampling() -> None:
+    """The bound falls with the probability; at alpha = 2 it is Zhu and Wang's by hand."""
+    whole = epsilon_of(SKELLAM, 1e-5, rounds=50)
+    spent = [epsilon_of(SKELLAM, 1e-5, rounds=50, sampling=q) for q in (0.01, 0.1, 0.5, 1.0)]
+    assert spent == sorted(spent)
+    assert spent[-1] == whole
+    # Order 2: log((1 - q)^1 (1 + q) + q^2 exp(r)).
+    curve = sampled_rdp(lambda orders: 0.3 * orders, 0.1)
+    assert curve[0] == pytest.approx(math.log(0.9 * 1.1 + 0.01 * math.exp(0.6)))
+
+
+def test_epsilon_that_rounding_exceeds_is_refused() -> None:
+    """With 10 bits more noise leaves no steps to the updates, and 1,000 rounds cost more than 0.001."""
+    with pytest.raises(BadInput, match=r"dp.epsilon: must be above .* with noise of"):
+        noise_multiplier_for(partial(wide, bits=10), 1e-3, 1e-6, rounds=1000)
+
+
+def test_losses_of_distributed_mechanisms_have_no_pld() -> None:
+    with pytest.raises(BadInput, match=r"dp.accountant: must be rdp for skellam, not pld"):
+        epsilon_of(SKELLAM, 1e-5, accountant="pld")
+
+
+def test_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "dp_accounting", None)
+    with pytest.raises(BadInput, match=r"pip install 'simfl\[privacy\]'"):
+        epsilon_of(GAUSSIAN, 1e-5)
+
+
+def test_central_gaussian_has_the_figures_of_dp_accounting() -> None:
+    """Noise 1.1, 1,000 rounds, each user with probability 0.01, delta 1e-5: 1.712 by RDP, 1.515 by PLD."""
+    pytest.importorskip("dp_accounting")
+    spent = [epsilon_of(GAUSSIAN, 1e-5, 1000, 0.01, accountant) for accountant in ("rdp", "pld")]
+    assert [f"{e:.3f}" for e in spent] == ["1.712", "1.515"]
+
+
+def test_conversion_to_epsilon_is_that_of_dp_accounting() -> None:
+    library = pytest.importorskip("dp_accounting")
+    for factor in (1e-9, 1e-3, 0.02, 0.4, 3.0):
+        expected, _ = library.rdp.compute_epsilon(ORDERS, factor * ORDERS, 1e-5)
+        assert epsilon_from_rdp(factor * ORDERS, 1e-5) == pytest.approx(expected)
+
+
+def test_library_is_not_imported_for_distributed_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dp_accounting, "_library", lambda: pytest.fail("imported"))
+    assert epsilon_of(SKELLAM, 1e-5) > 0
