@@ -322,7 +322,7 @@ class Committee(Protocol):
     """By rule, m / (U - t) is at most this: vectors that a user sends for one of its own."""
 
     committee: Derived[Count] = None
-    """m, members of the committee; by rule unless given."""
+    """Members of the committee, m; by rule unless given."""
     t: Derived[Count] = None
     """Members whose views reveal nothing; by rule unless given."""
     U: Derived[Count] = None

@@ -2,6 +2,7 @@
 
 from simfl.config.kinds import KindRegistry
 from simfl.protocols.disagg import DisAgg
+from simfl.protocols.fastsecagg import FastSecAgg
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
 from simfl.protocols.lightsecagg import LightSecAgg
@@ -9,6 +10,6 @@ from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
 
-OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync, DisAgg)
+OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync, DisAgg, FastSecAgg)
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]
