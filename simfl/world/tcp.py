@@ -12,6 +12,11 @@ over 50 Mbit/s wait for hardly any acknowledgement. With waits at each user's ra
 stops doubling (cubic's HyStart). Then it moves a window a round trip. Not counted: handshakes, the bytes of
 acknowledgements, lost packets, and slow growth after HyStart.
 
+With queues (`queue_s`) a round trip has their delays, and a window that a message has filled is at most the
+path's bytes and its queue's. A connection that was idle for a timeout restarts with less: RFC 2861 halves
+its window for each one, as Linux does (`tcp_slow_start_after_idle`, `tcp_cwnd_restart`); RFC 5681, section
+4.1, to which RFC 9293 refers, takes the first window at once.
+
 Ha and Rhee, "Taming the elephants: New TCP slow start", Computer Networks 55 (2011); net/ipv4/tcp_cubic.c.
 """
 
