@@ -186,11 +186,8 @@ class DifferentialPrivacy(Block):
             )
             longer = math.sqrt(how.bound) / how.scale
             reason = f"rounding {how.length:,} numbers may make an update {longer:.3g} long, above 2 clips"
-            yield (
-                "bits",
-                f"{reason} = {2 * self.clip:g}, which no noise for clip {self.clip:g} hides: use "
-                + (f"at least {least} bits" if least < 32 else "a smaller model"),
-            )
+            remedy = f"at least {least} bits" if least < 32 else "a smaller model"
+            yield "bits", f"{reason} = {2 * self.clip:g}: use {remedy}"
 
 
 def _with(dp: DifferentialPrivacy, bits: int) -> DifferentialPrivacy:

@@ -92,6 +92,11 @@ SMALL_ROUNDS: dict[str, dict[str, Any]] = {
             (2, 2, "recovery", "before_send"),
         ),
     },
+    "central_noise": {
+        "dp": {"mechanism": "gaussian", "clip": 1.0, "noise_multiplier": 0.5, "bits": 16, "rotation": "none"},
+        "quantization": None,
+        "dropout": LOST,
+    },
     "threshold_u": {"privacy": {"T": 2, "D": 3, "U": 8}, "dropout": {"rate": 0.25}},
 }
 
