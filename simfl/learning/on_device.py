@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from simfl.errors import RunFailed
+from simfl.errors import RunFailed, cut
 from simfl.learning.models.model import Shape
 from simfl.learning.models.rules import blanks
 
@@ -191,3 +191,25 @@ def refuse_several() -> None:
             f"this process sees {count} GPUs and trains on one: CUDA_VISIBLE_DEVICES=0 selects it, "
             f"and --cluster local:{count} has a process for each"
         )
+
+
+def failure(
+    task: str, error: RuntimeError, predicted: int | None, is_mapped: bool, deterministic: bool
+) -> RunFailed:
+    """Return the failure of a task on the GPU, with the remedies that fit.
+
+    Args:
+        task: A verb and its object.
+        error: The error of torch, or of a library below.
+        predicted: Predicted bytes of a client, if they are known.
+        is_mapped: Clients are mapped by vmap, which cannot map each model.
+        deterministic: Only kernels whose sums have a fixed order are allowed.
+    """
+    total = f"{total_bytes() / 1e9:.3g} GB"
+    needs = f", predicted to take {predicted / 1e9:.3g} GB of its {total}" if predicted else f" in {total}"
+    cause = next(iter(str(error).splitlines()), type(error).__name__)
+    remedies = ["learning.deterministic: false"] * deterministic + ["learning.way: loop"] * is_mapped
+    return RunFailed(
+        f"the GPU cannot {task}{needs}: {cut(cause)}; use "
+        f"{', '.join([*remedies, 'a smaller learning.batch_size'])}, or learning.device: cpu"
+    )

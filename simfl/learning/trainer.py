@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
-from simfl.errors import Diverged, RunFailed, cut
+from simfl.errors import Diverged, RunFailed
 from simfl.learning.closed_form import ClosedForm
 from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, Dtype, Floats, Split
 from simfl.learning.device_choice import MIN_GPU_MACS, may_have_gpu, pick_device
@@ -295,6 +295,8 @@ class Trainer:
             from simfl.learning.on_device import refuse_several
 
             refuse_several()
+        # Its trial passes have the process's first products, at which torch settles if they can be
+        # deterministic.
         with self._on_device("hold the data set and"):
             if self.way.name == "closed_form":
                 return ClosedForm(self.split, self.device, self._dtype)
@@ -305,11 +307,7 @@ class Trainer:
 
     @contextmanager
     def _on_device(self, task: str) -> Iterator[None]:
-        """Set the arithmetic, and report any error of a GPU's libraries as the failure of a task.
-
-        It encloses the first product of the process, at which torch decides whether products can be
-        deterministic.
-        """
+        """Set the arithmetic, and report any error of a GPU's libraries as the failure of a task."""
         try:
             with self._arithmetic():
                 yield
@@ -378,7 +376,9 @@ class Trainer:
                 began_ns = self.timer.now_ns()
                 # On a GPU only kernels that are completed count, so this waits for them.
                 cutoff.spent_ns = lambda: self.timer.amid_kernels_ns() - began_ns
-            with self._arithmetic(), self.timer.kernels():
+            # Unless a clock has asked for the timer, kernels go untimed: it waits for those of all threads.
+            timed = self.timer.kernels() if "timer" in vars(self) else nullcontext()
+            with self._arithmetic(), timed:
                 trained = self._trained(cohort)
             # The updates return to the caller's order.
             update[order] = starts - trained
@@ -400,7 +400,6 @@ class Trainer:
             # On a CPU it is a fault of the model (test_on_device.py: test_an_error_of_a_cpu_is_passed_on).
             if self.device == "cpu":
                 raise
-            # Torch refuses a kernel for any number of clients.
             if K == 1 or (self._deterministic and "deterministic" in str(error)):
                 raise self._failed("train a single client of", error) from error
             cause = error.with_traceback(None)
@@ -410,8 +409,7 @@ class Trainer:
         try:
             torch.cuda.empty_cache()
         except RuntimeError:
-            # A kernel that failed leaves a GPU on which each later call fails, too; the first error has the
-            # cause.
+            # After some errors of a kernel each later call fails, too; the first error has the cause.
             raise self._failed("go on with", cause) from None
         # An assignment replaces the value of a cached property, for all later cohorts.
         self.chunk = min(self.chunk, -(-K // 2))
@@ -420,24 +418,12 @@ class Trainer:
         return np.concatenate([self._trained(half) for half in halves])
 
     def _failed(self, task: str, error: RuntimeError) -> RunFailed:
-        """Return the failure of a task on the GPU, a verb for a model, with the remedies that fit."""
-        from simfl.learning.on_device import total_bytes
+        from simfl.learning.on_device import failure
 
-        total = f"{total_bytes() / 1e9:.3g} GB"
         # The prediction itself may have failed.
         predicted = vars(self).get("client_bytes")
-        needs = (
-            f", predicted to take {predicted / 1e9:.3g} GB of its {total}" if predicted else f" in {total}"
-        )
-        cause = next(iter(str(error).splitlines()), type(error).__name__)
-        # A model may run alone and not under vmap, and without the limits of determinism.
-        remedies = ["learning.deterministic: false"] * self._deterministic
-        remedies += ["learning.way: loop"] * (self.way.name == "vectorised")
-        remedies += ["a smaller learning.batch_size", "learning.device: cpu"]
-        return RunFailed(
-            f"the GPU cannot {task} model {self.model.name}{needs}: {cut(cause)}; use "
-            f"{', '.join(remedies[:-1])}, or {remedies[-1]}"
-        )
+        is_mapped = self.way.name == "vectorised"
+        return failure(f"{task} model {self.model.name}", error, predicted, is_mapped, self._deterministic)
 
     def evaluate(self, weights: F32) -> NDArray[np.float64]:
         """Return (accuracy, mean loss) on the test samples, [1, 2], for weights [1, d].

@@ -378,6 +378,7 @@ def test_a_run_on_a_gpu_learns_as_on_a_cpu(more: dict[str, Any], way: str | None
     """From the choice of the device to the evaluation; each product is computed without TF32."""
     results = [simfl.run(SYNC, more | {"learning.device": "cpu"})]
     gpu.loose.clear()
+    assert gpu.waits == 0
     results.append(simfl.run(SYNC, more | {"learning.device": "cuda"}))
     learned = [[(m.accuracy, m.loss) for m in result.measured["fedavg"]] for result in results]
     assert len(learned[0]) > 0
@@ -386,6 +387,8 @@ def test_a_run_on_a_gpu_learns_as_on_a_cpu(more: dict[str, Any], way: str | None
         assert results[1].training == {"fedavg": f"{way}, on an imitated GPU"}
     assert gpu.pinned
     assert gpu.loose == []
+    # A thread that waits for the device waits for the kernels of all others, too.
+    assert (gpu.waits > 0) == ("clock" in more)
 
 
 def on_gpu(model: str = "cnn", way: Any = "vectorised", **given: Any) -> Trainer:
