@@ -265,7 +265,8 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         # without.
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
-        return VirtualNetwork(env, *world, people.jitter(), s.network.peers == "direct", people.tcp)
+        direct, many = s.network.peers == "direct", s.population.users > MANY
+        return VirtualNetwork(env, *world, people.jitter(), direct, people.tcp, drops_idle=many)
 
     def select(available: Users, history: Participation, index: int) -> list[int] | None:
         # Named by the round alone, and by no entry: with the same users available and the same past, all
