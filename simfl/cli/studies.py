@@ -137,6 +137,7 @@ def explore(
     seed: Annotated[int, Option(help="For keys, updates and random graphs.")] = 0,
     set_: Set = None,
     jobs: Annotated[int, Option(min=1, help="Processes that try patterns side by side.")] = 1,
+    cluster: Cluster = None,
     yes: Yes = False,
     out: Annotated[Path, Option(metavar="FILE", help="The scenario of a violation.")] = EXPLORED,
 ) -> None:
@@ -152,7 +153,7 @@ def explore(
 
     check_place(out)
     since = time.monotonic()
-    exploration = open_exploration(protocol, users, random, seed, settings(set_), jobs)
+    exploration = open_exploration(protocol, users, random, seed, settings(set_), jobs, cluster)
     name_executed_files()
     cohort, patterns = exploration.cohort, exploration.patterns
     label = f"{cohort.protocol}, {cohort.users} users"
@@ -169,7 +170,7 @@ def explore(
         return f"{label}: {took}, {report.completed} completed, {report.aborted} aborted"
 
     with exit_on_failure(lambda: f"; {counts()}, no invariant violated so far"), bars() as watch:
-        exploration.run(jobs, lambda report: watch(label, report.patterns, patterns))
+        exploration.run(jobs, lambda report: watch(label, report.patterns, patterns), cluster)
     broken = exploration.violation
     if broken is None:
         print_paragraph(f"{counts()}; every invariant held", indent="  ")
@@ -198,7 +199,8 @@ def verify(
 ) -> None:
     """Hold a protocol to exact sums, every loss, refusals, and what a server and colluders may learn.
 
-    Each row is ok, FAILED with its findings, or not tried and why; the last line counts them.
+    Each row is ok, FAILED with its findings, or not tried and why; the last line counts them. It runs in this
+    process: there is no --cluster.
 
     Example: simfl verify secagg
     """
@@ -227,6 +229,8 @@ def calibrate(
     passes: Annotated[int, Option(min=6, help="Passes over all measurements; intervals need 6.")] = 21,
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
+
+    It times this machine alone, so there is no --cluster.
 
     Example: simfl calibrate here.yaml
     """

@@ -37,6 +37,8 @@ COLD_BYTES, CACHE_LINE = 32 * 2**20, 64
 """Bytes that are read before a cold step: more than a core's share of the caches."""
 PAUSE_S = 0.02
 """Pause before a cold step. After 2 ms, a step still takes less time than where a process waited."""
+MAX_SHARED = 100_000
+"""Durations of steps that rows share."""
 MAX_REMEMBERED = 64
 """Pieces of work up to which the sum of a segment is remembered."""
 
@@ -146,8 +148,11 @@ class Clock(ABC):
         spans: Spans = ((first.phase, self.work_ns(first, slowdown) // part + overhead_ns),)
         if len(segments) > 1:
             spans = (*spans, *[(s.phase, self.work_ns(s, slowdown) // part) for s in segments[1:]])
-        # Counted work recurs, so its rows share their durations in memory; measured times do not.
-        return spans if self.measures else self._seen.setdefault(spans, spans)
+        # Counted work recurs, so its rows share their durations in memory; measured times do not. Bounded, as
+        # a million devices have a million durations.
+        if self.measures or len(self._seen) >= MAX_SHARED:
+            return self._seen.get(spans, spans)
+        return self._seen.setdefault(spans, spans)
 
     def steps(
         self,

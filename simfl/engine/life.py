@@ -44,7 +44,7 @@ class Life(simpy.Process):
     """
 
     # SimPy's classes have none. Without them a life that has ended keeps a dict of 360 bytes.
-    __slots__ = ("env", "callbacks", "_generator", "_target", "_nap", "_ok", "_value")
+    __slots__ = ("_generator", "_nap", "_ok", "_target", "_value", "callbacks", "env")
     env: Environment
     callbacks: Any
     _generator: Any

@@ -174,6 +174,8 @@ class UserLink:
     """The transfer that moves; None while the link is idle or paused."""
     propagating: list[Transmission] = NONE
     """Transfers whose last bit has left and that have not arrived, in order."""
+    on_idle: Callable[[int, bool], None] | None = None
+    """Called with the user and `up` once nothing is on the link and it holds no state of its own."""
     on_moving: Callable[[Transmission, int | None], None] | None = None
     """Called with a transfer and None as it begins to move, and with the bytes that it has moved as its last
     bit has left or as it is interrupted."""
@@ -325,6 +327,12 @@ class UserLink:
             first = self.propagating.pop(0)
             self.propagating = self.propagating or NONE
             first.on_arrived()
+            # A link that changes has a call pending for its next state, and reads each state once.
+            is_steady = self.until >= FOR_EVER and not self.is_paused
+            if self.on_idle and is_steady and not (
+                self.active or self.queue or self.propagating or self.draining
+            ):
+                self.on_idle(self.user, self.up)
 
     # -- queues
     def _rtt_ns(self, link: FairLink) -> int:
@@ -600,8 +608,11 @@ class VirtualNetwork:
     on_moving: Callable[[int, bool, Transmission, int | None], None] | None = None
     """Called with (user, up, transfer, None) as a transfer begins to move on a user's link; as its last bit
     has left, or as it is aborted, the bytes that it moved replace None."""
-    _links: dict[int, UserLink] = field(default_factory=dict)
-    """Links by 2 x user, and 1 more upwards: a pair would take 40 bytes more."""
+    drops_idle: bool = False
+    """Links on which nothing is are made anew when they are used: of many users most are idle."""
+    _links: dict[int, UserLink | None] = field(default_factory=dict)
+    """Links by 2 x user, and 1 more upwards: a pair would take 40 bytes more. None for one that was idle and
+    is made again when it is used: its place decides the order of `close`."""
     _paused: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -627,14 +638,21 @@ class VirtualNetwork:
             # The user may have gone offline before its link was first used (test_coming_and_going.py:
             # test_messages_to_a_user_away_from_the_start_wait).
             user_link.is_paused = user in self._paused
+            # Draws of a jitter, and windows of TCP, last for a run.
+            if self.drops_idle and jitter_s is None and user_link.connection is None:
+                user_link.on_idle = self._drop
             user_link.on_moving = None if self.on_moving is None else partial(self.on_moving, user, up)
             self._links[2 * user + up] = user_link
         return user_link
 
     def _delay_ns(self, user: int, up: bool) -> int:
         """Return the queueing delay of one direction between a user and the server."""
-        own = self._links.get((user, up))
+        own = self._links.get(2 * user + up)
         return self._shared[up].delay_ns + (0 if own is None else own.own_delay_ns)
+
+    def _drop(self, user: int, up: bool) -> None:
+        """Drop an idle link."""
+        self._links[2 * user + up] = None
 
     def pause(self, user: int) -> None:
         """Pause the links of a user that went offline."""
@@ -659,5 +677,5 @@ class VirtualNetwork:
 
     def close(self) -> None:
         """Put the transfers in progress into the trace as aborted."""
-        for link in self._links.values():
+        for link in filter(None, self._links.values()):
             link.close()

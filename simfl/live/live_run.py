@@ -76,7 +76,8 @@ class RoundSaver:
         """
         self.rows.timed_by = trace.timed_by
         # Copied here, in the thread of the event loop, which appends to the trace.
-        self.rows.extend(map(server_causes, trace[len(self.rows) :]))
+        for row in trace[len(self.rows) :]:
+            self.rows.add(server_causes(row))
         # Round k ends with version k + 1 of the model.
         models = {closed.round + 1: np.asarray(model)}
         point = CheckpointArrays(len(self.rows), models, None, ())

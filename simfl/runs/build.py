@@ -270,8 +270,9 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         # without.
         if s.network.tcp_start == "lv08":
             world = lv08(*world)
-        direct, queue_ns = s.network.peers == "direct", nanoseconds(s.network.server.queue_s)
-        return VirtualNetwork(env, *world, people.jitter(), direct, people.tcp, people.queue_ns, queue_ns)
+        direct, many = s.network.peers == "direct", s.population.users > MANY
+        queues = people.queue_ns, nanoseconds(s.network.server.queue_s)
+        return VirtualNetwork(env, *world, people.jitter(), direct, people.tcp, *queues, drops_idle=many)
 
     def select(available: Users, history: Participation, index: int) -> list[int] | None:
         # Named by the round alone, and by no entry: with the same users available and the same past, all

@@ -236,7 +236,7 @@ class _Order:
                 raise _RowError(f"its cause is not {earlier}")
             if isinstance(row, Ending):
                 self._end(row)
-        self.rows.append(row)
+        self.rows.add(row)
 
     def _begin(self, row: Begin) -> None:
         # A round begins when all before it have ended. A buffer begins once, and before any round.

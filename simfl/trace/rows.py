@@ -11,9 +11,12 @@ from __future__ import annotations
 
 import gc
 import json
+import marshal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
+from itertools import chain
+from operator import eq
 from typing import Any, NamedTuple, get_args
 
 from simfl.trace.codes import Discarded
@@ -290,11 +293,58 @@ ROWS: dict[str, type[Any]] = dict(zip(_NAMES.split(), get_args(Row), strict=True
 """The classes of `Row`, in its order, by their names in a file."""
 
 
-class Trace(list[Row]):
-    """The rows of one protocol's run, in order of time; a step or a transfer has its row when it ends."""
+RECENT = 2**17
+"""Rows that are never packed: causes are mostly among them."""
+BLOCK = 2**12
+"""Rows that are packed together: a few milliseconds to read."""
+_KINDS = tuple(ROWS.values())
+_NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
+
+
+class Trace(Sequence[Row]):
+    """The rows of one protocol's run, in order of time; a step or a transfer has its row when it ends.
+
+    Beyond `2 * RECENT` rows the older ones are packed in blocks: 100 bytes a row in place of 350. They are
+    the same rows when they are read, and a read makes the rows of a block.
+
+    Args:
+        rows: The first rows.
+    """
 
     timed_by: str | None = None
     """Of measured durations, the devices and the timer of each."""
+
+    def __init__(self, rows: Iterable[Row] = ()) -> None:
+        self._blocks: list[bytes | list[Row]] = []
+        self._tail: tuple[int, list[Row]] = 0, []
+        """Number of packed rows, and the rows after these: one value, as another thread may read it."""
+        self._read: tuple[int, list[Row]] = -1, []
+        """Number of the block that was read last, and its rows."""
+        for row in rows:
+            self.add(row)
+
+    def __len__(self) -> int:
+        packed, rows = self._tail
+        return packed + len(rows)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return [self[k] for k in range(*index.indices(len(self)))]
+        packed, rows = self._tail
+        if index < 0:
+            index += packed + len(rows)
+        if index >= packed:
+            return rows[index - packed]
+        if index < 0:
+            raise IndexError("no such row")
+        return self._block(index // BLOCK)[index % BLOCK]
+
+    def __iter__(self) -> Iterator[Row]:
+        packed, rows = self._tail
+        return chain(chain.from_iterable(map(self._block, range(packed // BLOCK))), rows)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace | list) and len(self) == len(other) and all(map(eq, self, other))
 
     @property
     def buffered(self) -> bool:
@@ -304,8 +354,33 @@ class Trace(list[Row]):
 
     def add(self, row: Row) -> int:
         """Append a row and return its number."""
-        self.append(row)
-        return len(self) - 1
+        packed, rows = self._tail
+        rows.append(row)
+        if len(rows) == 2 * RECENT:
+            self._pack()
+        return packed + len(rows) - 1
+
+    def _pack(self) -> None:
+        """Pack all rows but the recent ones."""
+        packed, rows = self._tail
+        for first in range(0, RECENT, BLOCK):
+            block = rows[first : first + BLOCK]
+            try:
+                self._blocks.append(marshal.dumps([(_NUMBERS[type(row)], *row) for row in block]))
+            # A value that is not exactly of a type of Python's own, such as a range, would not be the same.
+            except ValueError:
+                self._blocks.append(block)
+        # A new list, as an iterator may be in the present one.
+        self._tail = packed + RECENT, rows[RECENT:]
+
+    def _block(self, number: int) -> list[Row]:
+        """Return the rows of a block."""
+        block = self._blocks[number]
+        if isinstance(block, list):
+            return block
+        if number != self._read[0]:
+            self._read = number, [_KINDS[kind]._make(values) for kind, *values in marshal.loads(block)]
+        return self._read[1]
 
 
 def unit(buffered: bool) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from simfl.engine.environment import Environment
 from simfl.engine.links import FairLink, Flow, UserLink, VirtualNetwork
 from simfl.virtual_time import NS
-from tests.engine.harness import Carried, uniform
+from tests.engine.harness import SIX, Carried, lines, run, script, sessions, uniform
 from tests.sizes import examples
 
 LATENCY_S, LATENCY = 0.02, 20_000_000
@@ -293,3 +293,16 @@ def test_the_shared_link_is_never_idle_nor_overfull(users: int, size: int) -> No
         link.start(size, 10**9, lambda: ends.append(env.now))
     env.run()
     assert ends == pytest.approx([8 * size * users] * users, abs=1)
+
+
+def test_links_that_are_dropped_when_idle_change_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users who are lost, and come and go; a round of many users drops idle links."""
+    world = {**SIX, "rounds": 3, "detect": "timeout", "dropout": script((2, 1, "upload", "mid_send"))}
+    world |= {"population.availability": sessions(2.0, 0.3)}
+    held = run(world)
+    monkeypatch.setattr("simfl.runs.build.MANY", 5)
+    dropped = list[int]()
+    drop = VirtualNetwork._drop
+    monkeypatch.setattr(VirtualNetwork, "_drop", lambda self, *link: (dropped.append(1), drop(self, *link)))
+    assert lines(run(world)) == lines(held)
+    assert len(dropped) > 50

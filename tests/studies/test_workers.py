@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,8 @@ from simfl.cli import main
 from simfl.connect import dask_engine
 from simfl.errors import BadInput, RunFailed
 from simfl.studies import workers as module
-from simfl.studies.workers import in_line, in_order, renamed, workers
+from simfl.studies.plan import fleet_plan
+from simfl.studies.workers import RunJobs, in_line, in_order, renamed, workers
 from tests.connect.processes import ENGINES, cluster
 from tests.studies.plan.small import SMALL
 from tests.studies.sweep.small import BASE, files, study, swept
@@ -171,3 +174,39 @@ def test_more_jobs_than_cores_are_refused(command: list[str], capsys: pytest.Cap
     assert left.value.code == 2
     most = 2 * cpu_count()
     assert f"jobs=100000 must be at least 1 and at most {most}, 2 for each core" in capsys.readouterr().err
+
+
+@pytest.mark.ci
+def test_an_exploration_on_a_cluster_is_the_same() -> None:
+    distributed = pytest.importorskip("distributed", reason="simfl[dask] is not installed")
+    here = simfl.explore("secagg", users=3)
+    light = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
+    with distributed.LocalCluster(**light, protocol="tcp", host="127.0.0.1") as local:
+        address = local.scheduler_address.replace("tcp", "dask")
+        there = simfl.explore("secagg", users=3, cluster=address)
+    assert there.report == here.report
+    with pytest.raises(BadInput, match="--cluster must go without random"):
+        simfl.explore("secagg", users=9, random=5, cluster="local:2")
+    with pytest.raises(BadInput, match="--cluster: 'x' must begin with one of dask:"):
+        simfl.explore("secagg", users=3, cluster="x")
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize(("users", "jobs"), [(19, 1), (20, None)])
+def test_a_small_plan_starts_no_processes(
+    users: int, jobs: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Five protocols, so 95 and 100 users in all."""
+    asked = list[int | None]()
+
+    @contextmanager
+    def noted(jobs: int | None, cluster: str | None) -> Iterator[RunJobs]:
+        asked.append(jobs)
+        yield in_line
+
+    monkeypatch.setattr(fleet_plan, "workers", noted)
+    monkeypatch.setattr("simfl.studies.plan.search.plan", lambda fleet, watch, run_jobs: None)
+    monkeypatch.setattr(fleet_plan, "crossovers", lambda *given: ())
+    simfl.plan(SMALL, {"population.users": users})
+    simfl.plan(SMALL, jobs=2)
+    assert asked == [jobs, 2]

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from simfl.errors import need
+from simfl.errors import BadInput, need
+from simfl.runs.clusters import OPTION, connector
 from simfl.runs.simulation import refuse_in_a_loop
 from simfl.scenario.load import resolved_yaml
 from simfl.studies.explore import effort, rounds
@@ -66,12 +67,13 @@ class Exploration:
         is_short = self.random is not None or self.patterns <= effort.FEW_PATTERNS
         return 0.0 if is_short else effort.seconds_for_all(self.cohort, jobs)
 
-    def run(self, jobs: int, watch: Callable[[Report], None]) -> None:
+    def run(self, jobs: int, watch: Callable[[Report], None], cluster: str | None = None) -> None:
         """Try the patterns until one violates an invariant.
 
         Args:
             jobs: Processes that try patterns.
             watch: Called with the counts, every few patterns.
+            cluster: Address of a cluster that tries them instead.
         """
 
         def count(report: Report) -> None:
@@ -79,7 +81,7 @@ class Exploration:
             watch(report)
 
         if self.random is None:
-            self.report = rounds.explore(self.cohort, count, jobs)
+            self.report = rounds.explore(self.cohort, count, jobs, cluster=cluster)
         else:
             self.report = sample(self.cohort, self.random, count)
         # The engine has time and links: a violation of the loopback's alone would be a fault of the driver.
@@ -95,6 +97,7 @@ def explore(
     overrides: Mapping[str, Any] | None = None,
     jobs: int = 1,
     watch: Callable[[Report], None] | None = None,
+    cluster: str | None = None,
 ) -> Exploration:
     """Lose users at every combination of points, and check every invariant in each round.
 
@@ -106,6 +109,8 @@ def explore(
         overrides: Values of the cohort's scenario by dotted key.
         jobs: Processes that try patterns side by side.
         watch: Called with the counts, every few patterns.
+        cluster: Address of a cluster that tries all patterns instead: `dask://HOST:PORT`, `ray://HOST:PORT`
+            or `local:N`.
 
     Returns:
         The exploration: `violation`, the smallest pattern that violates an invariant, None if every one held;
@@ -113,22 +118,35 @@ def explore(
 
     Raises:
         RuntimeError: An event loop runs, as in a notebook.
-        BadInput: An argument is bad, or `random` is given and hypothesis is not installed.
+        BadInput: An argument is bad, `random` is given and hypothesis is not installed, or the cluster cannot
+            be used.
 
     >>> import simfl
     >>> simfl.explore("fedavg", users=3)
     Exploration(fedavg, 54 patterns, every invariant held)
     """
     refuse_in_a_loop("explore")
-    exploration = open_exploration(protocol, users, random, seed, overrides, jobs)
-    exploration.run(jobs, watch or (lambda report: None))
+    exploration = open_exploration(protocol, users, random, seed, overrides, jobs, cluster)
+    exploration.run(jobs, watch or (lambda report: None), cluster)
     return exploration
 
 
 def open_exploration(
-    protocol: str, users: int, random: int | None, seed: int, overrides: Mapping[str, Any] | None, jobs: int
+    protocol: str,
+    users: int,
+    random: int | None,
+    seed: int,
+    overrides: Mapping[str, Any] | None,
+    jobs: int,
+    cluster: str | None = None,
 ) -> Exploration:
     """Return an exploration before its first pattern; arguments as of `explore`."""
+    if cluster is not None:
+        if random is not None:
+            raise BadInput(
+                f"{OPTION} must go without random, whose patterns follow from those before: leave one out"
+            )
+        connector(cluster).check(cluster)
     if random is not None:
         need("random", "hypothesis", "explore")
     check_jobs(jobs)

@@ -136,6 +136,7 @@ def explore(
     watch: Callable[[Report], None] = lambda report: None,
     jobs: int = 1,
     affected_users: int | None = None,
+    cluster: str | None = None,
 ) -> Report:
     """Try every pattern until one violates an invariant: first no user is lost, then one, then two, ...
 
@@ -144,11 +145,12 @@ def explore(
         watch: Called with the counts so far, every few patterns.
         jobs: Processes that try patterns.
         affected_users: The most users that meet a fate; all unless given.
+        cluster: Address of a cluster that tries them instead.
     """
     report = Report()
     tasks = ((cohort, *chunk) for chunk in _chunks(cohort, affected_users))
     # In the order of the patterns, so that the first violation is a smallest one.
-    with workers(jobs) as run_jobs:
+    with workers(jobs, cluster) as run_jobs:
         # Few tasks are under way at a time, so patterns are made as they are needed.
         for part in in_order(run_jobs(attempt, tasks)):
             report.add(part)

@@ -17,6 +17,12 @@ from simfl.studies.plan.search import Answer
 from simfl.studies.plan.sensitivity import Crossover, crossovers
 from simfl.studies.workers import workers
 
+MIN_USERS = 100
+"""Users, times protocols, from which a plan starts processes: below, it takes as long as they take to start.
+
+A count and no measurement, so that a fleet is planned alike on any machine.
+"""
+
 
 @dataclass(frozen=True, repr=False)
 class FleetPlan:
@@ -79,8 +85,8 @@ def plan(
         fleet: A fleet's YAML file, a name such as `fleets/phones`, or a mapping of the same shape.
         overrides: Values by dotted key.
         watch: Called with each stage of the search as it begins.
-        jobs: Processes that simulate settings; one for each core of this machine unless given. The plan is
-            the same with any number.
+        jobs: Processes that simulate settings; one for each core of this machine unless given, but only this
+            process for fewer than `MIN_USERS`. The plan is the same with any number.
         cluster: Address of a cluster that simulates them instead: `dask://HOST:PORT`, `ray://HOST:PORT` or
             `local:N`.
 
@@ -102,6 +108,8 @@ def plan(
     # Each run of a setting is an `asyncio.run`, which cannot be within another loop.
     refuse_in_a_loop("plan")
     begin, loaded = watch or (lambda stage: None), load_fleet(fleet, overrides)
+    if jobs is None and loaded.population.users * len(loaded.entries) < MIN_USERS:
+        jobs = 1
     with workers(jobs, cluster) as run_jobs:
         answer = search.plan(loaded, begin, run_jobs)
         return FleetPlan(answer, tuple(crossovers(answer, begin, run_jobs)))
