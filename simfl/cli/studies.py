@@ -38,6 +38,7 @@ PROFILE_HELP = "File of the profile, which is printed unless given."
 FOR_HELP = "Fit the training time of its model too."
 FLEET_HELP = "A fleet, YAML, or a name such as fleets/phones: see docs/plan.md."
 ASK_HELP = "Ask seven questions, write the fleet's file (FLEET, or fleet.yaml), and plan."
+PAGE_HELP = "Write a page with bars, and the fastest protocol over the two inputs that matter most."
 EXPLORED, PLANNED, ASKED = Path("explored.yaml"), Path("planned.yaml"), Path("fleet.yaml")
 MAX_FINDINGS = 5
 """Findings of a check that are printed."""
@@ -262,6 +263,7 @@ def plan_command(
     cluster: Cluster = None,
     ask_: Annotated[bool, Option("--ask", help=ASK_HELP)] = False,
     json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
+    page_: Annotated[Path | None, Option("--page", metavar="FILE", help=PAGE_HELP)] = None,
 ) -> None:
     """Find the protocol and the settings that keep a fleet's guarantees in the least time, in shadow.
 
@@ -271,9 +273,12 @@ def plan_command(
     from simfl.reports.terminal import console, show
     from simfl.runs.folder.disk import write_text
     from simfl.studies.plan import fleet_plan
+    from simfl.studies.plan.page import page
     from simfl.studies.plan.report import plan_report
 
-    check_place(out)
+    for file in (out, page_):
+        if file is not None:
+            check_place(file)
     if ask_:
         fleet = fleet or ASKED
         ask(fleet)
@@ -285,11 +290,13 @@ def plan_command(
             name_executed_files()
             stage(text)
 
-        planned = fleet_plan.plan(fleet, overrides(set_), watch, jobs, cluster)
+        planned = fleet_plan.plan(fleet, overrides(set_), watch, jobs, cluster, page_ is not None)
     # Before anything is printed, so that the file exists when its name is shown.
     write_text(out, planned.scenario_text())
+    if page_ is not None:
+        write_text(page_, page(planned))
     if json_:
         print(json.dumps(planned.dump(), indent=2))
         return
-    show(console(), plan_report(planned.answer, planned.changes))
-    print_paragraph(f"Written to {out}: run it with simfl run {out}")
+    show(console(), plan_report(planned.answer, planned.changes, planned.region))
+    print_paragraph(f"Written to {out}: run it with simfl run {out}{f'; {page_}: the page' if page_ else ''}")

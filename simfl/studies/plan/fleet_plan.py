@@ -14,7 +14,7 @@ from simfl.scenario.schema import Scenario
 from simfl.studies.plan import search
 from simfl.studies.plan.answer import described
 from simfl.studies.plan.search import Answer
-from simfl.studies.plan.sensitivity import Crossover, crossovers
+from simfl.studies.plan.sensitivity import Crossover, Region, crossovers, region
 from simfl.studies.workers import workers
 
 MIN_USERS = 100
@@ -32,6 +32,8 @@ class FleetPlan:
     """The candidates that keep the guarantees, the fastest first, and the protocols that are refused."""
     changes: tuple[Crossover, ...]
     """The smallest change of each given by which another protocol would be the fastest."""
+    region: Region | None = None
+    """The fastest protocol over the two givens that matter most; None if not tried."""
 
     def __repr__(self) -> str:
         best = self.answer.best
@@ -68,6 +70,7 @@ class FleetPlan:
             "candidates": [described(answer.fleet, candidate) for candidate in answer.candidates],
             "plain": None if answer.plain is None else described(answer.fleet, answer.plain),
             "changes": [asdict(crossover) for crossover in self.changes],
+            "region": None if self.region is None else asdict(self.region),
             "refused": {refused.name: refused.reason for refused in answer.refused},
         }
 
@@ -78,6 +81,7 @@ def plan(
     watch: Callable[[str], None] | None = None,
     jobs: int | None = None,
     cluster: str | None = None,
+    with_region: bool = False,
 ) -> FleetPlan:
     """Find the protocol and the settings that keep a fleet's guarantees in the shortest time, in shadow.
 
@@ -89,6 +93,7 @@ def plan(
             process for fewer than `MIN_USERS`. The plan is the same with any number.
         cluster: Address of a cluster that simulates them instead: `dask://HOST:PORT`, `ray://HOST:PORT` or
             `local:N`.
+        with_region: Try 25 changes of the two givens that matter most, too, for `region`.
 
     Returns:
         The plan: `answer.best`, `scenario` and `scenario_text()` that run it, `changes` by which another
@@ -112,4 +117,5 @@ def plan(
         jobs = 1
     with workers(jobs, cluster) as run_jobs:
         answer = search.plan(loaded, begin, run_jobs)
-        return FleetPlan(answer, tuple(crossovers(answer, begin, run_jobs)))
+        changes = tuple(crossovers(answer, begin, run_jobs))
+        return FleetPlan(answer, changes, region(answer, changes, begin, run_jobs) if with_region else None)

@@ -12,24 +12,29 @@ from simfl.scenario.world import Quorum
 from simfl.studies.plan.answer import chosen, letters, sums
 from simfl.studies.plan.night import Night
 from simfl.studies.plan.search import Answer, Candidate
-from simfl.studies.plan.sensitivity import FURTHEST, Crossover, is_tried
+from simfl.studies.plan.sensitivity import FURTHEST, Crossover, Region, is_tried
 
 HEADINGS = ("s/round", "longer", "GB", "core h", "MB", "J", "fails", "insecure")
 BAR = 40
 """Characters of the longest bar."""
+MANY_BYTES = 2.0
+"""Ratio of the bytes of the fastest to those of the second best from which the answer names the price."""
 
 
-def plan_report(answer: Answer, changes: Sequence[Crossover]) -> Report:
+def plan_report(answer: Answer, changes: Sequence[Crossover], region: Region | None = None) -> Report:
     """Return the report of a plan: the sentence, the table, the second best, what decides, the bars.
 
     Args:
         answer: The candidates.
         changes: Changes of a given by which another protocol would be the fastest.
+        region: The fastest protocol over two givens, if it was asked for.
     """
-    return Report(list(_parts(answer, changes)))
+    return Report(list(_parts(answer, changes, region)))
 
 
-def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | ReportTable]:
+def _parts(
+    answer: Answer, changes: Sequence[Crossover], region: Region | None
+) -> Iterator[Sentence | ReportTable]:
     fleet, best = answer.fleet, answer.best
     hiding = "nothing to hide" if fleet.colluders is None else f"{fleet.colluders:,} may collude"
     wanted = "all" if fleet.updates is None else f"{fleet.updates:,}"
@@ -51,12 +56,21 @@ def _parts(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sentence | 
         floor = "hides nothing: the floor that protection is held to"
         yield Sentence("note", f"{answer.plain.name}, of {users}, {floor}")
     if len(answer.candidates) > 1:
-        yield Sentence("text", f"Second best: {_second(fleet, best, answer.candidates[1])}")
+        second = answer.candidates[1]
+        yield Sentence("text", f"Second best: {_second(fleet, best, second)}")
+        if (ratio := best.server_mb.mean / second.server_mb.mean) >= MANY_BYTES:
+            price = f"{best.name} moves {ratio:.2g} x its bytes to be faster"
+            yield Sentence("warning", f"{price}: take {second.name} where bytes cost more than time")
     yield from _what_decides(answer, changes)
     yield Sentence("text", f"How to run {best.name}:")
     yield from (Sentence("text", f"  {text}") for text in _details(best))
     yield from _bars("seconds a round", [(c.name, c.seconds.mean) for c in shown])
     yield from _bars("MB through the server a round", [(c.name, c.server_mb.mean) for c in shown])
+    if region is not None:
+        yield Sentence("gap", "")
+        yield Sentence("title", region_title(region))
+        yield region_table(answer, region)
+        yield Sentence("note", ", ".join(f"{letter}: {name}" for name, letter in letters_of(answer).items()))
     yield from (Sentence("warning", text) for text in _refused(answer))
     if counted := answer.losses.counted_users:
         bound = "the upper end of their 95 % interval, as if users were lost one by one"
@@ -130,6 +144,28 @@ def _bars(label: str, values: Sequence[tuple[str, float]]) -> Iterator[Sentence]
         yield Sentence(
             "text", f"{name:<{width}} {'#' * max(1, round(BAR * value / longest))} {_digits(value)}"
         )
+
+
+def letters_of(answer: Answer) -> dict[str, str]:
+    """Return the letter of each candidate in a region, the fastest first."""
+    return {c.name: chr(ord("A") + k) for k, c in enumerate(answer.candidates)}
+
+
+def region_title(region: Region) -> str:
+    """Return the heading of a region."""
+    where = f"{region.down} (down) and {region.across} (across)"
+    return f"Fastest protocol and seconds a round, by {where}; -: none keeps the guarantees"
+
+
+def region_table(answer: Answer, region: Region) -> ReportTable:
+    """Return a region as a table: a letter and seconds, or nothing; the largest factor of the rows on top."""
+    letters, names = letters_of(answer), [f"x {factor:g}" for factor in region.factors]
+    cells = [
+        [TableCell("" if s is None else f"{letters[name]} {_digits(s)}") for name, s in row]
+        for row in region.cells[::-1]
+    ]
+    rows = [TableRow(name, column) for name, column in zip(names, zip(*cells, strict=True), strict=True)]
+    return ReportTable(names[::-1], [rows], across=True)
 
 
 def _refused(answer: Answer) -> Iterator[str]:

@@ -1,4 +1,5 @@
-"""Crossovers: the changes of one given at a time by which another protocol would be the fastest.
+"""Crossovers: the changes of one given at a time by which another protocol would be the fastest. The region:
+the fastest protocol over changes of two givens, and where none keeps the guarantees.
 
 Each given is multiplied and divided by up to 8, for the best protocols, under the seed that chose their
 settings. Where another protocol is faster at that end by more than a tie, the factor is found by halving the
@@ -6,13 +7,13 @@ interval of its logarithm.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from simfl.scenario.fleet import Fleet
-from simfl.studies.plan.evaluate import Change, PlainSums, World
+from simfl.studies.plan.evaluate import AS_GIVEN, Change, PlainSums, World
 from simfl.studies.plan.search import LARGE, Answer, Candidate, rounds_of, size_of
 from simfl.studies.plan.settings import Choices, Setting
 from simfl.studies.workers import RunJobs, in_line, in_order
@@ -43,17 +44,34 @@ class Crossover:
     """Name of that protocol."""
 
 
-LINKS = "rate of users' links"
-GIVENS: dict[str, Callable[[float], Change]] = {
-    LINKS: lambda f: Change(links=f),
-    "rate of the server's link": lambda f: Change(server=f),
-    "slowness of users' devices": lambda f: Change(slowdown=f),
-    "length of updates": lambda f: Change(length=f),
-}
-"""Givens that change the users' world, and none of the settings."""
+@dataclass(frozen=True)
+class Region:
+    """The fastest protocol over two givens."""
+
+    down: str
+    """The given of the rows, in words."""
+    across: str
+    """The given of the columns."""
+    factors: tuple[float, ...]
+    """Factors on both givens, ascending."""
+    cells: tuple[tuple[tuple[str, float | None], ...], ...]
+    """By row and column: the protocol, and its seconds a round; "" and None where none keeps the
+    guarantees."""
+
+
+LINKS, LENGTH = "rate of users' links", "length of updates"
+GIVENS = {
+    LINKS: "links", "rate of the server's link": "server", "slowness of users' devices": "slowdown",
+    LENGTH: "length",
+}  # fmt: skip
+"""Givens that change the users' world, and none of the settings -> the field of a `Change`."""
 
 LOSSES, COLLUDERS = "drop-outs", "colluders"
 """Givens from which settings follow."""
+
+
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
+"""Factors on each of a region's two givens."""
 
 
 def is_tried(answer: Answer) -> bool:
@@ -89,6 +107,36 @@ def crossovers(
     yield from filter(None, in_order(run_jobs(Trial.crossover, jobs)))
 
 
+def region(
+    answer: Answer,
+    changes: Sequence[Crossover],
+    watch: Callable[[str], None] = lambda stage: None,
+    run_jobs: RunJobs = in_line,
+) -> Region | None:
+    """Return the fastest protocol over the two givens that matter most; None where changes are not tried.
+
+    These are the givens of the nearest crossovers, and after them the losses and the length of updates.
+
+    Args:
+        answer: The candidates.
+        changes: The crossovers.
+        watch: Called with each stage as it begins.
+        run_jobs: Runs the jobs, one for each pair of factors.
+    """
+    if not is_tried(answer):
+        return None
+    trial = Trial(answer.fleet, answer.world, _rivals(answer))
+    watch("changing two givens at a time")
+    nearest = sorted(changes, key=lambda crossover: abs(math.log(crossover.factor)))
+    givens = dict.fromkeys([*(crossover.given for crossover in nearest), LOSSES, LENGTH, LINKS])
+    down, across, *_ = (g for g in givens if g in GIVENS or changed_fleet(answer.fleet, g, FACTORS[-1]))
+    _ = trial.as_given
+    jobs = ((trial, {down: row, across: column}) for row in FACTORS for column in FACTORS)
+    cells = list(in_order(run_jobs(Trial.best, jobs)))
+    rows = tuple(tuple(cells[k : k + len(FACTORS)]) for k in range(0, len(cells), len(FACTORS)))
+    return Region(down, across, FACTORS, rows)
+
+
 @dataclass(frozen=True)
 class Trial:
     """The best protocols of a fleet, tried with other givens."""
@@ -107,32 +155,39 @@ class Trial:
         low, high, first = 0.0, math.log2(FURTHEST), self.rivals[0].name
         # Only the far end is looked at first. A factor at which the answer changes and changes back is not
         # found.
-        best = self.fastest(given, 2 ** (sign * high))
-        if best in (None, first):
+        best, _ = self.best({given: 2 ** (sign * high)})
+        if best in ("", first):
             return None
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            fastest = self.fastest(given, 2 ** (sign * middle))
+            fastest, _ = self.best({given: 2 ** (sign * middle)})
             # Bisection keeps: at `low` the answer's protocol is the fastest, at `high` it is another one.
-            if fastest in (None, first):
+            if fastest in ("", first):
                 low = middle
             else:
                 high, best = middle, fastest
-        return Crossover(given, 2 ** (sign * high), str(best))
+        return Crossover(given, 2 ** (sign * high), best)
 
-    def fastest(self, given: str, factor: float) -> str | None:
-        """Return the name of the fastest protocol where a given is multiplied by a factor.
+    def best(self, factors: Mapping[str, float]) -> tuple[str, float | None]:
+        """Return the fastest protocol where givens are multiplied, and its seconds a round.
 
-        It is the answer's, unless another is faster by more than a tie; None if the given cannot be so.
+        It is the answer's, unless another is faster by more than a tie; "" and None if no protocol keeps
+        the guarantees, or the givens cannot be so.
+
+        Args:
+            factors: By given.
         """
-        change, settings = Change(), self.as_given
-        if given in GIVENS:
-            change = GIVENS[given](factor)
+        change, fleet = AS_GIVEN, self.fleet
+        for given, factor in factors.items():
+            if given in GIVENS:
+                change = replace(change, **{GIVENS[given]: factor})
+            elif factor != 1:
+                changed = changed_fleet(fleet, given, factor)
+                if changed is None:
+                    return "", None
+                fleet = changed
         # Losses and colluders change which settings keep the guarantees, so these are derived again.
-        elif (fleet := changed_fleet(self.fleet, given, factor)) is None:
-            return None
-        else:
-            settings = self.settings(fleet)
+        settings = self.as_given if fleet is self.fleet else self.settings(fleet)
         seconds = {
             name: min((self._seconds(setting, change) for setting in tried), default=math.inf)
             for name, tried in settings.items()
@@ -140,9 +195,10 @@ class Trial:
         # Equal times: `min` takes the first, and rivals are in the order of the answer.
         first, best = self.rivals[0].name, min(seconds, key=lambda name: seconds[name])
         if seconds[best] == math.inf:
-            return None
+            return "", None
         # One seed has noise, and a rival that is ahead by a percent would be reported as a change.
-        return best if seconds[best] * BY < seconds[first] else first
+        chosen = best if seconds[best] * BY < seconds[first] else first
+        return chosen, seconds[chosen]
 
     @cached_property
     def as_given(self) -> dict[str, list[Setting]]:
@@ -167,7 +223,9 @@ class Trial:
         return tried
 
     def _seconds(self, setting: Setting, change: Change) -> float:
-        return self.world.run(setting, rounds_of(setting), change=change).seconds
+        outcome = self.world.run(setting, rounds_of(setting), change=change)
+        is_slow = outcome.seconds > (self.fleet.within_s or math.inf)
+        return math.inf if is_slow or outcome.user_mb > (self.fleet.user_mb or math.inf) else outcome.seconds
 
 
 def changed_fleet(fleet: Fleet, given: str, factor: float) -> Fleet | None:

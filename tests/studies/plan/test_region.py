@@ -1,0 +1,128 @@
+"""The fastest protocol over two givens, in the report and on the page."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from simfl.cli import main
+from simfl.runs.results.breakdown import ReportTable
+from simfl.runs.results.statistics import Estimate
+from simfl.studies.plan import sensitivity
+from simfl.studies.plan.fleet_plan import FleetPlan
+from simfl.studies.plan.page import page
+from simfl.studies.plan.report import plan_report
+from simfl.studies.plan.search import Answer, plan
+from simfl.studies.plan.sensitivity import COLLUDERS, LENGTH, LINKS, LOSSES, Crossover, Region, Trial, region
+from tests.studies.plan.small import SMALL, small
+
+FEW = (0.5, 1.0, 2.0)
+TWO: dict[str, Any] = {"protocols": ["fedavg", "secagg", "lightsecagg"], "within_s": 3.0, "updates": 6}
+"""Two protocols that hide six updates, within three seconds a round."""
+
+
+@pytest.fixture(scope="module")
+def answer() -> Answer:
+    return plan(small(**TWO))
+
+
+@pytest.fixture(scope="module")
+def found(answer: Answer) -> Region:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sensitivity, "FACTORS", FEW)
+        area = region(answer, [])
+    assert area is not None
+    return area
+
+
+def test_a_cell_is_the_fastest_under_both_changes(answer: Answer, found: Region) -> None:
+    trial = Trial(answer.fleet, answer.world, answer.candidates)
+    assert (found.down, found.across, found.factors) == (LOSSES, LENGTH, FEW)
+    for row, down in zip(found.cells, FEW, strict=True):
+        for cell, across in zip(row, FEW, strict=True):
+            assert cell == trial.best({LOSSES: down, LENGTH: across})
+    seconds = [s for row in found.cells for _, s in row if s is not None]
+    assert len({*seconds}) > len(FEW)
+    assert found.cells[1][1][0] == answer.best.name
+
+
+def test_a_cell_is_empty_where_a_guarantee_breaks(answer: Answer) -> None:
+    """Within a bound of time that one cell exceeds, and where too many collude."""
+    trial = Trial(answer.fleet, answer.world, answer.candidates)
+    name, seconds = trial.best({LENGTH: 2.0})
+    assert seconds is not None
+    for bound, expected in ((0.9 * seconds, ("", None)), (1.1 * seconds, (name, seconds))):
+        tight = replace(
+            trial, fleet=answer.fleet.model_copy(update={"within_s": bound}), rivals=trial.rivals[:1]
+        )
+        assert tight.best({LENGTH: 2.0}) == expected
+    assert trial.best({LOSSES: 1000.0}) == trial.best({COLLUDERS: 6.0, LENGTH: 1.0}) == ("", None)
+
+
+def test_the_nearest_crossovers_choose_the_givens(answer: Answer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sensitivity, "FACTORS", (1.0,))
+    far, near = Crossover(LENGTH, 6.0, "secagg"), Crossover(LINKS, 0.5, "secagg")
+    area = region(answer, [far, near])
+    assert area is not None
+    assert (area.down, area.across) == (LINKS, LENGTH)
+    lossless = replace(
+        answer, fleet=answer.fleet.model_copy(update={"dropout": small(dropout="none").dropout})
+    )
+    area = region(lossless, [])
+    assert area is not None
+    assert (area.down, area.across) == (LENGTH, LINKS)
+
+
+def test_a_region_is_a_table_of_letters_and_seconds(answer: Answer) -> None:
+    """Two rows: the larger factor is above. A letter stands for each candidate, a gap where none is left."""
+    first, second = (c.name for c in answer.candidates)
+    area = Region(LOSSES, LENGTH, (1.0, 4.0), (((first, 1.25), (second, 30.0)), ((first, 2.0), ("", None))))
+    report = plan_report(answer, [], area)
+    table = [part for part in report.parts if isinstance(part, ReportTable)][-1]
+    assert table.names == ["x 4", "x 1"]
+    assert [(row.label, [cell.text for cell in row.cells]) for row in table.rows] == [
+        ("x 1", ["A 2", "A 1.2"]), ("x 4", ["", "B 30"]),
+    ]  # fmt: skip
+    assert f"A: {first}, B: {second}" in report.on("note")
+
+
+def test_many_more_bytes_are_named(answer: Answer) -> None:
+    """The fastest moves 2.5 times the bytes of the second, and then 1.9 times."""
+    first, second = answer.candidates
+    for ratio, expected in ((2.5, 1), (1.9, 0)):
+        moved = replace(first, server_mb=Estimate(ratio * second.server_mb.mean, None, 1))
+        warnings = plan_report(replace(answer, candidates=(moved, second)), []).on("warning")
+        price = f"{first.name} moves {ratio:.2g} x its bytes to be faster"
+        assert sum(warning.startswith(price) for warning in warnings) == expected
+
+
+def test_the_page_has_bars_and_the_region(answer: Answer, found: Region) -> None:
+    text = page(FleetPlan(answer, (), found))
+    assert text.count('class="barrow"') == 2 * (len(answer.candidates) + 1)
+    assert text.count(' as-given"') == 1
+    cells = [cell for row in found.cells for cell in row]
+    assert text.count('<td class="is-') + text.count('<td class="none') == len(cells)
+    assert text.count('<td class="none') == sum(s is None for _, s in cells)
+    evil = replace(answer, fleet=answer.fleet.model_copy(update={"name": "<script>"}))
+    without = page(FleetPlan(evil, ()))
+    assert "<script>" not in without
+    assert "as-given" not in without.partition("<body>")[2]
+
+
+@pytest.mark.ci
+def test_the_command_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = {**SMALL, "updates": 6, "protocols": ["fedavg", "secagg", "secagg_plus"]}
+    (tmp_path / "small.yaml").write_text(yaml.safe_dump(fleet))
+    out, file = tmp_path / "planned.yaml", tmp_path / "plan.html"
+    arguments = ["plan", str(tmp_path / "small.yaml"), "--jobs", "1", "--out", str(out), "--page", str(file)]
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert not end.value.code
+    printed = capsys.readouterr().out
+    assert "Fastest protocol and seconds a round, by" in printed
+    assert max(map(len, printed.splitlines())) <= 80 + len(str(file))
+    assert "Where which protocol is the fastest" in file.read_text(encoding="utf-8")
