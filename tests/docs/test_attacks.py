@@ -54,7 +54,7 @@ def test_its_figures_are_light_and_dark() -> None:
 def test_its_tables_are_what_is_printed(shell: Shell, kind: str) -> None:
     command, table = SHOWN[kind]
     said, printed = rows(table), rows(shell.run(command))
-    assert list(said) == list(printed)
+    assert list(said) == [name for name in printed if name in said]  # the page leaves out equal rows
     for name, numbers in said.items():
         assert printed[name] == pytest.approx(numbers, rel=0.1, abs=0.03), name
 

@@ -16,7 +16,7 @@ from tests.docs.pages import ROOT, Command, blocks, differs, session
 
 PAGE = ROOT / "docs" / "models_of_your_own.md"
 EXAMPLES = ROOT / "examples"
-SHOWN = ((".py", "python", ("charging", "tunnels")), (".yaml", "yaml", ("charging",)))
+SHOWN = ((".py", "python", ("charging",)), (".yaml", "yaml", ("charging",)))
 """Suffix of the examples, language of the blocks, and the examples of which the page shows a part."""
 
 
