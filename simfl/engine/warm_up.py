@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from simfl.crypto import discrete_noise
 from simfl.dataplane.eager import EagerOps, prepare_process
 from simfl.dataplane.handles import F32, F64, Handle
 from simfl.dataplane.ops import Ops, Oracle
@@ -48,7 +49,7 @@ def warm(
         oracle: The run's, if it has one: its first call imports galois.
     """
     p = params
-    size = (type(protocol), p.q, p.N, p.T, p.U, p.t, p.k, p.K, p.d, users)
+    size = (type(protocol), p.q, p.N, p.T, p.U, p.t, p.k, p.K, p.d, p.dp, users)
     if size not in _rehearsed:
         _rehearsed.add(size)
         rehearse(protocol, params, users, rule, oracle)
@@ -74,6 +75,10 @@ def rehearse(
         libraries of linear algebra start anew, and each page is copied when it is first written.
     """
     prepare_process()
+    # The tables of the run's noise, which depend on the length of an update: a rehearsal's may be shorter.
+    if (how := params.lattice) is not None:
+        for variance in how.variances or (how.server_variance,):
+            discrete_noise.thresholds(how.law, variance)
     p = _affordable(protocol, params, users)
     ops, zeros = EagerOps(p.q, oracle=oracle), np.zeros((1, p.d), np.float32)
     calls: list[tuple[str, tuple[Any, ...]]] = []

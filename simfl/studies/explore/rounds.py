@@ -97,6 +97,9 @@ def make_cohort(
         "quantization": {"levels": 65536, "clip": 4.0},
         "protocols": {name: {**spec, **kind.small_settings(users, 1 if buffered else (users - 1) // 2)}},
     }
+    if any(key.partition(".")[0] == "dp" for key in overrides or ()):
+        # Differential privacy has its own rounding.
+        del scenario["quantization"]
     return cohort(load({**scenario, **cohort.settings(users)}, overrides or {}), name)
 
 
