@@ -179,8 +179,10 @@ class DifferentialPrivacy(Block):
             yield "dropout", f"repair must go with skellam, not {self.mechanism}: {reason}; use skellam"
         if 2**self.bits > q:
             yield "bits", f"2^{self.bits} = {2**self.bits} must not be above field.q={q}: use fewer bits"
-        # Derived noise follows from the model, which `runs.build` has.
         if self.noise_multiplier is None:
+            # Derived noise follows from the model, which `runs.build` has: here the bits must hold the rest.
+            least = self.model_copy(update={"noise_multiplier": 1e-9, "epsilon": None})
+            yield from least.problems(users, q)
             return
         try:
             # Without rotation in one coordinate: the largest scale of any model.

@@ -8,6 +8,7 @@ import math
 from collections.abc import Sequence
 from functools import lru_cache
 
+from simfl.errors import BadInput
 from simfl.learning.dp_accounting import Noise, Release, epsilon_by_round, epsilon_of, noise_multiplier_for
 from simfl.protocols.noise import DifferentialPrivacy
 
@@ -46,7 +47,10 @@ def with_noise(dp: DifferentialPrivacy, d: int, users: int, rounds: int) -> Diff
     assert dp.epsilon is not None
 
     def plan(multiplier: float) -> Release:
-        return release_of(dp.model_copy(update={"noise_multiplier": multiplier}), d, users)
+        try:
+            return release_of(dp.model_copy(update={"noise_multiplier": multiplier}), d, users)
+        except ValueError as problem:
+            raise BadInput(f"bits {problem}") from None
 
     least = noise_multiplier_for(plan, dp.epsilon, dp.delta, rounds, accountant=dp.accountant)
     step = 10.0 ** (math.floor(math.log10(least)) + 1 - DIGITS)
