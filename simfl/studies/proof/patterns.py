@@ -134,14 +134,14 @@ def make_small(
         protocol: One of ours, or `path.py:Name`.
         users: Number of users.
         seed: Seed of keys and random graphs.
-        changes: Values of its scenario by dotted key, or by a letter: U, T and D are keys of `privacy`,
-            others the protocol's own.
+        changes: Values of its scenario by dotted key, or `dp`, or by a letter: U, T and D are keys of
+            `privacy`, others the protocol's own.
     """
     changes = dict(changes or {})
     name = protocol.rpartition(":")[2]
     overrides = {
-        key if "." in key else f"{'privacy' if key in 'UTD' else f'protocols.{name}'}.{key}": value
-        for key, value in changes.items()
+        key if "." in key or key == "dp" else f"{'privacy' if key in 'UTD' else f'protocols.{name}'}.{key}": v
+        for key, v in changes.items()
     }
     if "D" not in changes and changes.keys() & {"U", "t"}:
         # U or t decides how many users may be lost; the cohort's own D could contradict it.
