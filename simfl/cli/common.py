@@ -134,16 +134,29 @@ def exit_by_outcome(
 
     Raises:
         typer.Exit: `FAILED` if an aggregate is not the plain sum of its updates; else `NO_AGGREGATE` if
-            there is a line in `without`.
+            there is a line in `without`, or more epsilon was spent than promised.
     """
     # All faults are named before the first exit code is chosen.
-    inexact = [line for label, protocols in runs for line in inexact_lines(label, protocols)]
-    for line in (*inexact, *without):
+    listed = list(runs)
+    inexact = [line for label, protocols in listed for line in inexact_lines(label, protocols)]
+    broken = [line for label, protocols in listed for line in broken_lines(label, protocols)]
+    for line in (*inexact, *without, *broken):
         warn(line)
     if inexact:
         raise typer.Exit(FAILED)
-    if without:
+    if without or broken:
         raise typer.Exit(NO_AGGREGATE)
+
+
+def broken_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Iterator[str]:
+    """Yield a line for each protocol of a run that spent more epsilon than was promised."""
+    for name, protocol in protocols.items():
+        if protocol.broken_promise:
+            yield (
+                f"{label}: {name}: {protocol.broken_promise}"
+                if label
+                else f"{name}: {protocol.broken_promise}"
+            )
 
 
 def inexact_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Iterator[str]:

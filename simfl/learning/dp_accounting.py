@@ -16,7 +16,8 @@ Not covered: what a server learns that breaks the protocol, and users whose upda
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -200,9 +201,33 @@ def epsilon_of(
     if release.mechanism == "gaussian":
         return _central_epsilon(math.sqrt(release.variance) / release.l2, noises, delta, sampling, accountant)
     if accountant == "pld":
-        raise BadInput(f"dp.accountant: must be rdp for {release.mechanism}, not pld")
+        raise BadInput(f"accountant must be rdp for {release.mechanism}, not pld")
     total = sum(noise.rounds * _curve(release, noise, sampling) for noise in noises)
     return epsilon_from_rdp(np.asarray(total), delta)
+
+
+def epsilon_by_round(
+    release: Release, delta: float, present: Sequence[Noise], accountant: Accountant = "rdp"
+) -> list[float]:
+    """Return the epsilon that is spent after each entry, as `epsilon_of` of the entries so far.
+
+    Args:
+        release: The release as it was planned.
+        delta: Probability with which epsilon may fail to hold, for all rounds together.
+        present: The noise that was present, in order.
+        accountant: As in `epsilon_of`.
+    """
+    counts, known = Counter[tuple[float, int | None]](), dict[frozenset[Any], float]()
+    spent = []
+    for noise in present:
+        counts[noise.share, noise.survivors] += noise.rounds
+        # Orders do not matter, and rounds without a sum repeat the state before them.
+        state = frozenset(counts.items())
+        if state not in known:
+            noises = [Noise(share, n, rounds) for (share, n), rounds in counts.items()]
+            known[state] = epsilon_of(release, delta, accountant=accountant, present=noises)
+        spent.append(known[state])
+    return spent
 
 
 def noise_multiplier_for(
@@ -238,7 +263,7 @@ def noise_multiplier_for(
     while (least := spent(high)) > epsilon:
         low, high = high, 2 * high
         if high > MAX_NOISE:
-            raise BadInput(f"dp.epsilon: must be above {least:.3g} with noise of {MAX_NOISE:g} clips")
+            raise BadInput(f"epsilon must be above {least:.3g}, or dp.bits larger: rounding alone costs that")
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if spent(middle) > epsilon else (low, middle)
@@ -281,5 +306,5 @@ def _library() -> Any:
         import dp_accounting
     except ImportError:
         remedy = "pip install 'simfl[privacy]'"
-        raise BadInput(f"dp: the central Gaussian needs dp-accounting: {remedy}") from None
+        raise BadInput(f"the central Gaussian needs dp-accounting: {remedy}") from None
     return dp_accounting

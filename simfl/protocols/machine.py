@@ -441,7 +441,7 @@ class Params:
 
     def removed(self, survivors: int) -> int:
         """Return the parts of each survivor's noise that repair removes, the last ones."""
-        return max(0, self.repaired - (self.N - survivors))
+        return max(0, self.repaired - max(0, self.N - survivors))
 
     @property
     def width(self) -> int:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from simfl.config.blocks import Block, Positive, shorthand
 from simfl.config.quantities import unit
@@ -109,8 +109,14 @@ class DifferentialPrivacy(Block):
     discrete Gaussian to the sum, as a trusted server would, for reference."""
     clip: Positive
     """Bound of an update's length (L2)."""
-    noise_multiplier: Positive
-    """Standard deviation of the noise in the sum, in clips."""
+    noise_multiplier: Positive | None = None
+    """Standard deviation of the noise in the sum, in clips; by epsilon unless given."""
+    epsilon: Positive | None = None
+    """Promise for all rounds together, of which the noise multiplier is derived; by it unless given."""
+    delta: Probability = 1e-5
+    """Probability with which epsilon may fail to hold; below one over the users."""
+    accountant: Literal["rdp", "pld"] = "rdp"
+    """`rdp` by Renyi divergences; `pld` by privacy loss distributions, tighter, for `gaussian` alone."""
     bits: Annotated[int, Field(strict=True, ge=2, le=31)]
     """Bits of the noisy sum, which set the fineness of the rounding."""
     rotation: Literal["hadamard", "none"] = "hadamard"
@@ -121,6 +127,17 @@ class DifferentialPrivacy(Block):
     """The noisy sum of a coordinate leaves 2^bits with about this probability."""
     beta: Probability = math.exp(-0.5)
     """A rounding is longer than its bound with at most this probability, and is then repeated."""
+
+    @model_validator(mode="after")
+    def one_of_both(self) -> "DifferentialPrivacy":
+        if (self.epsilon is None) == (self.noise_multiplier is None):
+            given = "neither" if self.epsilon is None else "both"
+            raise ValueError(f"exactly one of epsilon and noise_multiplier must be given, not {given}")
+        if self.accountant == "pld" and not self.central:
+            raise ValueError(
+                f"accountant: pld must go with mechanism: gaussian, not {self.mechanism}; use rdp"
+            )
+        return self
 
     @property
     def central(self) -> bool:
@@ -162,6 +179,11 @@ class DifferentialPrivacy(Block):
             yield "dropout", f"repair must go with skellam, not {self.mechanism}: {reason}; use skellam"
         if 2**self.bits > q:
             yield "bits", f"2^{self.bits} = {2**self.bits} must not be above field.q={q}: use fewer bits"
+        if self.noise_multiplier is None:
+            # Derived noise follows from the model, which `runs.build` has: here the bits must hold the rest.
+            least = self.model_copy(update={"noise_multiplier": 1e-9, "epsilon": None})
+            yield from least.problems(users, q)
+            return
         try:
             # Without rotation in one coordinate: the largest scale of any model.
             how = self.lattice(2**40, users, bytes(32))
@@ -196,6 +218,7 @@ def _with(dp: DifferentialPrivacy, bits: int) -> DifferentialPrivacy:
 
 @lru_cache(maxsize=64)
 def _lattice(dp: DifferentialPrivacy, d: int, users: int, seed: bytes) -> Lattice:
+    assert dp.noise_multiplier is not None
     length = rotation.padded(d) if seed else d
     variance, parts = (dp.noise_multiplier * dp.clip) ** 2, dp.dropout.enough(users)
     # exp(-k^2 / 2) bounds the tail of a sub-Gaussian beyond k deviations: 4.29 for 10^-4, 3 for exp(-4.5).

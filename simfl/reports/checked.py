@@ -15,6 +15,7 @@ from simfl.errors import BadInput, counted
 from simfl.reports.assumptions import before
 from simfl.runs import assumptions
 from simfl.runs.build import Experiment, build, make_clocks
+from simfl.runs.results.spent import promise_of
 from simfl.runs.results.units import listed
 from simfl.scenario.keywords import MINIMAL, Keywords, load_with, named_by_keyword
 from simfl.scenario.load import marked_yaml
@@ -101,6 +102,13 @@ def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str
         drawn = [f"{name} {size}" for name, size in experiment.people.classes.sizes().items()]
         yield f"users by class: {listed(drawn, MAX_CLASSES)}"
     begin("computing how often each protocol fails")
+    for name in s.protocols:
+        if promise := promise_of(s.of(name), experiment.trainer.d):
+            yield (
+                f"{name}: epsilon {promise.epsilon:.4g} at delta {promise.delta:g} over "
+                f"{counted(s.rounds, 'round')}, by a noise multiplier of {promise.noise_multiplier:g}, "
+                "if none of the noise is missing"
+            )
     for name, entry in s.protocols.items():
         yield from (f"{name}: {note}" for note in entry.notes(s.params(name)))
     yield from experiment.training_times()

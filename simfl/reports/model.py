@@ -17,7 +17,7 @@ from simfl.trace.rows import unit
 
 Topic = Literal[
     "title", "entry", "text", "note", "clock", "training", "sets", "warning", "different", "outlier", "drift",
-    "conclusion", "gap",
+    "conclusion", "broken", "gap",
 ]  # fmt: skip
 """Purpose of a sentence; `gap` is an empty line."""
 MAX_REASONS = 3
@@ -115,6 +115,10 @@ def _parts(
         names = ", ".join(name for name, p in first.protocols.items() if p.training == way)
         of = f" of {names}:" * (len(ways) > 1)
         yield Sentence("training", f"Training{of} {way}")
+    for number, s in enumerate(summaries, 1):
+        of_run = f" (run {number})" * several
+        broken = ((name, p.broken_promise) for name, p in s.protocols.items())
+        yield from (Sentence("broken", f"{name}{of_run}: {text}") for name, text in broken if text)
     # Reasons are of each run: under the measured clock, repeats may fail differently.
     for number, s in enumerate(summaries, 1):
         for name, p in s.protocols.items():

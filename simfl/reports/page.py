@@ -74,6 +74,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         stacks=stacks([(name, rate, tables.means("phases", part)) for name, rate, part in by_rate]),
         reasons=tables.reasons(run),
         accuracy=accuracy(protocols),
+        epsilon=epsilon(protocols),
         facts=world.world_facts(run.scenario),
         strips=strip.strips(run, timelines),
         participation=participation(run, report),
@@ -176,14 +177,36 @@ def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
     """Return lines over virtual time: points in percent of the chart, from its left and from its top."""
     evaluated = tables.evaluated(protocols).items()
     series = {name: [(r.end_s, value) for r, value in rounds] for name, rounds in evaluated}
+    targets = {name: p.accuracy_target for name, p in protocols.items()}
+    goal = next((target.value for target in targets.values() if target), None)
+    reached = {name: target.reached for name, target in targets.items() if target and target.reached}
+    return _plot(series, goal, {name: (at.after_s, at.measured) for name, at in reached.items()})
+
+
+def epsilon(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
+    """Return lines of the epsilon spent over virtual time, and the promise across, as `accuracy`."""
+    promises = [p.promise.epsilon for p in protocols.values() if p.promise]
+    series = {
+        name: [(r.end_s, r.epsilon) for r in p.rounds if r.epsilon is not None]
+        for name, p in protocols.items()
+        if p.promise
+    }
+    # Entries may have promises of their own; the line is that of the strictest.
+    return _plot(series, min(promises, default=None), {})
+
+
+def _plot(
+    series: Mapping[str, Sequence[tuple[float, float]]],
+    goal: float | None,
+    rings: Mapping[str, tuple[float, float]],
+) -> dict[str, Any] | None:
+    """Return lines over time, a goal across, and a ring on a line; None without a point."""
     points = [point for values in series.values() for point in values]
     if not points:
         return None
-    times, accuracies = zip(*points, strict=True)
-    targets = {name: p.accuracy_target for name, p in protocols.items()}
-    goal = next((target.value for target in targets.values() if target), None)
+    times, numbers = zip(*points, strict=True)
     # The axis reaches a target that no accuracy came near (`test_the_page_has_room_for_a_target_above_all`).
-    levels = [*accuracies, *([] if goal is None else [goal])]
+    levels = [*numbers, *([] if goal is None else [goal])]
     # Time begins at zero. Accuracies do not, or their differences would be too small to be seen.
     across, up = chart.axis(0.0, max(times)), chart.axis(min(levels), max(levels))
     lines = []
@@ -193,8 +216,8 @@ def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
         drawn = [(round(across.at(s), 3), round(100 - up.at(value), 3)) for s, value in values]
         last = f"{values[-1][1]:.4f}" if values else NO_VALUE
         line = {"name": name, "colour": colour, "dashes": dashes, "points": drawn}
-        reached = target.reached if (target := targets[name]) else None
-        ring = reached and (round(across.at(reached.after_s), 3), round(100 - up.at(reached.measured), 3))
+        after_s, measured = rings.get(name, (None, None))
+        ring = None if after_s is None else (round(across.at(after_s), 3), round(100 - up.at(measured), 3))
         lines.append({**line, "values": values, "last": last, "ring": ring})
     return {"lines": lines, "across": across, "up": up, "target": goal}
 

@@ -93,7 +93,7 @@ STYLES: dict[Topic, str] = {
     "title": "italic", "entry": "bold", "text": "", "note": "dim", "clock": "dim", "training": "dim",
     "sets": "dim",
     "warning": "yellow", "different": "yellow", "outlier": "yellow", "drift": "yellow",
-    "conclusion": "bold", "gap": "",
+    "conclusion": "bold", "broken": "bold red", "gap": "",
 }  # fmt: skip
 
 

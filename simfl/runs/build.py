@@ -42,6 +42,7 @@ from simfl.runs.memory import Memory
 from simfl.runs.users import UserPopulation
 from simfl.scenario import checks
 from simfl.scenario.messages import error, with_location
+from simfl.scenario.privacy_budget import promised, with_noise
 from simfl.scenario.schema import Scenario
 from simfl.scenario.world import ByDisconnect, Measured, Modelled, Quorum, Recorded
 from simfl.trace import reader as trace_reader
@@ -197,8 +198,7 @@ def build(
         for name in s.protocols:
             _check_samples(s, name, trainers[name])
             _check_overflow(s.of(name), name, trainers[name])
-            for key, message in s.dp.too_coarse(trainers[name].d, s.of(name).cohort) if s.dp else ():
-                raise error(s, f"dp.{key}", message)
+            _check_noise(s.of(name), trainers[name].d)
         is_timed = isinstance(s.clock, Measured) and s.learning.device == "cuda"
         if is_timed and ((slowdowns := alike(people.slowdown)) != 1).any():
             slowest = f"every slowdown must be 1, not up to {slowdowns.max():g}"
@@ -398,6 +398,20 @@ def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
         # and must be that of the real run.
         return lambda party, *scope: (draw if party == SERVER else ZeroEntropy)(party, *scope)
     return draw
+
+
+def _check_noise(s: Scenario, d: int) -> None:
+    """Raise a ScenarioError if noise and bits do not go with updates of length d."""
+    if s.dp is None:
+        return
+    try:
+        dp = with_noise(s.dp, d, s.cohort, s.rounds)
+        # A central epsilon needs a library that may be absent: found out before anything long runs.
+        promised(dp, d, s.cohort, s.rounds)
+    except BadInput as problem:
+        raise error(s, "dp", str(problem)) from None
+    for key, message in (*dp.problems(s.cohort, s.field.q), *dp.too_coarse(d, s.cohort)):
+        raise error(s, f"dp.{key}", message)
 
 
 def _check_samples(s: Scenario, name: str, trainer: Trainer) -> None:

@@ -43,6 +43,7 @@ from simfl.protocols.machine import Params
 from simfl.protocols.noise import DifferentialPrivacy
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
+from simfl.scenario.privacy_budget import with_noise
 from simfl.scenario.world import (
     Buffer,
     ByDisconnect,
@@ -362,7 +363,7 @@ class Scenario(Block):
             d=d, q=self.field.q, N=N, T=T, D=D, U=U or max(1, N - D), U_given=U is not None,
             clip=clip, levels=levels, K=K, staleness_bound=bound, session=self.name.encode(),
             all_answers=patient, timed=timed, least=least, batches=Batches(*self.selection.batches()),
-            dp=self.dp,
+            dp=None if self.dp is None else with_noise(self.dp, d, N, self.rounds),
         )  # fmt: skip
 
     def params(self, name: str, d: int = 1) -> Params:

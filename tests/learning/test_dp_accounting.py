@@ -124,12 +124,12 @@ def test_sampling_helps_and_ends_at_no_sampling() -> None:
 
 def test_epsilon_that_rounding_exceeds_is_refused() -> None:
     """With 10 bits more noise leaves no steps to the updates, and 1,000 rounds cost more than 0.001."""
-    with pytest.raises(BadInput, match=r"dp.epsilon: must be above .* with noise of"):
+    with pytest.raises(BadInput, match=r"epsilon must be above .*, or dp.bits larger"):
         noise_multiplier_for(partial(wide, bits=10), 1e-3, 1e-6, rounds=1000)
 
 
 def test_losses_of_distributed_mechanisms_have_no_pld() -> None:
-    with pytest.raises(BadInput, match=r"dp.accountant: must be rdp for skellam, not pld"):
+    with pytest.raises(BadInput, match=r"accountant must be rdp for skellam, not pld"):
         epsilon_of(SKELLAM, 1e-5, accountant="pld")
 
 

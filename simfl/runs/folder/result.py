@@ -26,7 +26,7 @@ from simfl.runs.folder.disk import atomic, write_text
 from simfl.runs.folder.outdated import remove_outdated
 from simfl.runs.multi_round_privacy.metrics import cardinalities, fairness_gaps, strong_over_time
 from simfl.runs.multi_round_privacy.weak import RUN_BUDGET, weak_over_time
-from simfl.runs.results import frames, html, metrics, targets
+from simfl.runs.results import frames, html, metrics, spent, targets
 from simfl.runs.results.assumed import Assumed
 from simfl.runs.results.by_class import ClassSummary
 from simfl.runs.results.drift import Drift
@@ -247,6 +247,10 @@ class Result:
         summary = ProtocolSummary.of(
             rounds, self.measured[name], own.buffered, path, participation=users, **facts
         )
+        if s.dp is not None and self.assumed is not None:
+            d = self.assumed.d
+            spent_in = {"rounds": spent.measure(summary.rounds, s, d), "promise": spent.promise_of(s, d)}
+            summary = summary.model_copy(update=spent_in)
         if s.targets is None:
             return summary
         costs = targets.measure(summary.rounds, s.targets.given)

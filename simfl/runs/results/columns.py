@@ -21,7 +21,15 @@ TableName = Literal[
 ]
 Reduction = Literal["mean", "range", "sum", "share", "count", "flag"]
 Of = Literal[
-    "", "buffered", "partial", "participation", "over_selected", "accuracy_target", "loss_target", "energy"
+    "",
+    "buffered",
+    "partial",
+    "participation",
+    "over_selected",
+    "accuracy_target",
+    "loss_target",
+    "energy",
+    "promise",
 ]
 Trait = Literal["unswept", "rare", "fault", "whole_run", "target"]
 Values = Sequence[float]
@@ -342,6 +350,14 @@ COLUMNS: tuple[Column, ...] = (
            traits=RARE | UNSWEPT),
     Column("reliable", "share", _each(lambda r: r.reliable), {"run": "reliable"}, traits=RARE | UNSWEPT),
     Column("private", "share", _each(lambda r: r.private), {"run": "private"}, traits=RARE | UNSWEPT),
+    Column("epsilon", "mean", _once(lambda p: p.epsilon),
+           {"run": "epsilon spent", "headline": "Epsilon"}, of="promise", traits=OF_RUN),
+    Column("epsilon_promised", "mean", _once(lambda p: p.promise.epsilon if p.promise else None),
+           {"run": "epsilon promised"}, of="promise", traits=OF_RUN),
+    Column("epsilon_kept", "flag", _once(lambda p: p.keeps_promise), {"run": "promise kept"},
+           of="promise", traits=FAULT | OF_RUN),
+    Column("noise", "mean", _done(lambda r: r.noise or 0.0), {"run": "noise present", "losses": "Noise"},
+           of="promise"),
     Column("aborted", "sum", _each(lambda r: not r.completed), {"losses": "Aborted"}, traits=FAULT | UNSWEPT),
     Column("refused", "sum", _each(lambda r: sum(r.refused.values())),
            {"run": "messages refused", "losses": "Refused"}, traits=FAULT | RARE | UNSWEPT),

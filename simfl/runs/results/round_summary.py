@@ -7,7 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
 
 from simfl.runs.results.block import ByPhase, Count, OmitDefaults, Seconds, Share, SummaryBlock
 from simfl.runs.results.energy import EnergySummary
@@ -127,6 +129,10 @@ class RoundSummary(OmitDefaults):
     check_in_s: Seconds = 0.0
     """Of the round's critical path, before its users were chosen; with `critical_s` it adds up to its
     length."""
+    noise: Annotated[float, Field(ge=0, le=1e15)] | None = None
+    """Variance of the noise in the aggregate over the promised one, under differential privacy."""
+    epsilon: Annotated[float, Field(ge=0, le=1e15)] | None = None
+    """Spent in all rounds so far, under differential privacy."""
     energy: EnergySummary | None = None
     """Drawn in the round, where it is counted."""
     accuracy: Share | None

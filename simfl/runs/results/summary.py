@@ -20,6 +20,7 @@ from simfl.runs.results.drift import Drift
 from simfl.runs.results.energy import EnergySummary
 from simfl.runs.results.metrics import Path as CriticalPath
 from simfl.runs.results.metrics import Round
+from simfl.runs.results.promise import SLACK, Promise
 from simfl.runs.results.round_summary import (
     SELECTION,
     MeanSpans,
@@ -85,6 +86,8 @@ class ProtocolSummary(OmitDefaults):
     """Participation; null of an asynchronous run."""
     targets: dict[str, Target] | None = None
     """The scenario's targets, by `accuracy` or `loss`."""
+    promise: Promise | None = None
+    """Epsilon, delta and noise that were promised, under differential privacy."""
     classes: dict[str, ClassSummary] | None = None
     """Classes of users by name, where `population.classes` is given."""
     energy: EnergySummary | None = None
@@ -134,6 +137,29 @@ class ProtocolSummary(OmitDefaults):
             staleness={str(tau): late[tau] for tau in sorted(late)} if buffered else None,
             energy=EnergySummary.of(sum((r.energy for r in rounds), Counter())),
             **facts,
+        )
+
+    @property
+    def epsilon(self) -> float | None:
+        """Epsilon that its rounds spent; None without differential privacy."""
+        return self.rounds[-1].epsilon if self.rounds else None
+
+    @property
+    def keeps_promise(self) -> bool | None:
+        """True if its rounds spent at most the promised epsilon; None without a stated promise."""
+        return self.promise.is_kept(self.epsilon) if self.promise and self.promise.stated else None
+
+    @property
+    def broken_promise(self) -> str:
+        """A sentence if its rounds spent more epsilon than was promised; else empty."""
+        if (promise := self.promise) is None or promise.is_kept(self.epsilon):
+            return ""
+        first = next(r.index for r in self.rounds if not promise.is_kept(r.epsilon))
+        short = sum(r.noise is not None and r.noise < 1 - SLACK for r in self.rounds)
+        return (
+            f"PRIVACY PROMISE BROKEN: epsilon {self.epsilon:.4g} was spent, {promise.epsilon:.4g} promised "
+            f"(delta {promise.delta:g}). It was passed in round {first}; noise was missing in {short} of "
+            f"{len(self.rounds)} rounds, as users were lost and their noise with them"
         )
 
     @property

@@ -30,6 +30,7 @@ from simfl.privacy.leaks.invariants import privacy_findings
 from simfl.protocols.graphs import Evolution, Graph
 from simfl.protocols.loopback import run_round
 from simfl.protocols.machine import SERVER, Params, Update
+from simfl.protocols.noise import noise_shares
 from simfl.protocols.protocol import SIGNED_STAGES, STAGES, Mode, Protocol
 from simfl.random_streams import Entropy, Streams
 from simfl.runs.build import build
@@ -231,6 +232,8 @@ class RoundCohort(Cohort):
     @property
     def invariant_lines(self) -> Iterator[Tried]:
         yield from super().invariant_lines
+        if self.params.repaired:
+            yield Tried("each sum has the promised noise, of parts by name")
         if "recovery" not in self.kind.round_timers:
             because = "it has no recovery"
         else:
@@ -305,7 +308,8 @@ class RoundCohort(Cohort):
         server = watched(kind.server(users, p, ops, entropies[SERVER]), SERVER, self.coverage)
         out = run_round(server, clients, self.updates, fate, kind.offline)
         exact = None if out.result is None else self._exact(out.result, entropies)
-        return Observation(p, *drawn_of(server), out, clients, exact)
+        noise = None if out.result is None or not p.repaired else self._noise(out.result, entropies)
+        return Observation(p, *drawn_of(server), out, clients, exact, noise)
 
     def replay(self, pattern: Pattern, detect: Detect) -> Observation:
         """Return the round of a pattern's scenario on the engine, in the form of the loopback's."""
@@ -373,6 +377,19 @@ class RoundCohort(Cohort):
 
     def _exact(self, result: Any, entropies: Mapping[int, Entropy]) -> bool:
         """Compare the aggregate with the plain sum, which no machine computes."""
+        return self._equals(result, entropies, len(result.members))
+
+    def _noise(self, result: Any, entropies: Mapping[int, Entropy]) -> float:
+        """Return the variance of the parts of noise that are in the aggregate, over the promised one."""
+        p, members = self.params, len(result.members)
+        assert p.dp is not None
+        shares = noise_shares(p.N, p.N, p.repaired)
+        # Parts 0 to k of each member, or none of these: then the aggregate is not the plain sum either.
+        present = (k for k in range(p.repaired + 1) if self._equals(result, entropies, p.N - k))
+        return float(members * sum(shares[: next(present, -1) + 1]))
+
+    def _equals(self, result: Any, entropies: Mapping[int, Entropy], survivors: int) -> bool:
+        """Compare the aggregate with the plain sum, with the noise that is left for so many survivors."""
         users, p, total = [m.user for m in result.members], self.params, result.total.content
         # The updates that were handed in, not what machines made of them.
         deltas = [self.updates[user].delta.content for user in users]
@@ -381,7 +398,7 @@ class RoundCohort(Cohort):
             return not audit.real(total, deltas, weights)[0].any()
         plain: Any = None
         for user, delta, weight in zip(users, deltas, weights, strict=True):
-            kernel, arguments = p.contribution(entropies[user].peek, None, weight, len(users))
+            kernel, arguments = p.contribution(entropies[user].peek, None, weight, survivors)
             plain = kernel(plain, delta, *arguments)
         # Clipped values are allowed: both sums clip alike.
         differ, wrapped, _ = audit.compare(total, plain, p.q)[0]

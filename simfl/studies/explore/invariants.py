@@ -5,6 +5,7 @@
 - End: it ends with the sum if and only if the thresholds allow it.
 - Haste: a recovery with enough answers does not wait for its deadline, unless the scenario waits for all.
 - Honesty: no party refuses a message of an honest party.
+- Noise: with repair, and losses that it tolerates, the sum has the promised variance, of parts by name.
 - Secrets: nothing beyond that sum is learned (`simfl.privacy.leaks`).
 
 `tests/studies/explore/test_faults.py` plants a fault for each, and shows that the explorer finds it.
@@ -37,6 +38,8 @@ class Observation:
     """Users' machines."""
     exact: bool | None
     """The aggregate is the plain sum of its members; None without an aggregate."""
+    noise: float | None = None
+    """Variance, over the promised one, of the noise that is in the aggregate; None unless sought."""
 
     @property
     def members(self) -> Members | None:
@@ -71,6 +74,9 @@ def of_itself(seen: Observation) -> Iterator[str]:
         yield "the round was aborted without a reason"
     if out.result is not None and not seen.exact:
         yield f"the aggregate is not the sum over its members {list(seen.members or ())}"
+    lost = seen.p.N - len(seen.members or ())
+    if seen.noise is not None and lost <= seen.p.repaired and abs(seen.noise - 1) > 1e-12:
+        yield f"with {lost} users lost, the noise has {seen.noise:.4g} of the promised variance"
     for party, refusal in out.refused:
         receiver, sender = ("the server" if p == SERVER else f"user {p}" for p in (party, refusal.sender))
         yield f"{receiver} refused {refusal.message} of {sender}: {refusal.why}"

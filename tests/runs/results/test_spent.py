@@ -1,0 +1,125 @@
+"""The epsilon that rounds spend, from the run to its folder, its page and its exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import simfl
+from simfl.cli import main
+from simfl.errors import BadInput
+from simfl.learning.dp_accounting import Noise, epsilon_of
+from simfl.reports.folder import open_folder
+from simfl.reports.page import page
+from simfl.runs.results.promise import Promise
+from simfl.scenario.privacy_budget import promised, release_of, spent, with_noise
+
+SCENARIO = "scenarios/dp.yaml"
+LOSSES = [{"user": 0, "round": 1, "at": "upload", "when": "before_send"}]
+LOST: dict[str, Any] = {
+    "protocols": ["secagg"],
+    "rounds": 3,
+    "dropout": {"script": LOSSES},
+    "dp.noise_multiplier": None,
+    "dp.epsilon": 20,
+}
+"""Ten users, of whom one is lost in round 1 of 3, with a promise of 20 without repair."""
+
+
+def test_epsilon_follows_the_noise_of_each_round() -> None:
+    """Rounds with 10, 9 and 10 of ten users."""
+    result = simfl.run(SCENARIO, LOST)
+    protocol, d = result.protocols["secagg"], result.assumed.d  # type: ignore[union-attr]
+    assert [r.noise for r in protocol.rounds] == [1, 0.9, 1]
+    dp = result.scenario.common(d).dp
+    assert dp is not None
+    release = release_of(dp, d, 10)
+    whole, short = Noise(1.0, 10), Noise(0.9, 9)
+    expected = [
+        epsilon_of(release, 1e-5, present=some) for some in ([whole], [whole, short], [whole, short, whole])
+    ]
+    assert [r.epsilon for r in protocol.rounds] == pytest.approx(expected)
+    assert protocol.promise is not None
+    assert protocol.promise.epsilon == 20
+    assert protocol.keeps_promise is False
+
+
+def test_round_without_sum_spends_nothing() -> None:
+    dp = simfl.check(SCENARIO).scenario.dp
+    assert dp is not None
+    one, two, three = spent(dp, 100, 10, [10, 0, 10])
+    assert one == two < three == pytest.approx(promised(dp, 100, 10, 2))
+
+
+def test_noise_of_a_promise_keeps_it_with_six_digits() -> None:
+    """Against the noise one unit of the sixth digit below, which breaks it."""
+    dp = simfl.check(SCENARIO, LOST).scenario.dp
+    assert dp is not None
+    multiplier = with_noise(dp, 5000, 10, 3).noise_multiplier
+    assert multiplier is not None
+    assert multiplier == float(f"{multiplier:.6g}")
+    for less, kept in ((0.0, True), (1.1e-5 * multiplier, False)):
+        changed = dp.model_copy(update={"noise_multiplier": multiplier - less, "epsilon": None})
+        assert (promised(changed, 5000, 10, 3) <= 20) is kept
+
+
+@pytest.mark.parametrize("dropout", [{"repair": 0.3}, {"worst_case": 0.3}])
+def test_treatments_keep_the_promise(dropout: dict[str, float]) -> None:
+    protocol = simfl.run(SCENARIO, {**LOST, "dp.dropout": dropout}).protocols["secagg"]
+    assert protocol.keeps_promise
+    assert not protocol.broken_promise
+    assert protocol.epsilon is not None
+    # Only the repair leaves exactly the promised noise.
+    assert (protocol.epsilon == pytest.approx(20, rel=1e-4)) is ("repair" in dropout)
+
+
+def test_broken_promise_ends_with_code_3_and_a_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """On the terminal, on stderr, in the folder, and on the page above the curve."""
+    options = [f"--set={key}={'null' if value is None else value}" for key, value in LOST.items()]
+    options[2] = f"--set=dropout={{script: [{{{', '.join(f'{k}: {v}' for k, v in LOSSES[0].items())}}}]}}"
+    with pytest.raises(SystemExit) as ended:
+        main(["run", SCENARIO, "--out", str(tmp_path / "out"), *options])
+    assert ended.value.code == 3
+    out, err = capsys.readouterr()
+    for text in (out, err):
+        assert "secagg: PRIVACY PROMISE BROKEN: epsilon 20." in " ".join(text.split())
+    assert "It was passed in round 2; noise was missing in 1 of 3 rounds" in " ".join(err.split())
+    drawn = page(open_folder(tmp_path / "out"))
+    assert "Epsilon spent over virtual time" in drawn
+    assert "PRIVACY PROMISE BROKEN" in drawn
+
+
+def test_epsilon_of_given_noise_is_no_bound() -> None:
+    """The scenario states the noise: the epsilon is shown, and no promise is broken."""
+    changes = {**LOST, "dp.noise_multiplier": 0.5, "dp.epsilon": None}
+    protocol = simfl.run(SCENARIO, changes).protocols["secagg"]
+    assert protocol.promise is not None
+    assert protocol.epsilon is not None
+    assert protocol.epsilon > protocol.promise.epsilon
+    assert protocol.keeps_promise is None
+
+
+def test_promise_allows_for_rounding_alone() -> None:
+    promise = Promise(epsilon=2.0, delta=1e-5, noise_multiplier=1.0, stated=True)
+    assert promise.is_kept(2.0 * (1 + 1e-10))
+    assert not promise.is_kept(2.0 * (1 + 1e-8))
+
+
+@pytest.mark.parametrize(("noise", "epsilon", "given"), [(None, None, "neither"), (1.0, 2.0, "both")])
+def test_one_of_noise_and_epsilon_must_be_given(
+    noise: float | None, epsilon: float | None, given: str
+) -> None:
+    changes = {"dp.noise_multiplier": noise, "dp.epsilon": epsilon}
+    with pytest.raises(BadInput, match=f"exactly one of epsilon and noise_multiplier .* not {given}"):
+        simfl.check(SCENARIO, changes)
+
+
+def test_check_prints_the_other_of_noise_and_epsilon() -> None:
+    by_epsilon = "\n".join(simfl.check(SCENARIO, LOST).notes)
+    assert "secagg: epsilon 20 at delta 1e-05 over 3 rounds, by a noise multiplier of 0.5" in by_epsilon
+    by_noise = "\n".join(simfl.check(SCENARIO).notes)
+    assert "secagg: epsilon 26.13 at delta 1e-05 over 4 rounds, by a noise multiplier of 0.5" in by_noise
