@@ -24,6 +24,7 @@ PERFETTO_HELP = "Write trace.perfetto.json too, for ui.perfetto.dev."
 FIGURES_HELP = "Write figures/*.svg and *.png too (needs matplotlib)."
 LATEX_HELP = "Print the breakdown as a LaTeX table and do nothing else."
 FOLDERS_HELP = "Folders of runs, or of sweeps; the first is the reference."
+DIFFERENCE_HELP = "Print only the first rows in which two runs' traces differ."
 
 
 @app.command()
@@ -176,6 +177,7 @@ def compare(
     folders: Annotated[list[Path], Argument(help=FOLDERS_HELP, metavar="DIR")],
     out: Annotated[Path | None, Option(metavar="FILE", help="Write a page to this file, too.")] = None,
     format_: Format = "table",
+    first_difference: Annotated[bool, Option("--first-difference", help=DIFFERENCE_HELP)] = False,
 ) -> None:
     """Print the settings, phases, critical paths and bytes in which runs differ, with verdicts.
 
@@ -187,12 +189,27 @@ def compare(
 
     if out is not None:
         check_place(out)
+    if first_difference and (out is not None or len(folders) != 2):
+        problem = f"needs two runs, not {len(folders)}" if out is None else f"must go without --out {out}"
+        raise typer.BadParameter(problem, param_hint="--first-difference")
     with ExitStack() as reports:
         # A killed run's files are written by the comparison, which may remove its old reports.
         for folder in folders:
             reports.enter_context(report_removed(folder))
         comparison = compared.compare(*folders)
     summaries = [run for side in comparison.sides for run in side.summaries]
+    if first_difference:
+        from simfl.reports import terminal
+        from simfl.studies.comparison import differences
+
+        labels, entries = compared.first_differences(comparison)
+        if format_ == "json":
+            plain = {name: [one._asdict() for one in found] for name, found in entries.items()}
+            print(json.dumps(dict(zip(("a", "b", "entries"), (*labels, plain), strict=True)), indent=2))
+        else:
+            terminal.show(terminal.console(), differences.report(labels, entries))
+        exit_by_outcome(summaries)
+        return
     if out is not None:
         from simfl.runs.folder.disk import write_text
         from simfl.studies.comparison.page import page

@@ -10,7 +10,7 @@ from typing import Any
 
 from simfl.config.digests import names_in
 from simfl.errors import BadInput
-from simfl.reports.folder import open_summary, time_in
+from simfl.reports.folder import open_folder, open_summary, time_in
 from simfl.runs.folder.latest import need_run, runs_here
 from simfl.runs.folder.repeats import finished, repeats_in
 from simfl.runs.folder.unfinished import recover
@@ -18,7 +18,9 @@ from simfl.runs.results.columns import Measure
 from simfl.runs.results.statistics import Estimate
 from simfl.runs.results.summary import read
 from simfl.scenario.load import load_recorded
+from simfl.studies.comparison import differences
 from simfl.studies.comparison.cases import Case, Comparison, Key, Side
+from simfl.studies.comparison.differences import Difference
 from simfl.studies.sweep.tables import MEANS, Row, read_estimate, read_table
 
 MEANS_FILE = "means.csv"
@@ -75,6 +77,24 @@ def compare(*folders: str | Path) -> Comparison:
         entries = (f"{side.label} has {_listed(side.cases)}" for side in sides)
         raise BadInput(f"nothing to compare, no entry has the same name: {'; '.join(entries)}")
     return comparison
+
+
+def first_differences(comparison: Comparison) -> tuple[list[str], dict[str, list[Difference]]]:
+    """Return the names of two runs with their times, and the first differences of their traces by entry.
+
+    Raises:
+        BadInput: A side is a sweep, or repeats of a run.
+    """
+    for side in comparison.sides:
+        if side.kind == "sweep":
+            raise BadInput(
+                f"{side.folder} holds a sweep, which has no trace: name runs, such as two of its cells"
+            )
+    one, other = (open_folder(Path(side.folder)).traces for side in comparison.sides)
+    labels = [f"{side.label} ({side.time} time)" for side in comparison.sides]
+    return labels, {
+        name: differences.first_differences(one[name], other[name]) for name in one if name in other
+    }
 
 
 def _listed(cases: Iterable[Key]) -> str:

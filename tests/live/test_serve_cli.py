@@ -164,6 +164,6 @@ def test_two_machines_as_the_docs_say(
 
 
 def test_small_and_large_figures_of_a_link_are_numbers() -> None:
-    block = LinkMeasurement(0.00008, 0.0, 12345.6, 0.25).block()
-    users = {"uplink_mbps": 12345.6, "downlink_mbps": 0.25, "latency_s": 0}
+    block = LinkMeasurement(0.00008, 0.0, 12345.6, 0.25, 0.06, (0.31, 0.05)).block()
+    users = {"uplink_mbps": 12345.6, "downlink_mbps": 0.25, "latency_s": 0, "queue_s": 0.25}
     assert yaml.safe_load(block) == {"network": {"users": users, "overhead_s": 0.00008}}
