@@ -329,8 +329,10 @@ class UserLink:
             first.on_arrived()
             # A link that changes has a call pending for its next state, and reads each state once.
             is_steady = self.until >= FOR_EVER and not self.is_paused
-            if self.on_idle and is_steady and not (
-                self.active or self.queue or self.propagating or self.draining
+            if (
+                self.on_idle
+                and is_steady
+                and not (self.active or self.queue or self.propagating or self.draining)
             ):
                 self.on_idle(self.user, self.up)
 

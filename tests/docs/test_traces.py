@@ -1,6 +1,7 @@
 """docs/traces.md: its commands run, its columns are those written, its scenarios load and run.
 
-The shipped traces are what a program of docs.tools writes, so that none of them can be taken for a measurement.
+The shipped traces are what a program of docs.tools writes, so that none of them can be taken for a
+measurement.
 """
 
 from __future__ import annotations
