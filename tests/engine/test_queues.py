@@ -98,6 +98,18 @@ def test_bytes_in_the_servers_queue_survive_a_loss(at: int, left: int) -> None:
     assert log.when("sent") == {"user 1": left * US + (100_000 - left) * US // 2}
 
 
+def test_no_more_has_left_than_the_own_link_lets_through() -> None:
+    """A third user comes to a full queue, and is lost 0.5 ms later: its link has let 1,000 bytes through."""
+    env = Environment()
+    log, links = Log(env), network(env, 16, 16, server=QUEUE)
+    for user in range(2):
+        links.link(user, up=True).send(log.transfer(f"user {user}", 100_000))
+    env.call_at(20 * MS, lambda: links.link(2, up=True).send(log.transfer("user 2", 50_000)))
+    env.call_at(20 * MS + 500 * US, links.link(2, up=True).cut)
+    env.run()
+    assert log.when("broke") == {"user 2": 1000}
+
+
 def test_a_message_in_the_servers_queue_arrives_after_a_loss() -> None:
     env = Environment()
     log, links = Log(env), network(env, 16, 16, server=QUEUE)
