@@ -31,7 +31,7 @@ def network(
     env: Environment, mbps: float = 8, server_mbps: float = 1000, own: int = 0, server: int = 0, **more: Any
 ) -> VirtualNetwork:
     """Equal users; the nanoseconds that each user's queue holds, and the server's."""
-    queues = {"queue_ns": (lambda user: own) if own else None, "server_queue_ns": server}
+    queues: dict[str, Any] = {"queue_ns": (lambda user: own) if own else None, "server_queue_ns": server}
     return uniform(env, mbps, mbps, LATENCY_S, server_mbps, **queues, **more)
 
 
@@ -217,7 +217,7 @@ def test_windows_bound_the_queue(windows: tuple[int | None, ...], full: int) -> 
     link = FairLink(env, 16_000_000, 90 * MS)
     for window in windows:
         link.start(1_000_000, 16_000_000, lambda: None, None if window is None else (window, 20 * MS))
-    delays = []
+    delays: list[int] = []
     for at in (10 * MS, 200 * MS, 990 * MS, 2000 * MS):
         env.call_at(at, lambda: delays.append(link.delay_ns))
     env.run()
