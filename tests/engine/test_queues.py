@@ -31,7 +31,7 @@ def network(
     env: Environment, mbps: float = 8, server_mbps: float = 1000, own: int = 0, server: int = 0, **more: Any
 ) -> VirtualNetwork:
     """Equal users; the nanoseconds that each user's queue holds, and the server's."""
-    queues = {"queue_ns": (lambda user: own) if own else None, "server_queue_ns": server}
+    queues: dict[str, Any] = {"queue_ns": (lambda user: own) if own else None, "server_queue_ns": server}
     return uniform(env, mbps, mbps, LATENCY_S, server_mbps, **queues, **more)
 
 
@@ -96,6 +96,18 @@ def test_bytes_in_the_servers_queue_survive_a_loss(at: int, left: int) -> None:
     assert log.when("broke") == {"user 0": left}
     # User 0's bytes pass at half of the link, and then user 1 has it alone.
     assert log.when("sent") == {"user 1": left * US + (100_000 - left) * US // 2}
+
+
+def test_no_more_has_left_than_the_own_link_lets_through() -> None:
+    """A third user comes to a full queue, and is lost 0.5 ms later: its link has let 1,000 bytes through."""
+    env = Environment()
+    log, links = Log(env), network(env, 16, 16, server=QUEUE)
+    for user in range(2):
+        links.link(user, up=True).send(log.transfer(f"user {user}", 100_000))
+    env.call_at(20 * MS, lambda: links.link(2, up=True).send(log.transfer("user 2", 50_000)))
+    env.call_at(20 * MS + 500 * US, links.link(2, up=True).cut)
+    env.run()
+    assert log.when("broke") == {"user 2": 1000}
 
 
 def test_a_message_in_the_servers_queue_arrives_after_a_loss() -> None:
@@ -205,7 +217,7 @@ def test_windows_bound_the_queue(windows: tuple[int | None, ...], full: int) -> 
     link = FairLink(env, 16_000_000, 90 * MS)
     for window in windows:
         link.start(1_000_000, 16_000_000, lambda: None, None if window is None else (window, 20 * MS))
-    delays = []
+    delays: list[int] = []
     for at in (10 * MS, 200 * MS, 990 * MS, 2000 * MS):
         env.call_at(at, lambda: delays.append(link.delay_ns))
     env.run()
