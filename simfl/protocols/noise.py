@@ -99,7 +99,7 @@ class DifferentialPrivacy(Block):
         if 2**self.bits > q:
             yield "bits", f"2^{self.bits} = {2**self.bits} must not be above field.q={q}: use fewer bits"
         try:
-            # Without rotation in one coordinate: the largest scale of any model.
+            # The longest model has the finest lattice, and so the widest noise in steps.
             how = self.lattice(2**40, users, bytes(32))
         except ValueError as problem:
             yield "bits", str(problem)
