@@ -185,7 +185,7 @@ class DifferentialPrivacy(Block):
             yield from least.problems(users, q)
             return
         try:
-            # Without rotation in one coordinate: the largest scale of any model.
+            # The longest model has the finest lattice, and so the widest noise in steps.
             how = self.lattice(2**40, users, bytes(32))
         except ValueError as problem:
             yield "bits", str(problem)
