@@ -48,6 +48,7 @@ NEEDED = ("torch", "numpy", "numba", "scipy", "simpy", "pydantic", "yaml", "cryp
           "threadpoolctl", "flint")  # fmt: skip
 OPTIONAL = {
     "pytest": "the tests are not run",
+    "msgspec": "no live users",
     "hypothesis": "tests of random cases are not run",
     "jinja2": "no HTML report",
     "joblib": "no sweeps",
@@ -70,6 +71,8 @@ class Stage:
     command: tuple[str, ...]
     case: str = ""
     facts: bool = False
+    needs: str = ""
+    """A module without which the stage is skipped."""
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -118,6 +121,7 @@ def stages(device: str) -> list[Stage]:
             "tests", 120,
             (python, "-m", "pytest", "-m", "gpu", "-p", "no:cacheprovider", "--continue-on-collection-errors",
              "--at-least", "1", *tests),
+            needs="pytest",
             # A machine's own plugins of pytest are none of ours.
             environment={"SIMFL_TEST_DEVICE": device, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "TIER": "ci"},
         ),
@@ -129,7 +133,7 @@ def stages(device: str) -> list[Stage]:
         Stage("lenet5", 30, (*study, "--set", images, "--set", "learning.model=lenet5")),
         Stage("cnn", 30, (*study, "--set", crops, "--set", "learning.model=cnn")),
         # Its users train on the CPU, in processes that are forked where a GPU could have been used.
-        Stage("live", 25, (*live, *(word for key in four for word in ("--set", key)))),
+        Stage("live", 25, (*live, *(word for key in four for word in ("--set", key))), needs="msgspec"),
         Stage("policy", 15, (*measure, "policy"), facts=True),
         Stage("profile", 15, (*measure, "profile"), facts=True),
     ]  # fmt: skip
@@ -306,8 +310,9 @@ def carry_out(stage: Stage, found: dict[str, Any], begun: float) -> None:
         found: All results.
         begun: `time.perf_counter` at the start of the command.
     """
-    if "pytest" in stage.command and missing(["pytest"]):
-        found["stages"].append({"name": stage.name, "seconds": 0.0, "told": "skipped: no pytest"})
+    if stage.needs and missing([stage.needs]):
+        told = f"skipped: no {stage.needs}"
+        found["stages"].append({"name": stage.name, "seconds": 0.0, "told": told})
         return
     patience = ON_CPU if found["device"] == "cpu" else 1
     left_s = patience * TOTAL_S - (time.perf_counter() - begun)

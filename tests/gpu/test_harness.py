@@ -311,3 +311,11 @@ def test_a_run_needs_nothing_that_is_optional(tmp_path: Path) -> None:
     assert done.stdout.startswith("as if it were not there")
     page = (ROOT / "docs" / "gpu.md").read_text(encoding="utf-8")
     assert [name for name in (*gpu.NEEDED, *gpu.OPTIONAL) if f"`{name}`" not in page] == []
+
+
+def test_a_stage_without_its_module_is_skipped() -> None:
+    found: dict[str, Any] = {"device": "cpu", "stages": [], "cases": {}}
+    one = gpu.Stage("piece", 30, (sys.executable, "-c", "print(1)"), needs="no_such_module")
+    gpu.carry_out(one, found, time.perf_counter())
+    assert [ended["told"] for ended in found["stages"]] == ["skipped: no no_such_module"]
+    assert [s.needs for s in gpu.stages("cuda") if s.needs] == ["pytest", "msgspec"]
