@@ -305,7 +305,7 @@ class Trace(Sequence[Row]):
     """The rows of one protocol's run, in order of time; a step or a transfer has its row when it ends.
 
     Beyond `2 * RECENT` rows the older ones are packed in blocks: 70 bytes a row in place of 250. They are
-    the same rows when they are read, and a read makes the rows of a block.
+    the same rows when they are read, and a read makes the rows of a block. Packed bytes are in no file.
 
     Args:
         rows: The first rows.
