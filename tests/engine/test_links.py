@@ -307,7 +307,7 @@ def test_links_that_are_dropped_when_idle_change_no_row(monkeypatch: pytest.Monk
     def noted(self: VirtualNetwork, user: int, up: bool) -> None:
         link = self.link(user, up)
         assert isinstance(link, UserLink)
-        assert not (link.active or link.queue or link.propagating)
+        assert (link.active, [*link.queue], [*link.propagating]) == (None, [], [])
         dropped.append(user)
         drop(self, user, up)
 
