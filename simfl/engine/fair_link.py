@@ -430,6 +430,45 @@ class FairLink:
         self._arm(self._soonest()[0])
 
 
+class ServerLink(FairLink):
+    """One direction of the server's link.
+
+    Args:
+        env: Virtual time.
+        rates: Returns the link's bit/s at a time, and the time until which they are guaranteed to stay.
+        queue_ns: Nanoseconds of its rate that its queue holds; 0 for a link without one.
+    """
+
+    def __init__(self, env: Environment, rates: Callable[[int], tuple[int, int]], queue_ns: int = 0) -> None:
+        super().__init__(env, 0, queue_ns)
+        self.rates = rates
+        self.until = 0
+
+    def start(
+        self,
+        size_bytes: int,
+        cap_bps: int,
+        on_done: Callable[[], None],
+        window: tuple[int, int] | None = None,
+    ) -> Flow:
+        if self.env.now >= self.until:
+            self._refresh_state()
+        return super().start(size_bytes, cap_bps, on_done, window)
+
+    def _refresh_state(self) -> None:
+        rate_bps, self.until = self.rates(self.env.now)
+        self.rate(rate_bps)
+        if self.until < FOR_EVER:
+            # One call for each state that was read. If the link is idle then, the next start reads the state.
+            self.env.call_at(self.until, partial(self._end_state, self.until))
+
+    def _end_state(self, until: int) -> None:
+        # Otherwise a transfer that began at this nanosecond has read the new state, and set a call for its
+        # end.
+        if self.is_busy and until == self.until:
+            self._refresh_state()
+
+
 def duration_ns(amount: int, rate: int) -> int:
     """Return amount / rate in nanoseconds, halves up; FOR_EVER at rate 0."""
     # An end that was rounded up has its counter beyond the mark already.

@@ -304,8 +304,8 @@ _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 class Trace(Sequence[Row]):
     """The rows of one protocol's run, in order of time; a step or a transfer has its row when it ends.
 
-    Beyond `2 * RECENT` rows the older ones are packed in blocks: 100 bytes a row in place of 350. They are
-    the same rows when they are read, and a read makes the rows of a block.
+    Beyond `2 * RECENT` rows the older ones are packed in blocks: 70 bytes a row in place of 250. They are
+    the same rows when they are read, and a read makes the rows of a block. Packed bytes are in no file.
 
     Args:
         rows: The first rows.

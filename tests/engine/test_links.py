@@ -303,6 +303,14 @@ def test_links_that_are_dropped_when_idle_change_no_row(monkeypatch: pytest.Monk
     monkeypatch.setattr("simfl.runs.build.MANY", 5)
     dropped = list[int]()
     drop = VirtualNetwork._drop
-    monkeypatch.setattr(VirtualNetwork, "_drop", lambda self, *link: (dropped.append(1), drop(self, *link)))
+
+    def noted(self: VirtualNetwork, user: int, up: bool) -> None:
+        link = self.link(user, up)
+        assert isinstance(link, UserLink)
+        assert (link.active, [*link.queue], [*link.propagating]) == (None, [], [])
+        dropped.append(user)
+        drop(self, user, up)
+
+    monkeypatch.setattr(VirtualNetwork, "_drop", noted)
     assert lines(run(world)) == lines(held)
     assert len(dropped) > 50

@@ -20,7 +20,8 @@ from simfl.studies.workers import workers
 MIN_USERS = 100
 """Users, times protocols, from which a plan starts processes: below, it takes as long as they take to start.
 
-A count and no measurement, so that a fleet is planned alike on any machine.
+A count and no measurement, so that a fleet is planned alike on any machine. On two cores, five protocols of
+12 users took 10.7 s in this process and 11.0 in two, of 20 users 15.9 and 12.4.
 """
 
 
