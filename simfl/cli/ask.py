@@ -60,9 +60,9 @@ def _class(link: str) -> str:
     share = re.search(r"[\d.]+\s*%", link)
     name = link.replace(share[0], "") if share else link
     name = COMMON.get(name.strip(" :").lower().replace("-", ""), name.strip(" :"))
-    # In quotes, so that an answer such as a number is named as an unknown link.
+    # Quotes and a plain key, so that any answer, such as a number, is refused as an unknown link.
     keys = f"{{share: {share[0] if share else '100 %'}, network: {{preset: {name!r}}}}}"
-    return f"    {name!r}: {keys}  # see docs/realism.md"
+    return f"    {re.sub(r'[^A-Za-z0-9_]', '', name) or 'link'!r}: {keys}  # see docs/realism.md"
 
 
 def written(answers: Mapping[str, str]) -> str:
