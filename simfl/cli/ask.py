@@ -47,6 +47,24 @@ def ask(file: Path) -> None:
     print_lines(f"Written to {file}: change it there, and plan again by simfl plan {file}")
 
 
+COMMON = {"wifi": "wifi5_2021", "lte": "lte_2021", "4g": "lte_2021", "5g": "5g_2021"}
+"""Common name of a link -> the measured one."""
+
+
+def _class(link: str) -> str:
+    """Return the line of a kind of phones by its link and share, in any order.
+
+    >>> _class("60 % Wi-Fi").strip().partition("  #")[0]
+    "'wifi5_2021': {share: 60 %, network: {preset: 'wifi5_2021'}}"
+    """
+    share = re.search(r"[\d.]+\s*%", link)
+    name = link.replace(share[0], "") if share else link
+    name = COMMON.get(name.strip(" :").lower().replace("-", ""), name.strip(" :"))
+    # Quotes and a plain key, so that any answer, such as a number, is refused as an unknown link.
+    keys = f"{{share: {share[0] if share else '100 %'}, network: {{preset: {name!r}}}}}"
+    return f"    {re.sub(r'[^A-Za-z0-9_]', '', name) or 'link'!r}: {keys}  # see docs/realism.md"
+
+
 def written(answers: Mapping[str, str]) -> str:
     """Return the fleet's file of answers.
 
@@ -54,11 +72,7 @@ def written(answers: Mapping[str, str]) -> str:
     "users: 2000000  # phones with the app, by your store's count"
     """
     values = {key: meant(answer) or answer for key, answer in answers.items()}
-    links = re.findall(r"(\w+)[\s:]*([\d.]+\s*%)?", answers["links"])
-    values["classes"] = "\n".join(
-        f"    {name}: {{share: {share or '100 %'}, network: {{preset: {name}}}}}  # see docs/realism.md"
-        for name, share in links
-    )
+    values["classes"] = "\n".join(map(_class, re.split(r"[,;]\s+|[,;](?=\D)", answers["links"])))
     if size := re.fullmatch(r"([\d.]+)\s*MB\W*([\d.]+)\s*s?", answers["model"].strip()):
         values["model"] = f"{{mb: {size[1]}, train_s: {size[2]}}}"
     return Template(re.sub(r"#\?.*\n", "", TEMPLATE)).substitute(values)

@@ -54,6 +54,28 @@ def test_answers_in_words_are_read(tmp_path: Path, answered: list[str]) -> None:
     assert fleet.colluders is None
 
 
+@pytest.mark.parametrize(
+    "links", ["60 % Wi-Fi, 40 % LTE", "wifi 60 %; 4g: 40 %", "wifi5_2021: 60%, lte_2021 40 %"]
+)
+def test_links_are_read_by_common_names(links: str, tmp_path: Path, answered: list[str]) -> None:
+    answered += ["", links, *[""] * (len(QUESTIONS) - 2)]
+    ask(file := tmp_path / "mine.yaml")
+    assert not answered
+    classes = load_fleet(file).population.classes or {}
+    assert {name: kind.share for name, kind in classes.items()} == {"wifi5_2021": 0.6, "lte_2021": 0.4}
+
+
+def test_an_unknown_link_is_named(
+    tmp_path: Path, answered: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A number of phones where links are asked for: the message lists the links."""
+    answered += ["", "2,000,000", *[""] * (len(QUESTIONS) - 1)]
+    ask(tmp_path / "mine.yaml")
+    message = capsys.readouterr().err.splitlines()[0]
+    assert "preset" in message
+    assert "lte_2021" in message
+
+
 def test_a_wrong_answer_is_asked_again(
     tmp_path: Path, answered: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
