@@ -1,7 +1,6 @@
 """docs/traces.md: its commands run, its columns are those written, its scenarios load and run.
 
-The shipped traces are what a program of docs.tools writes, so that none of them can be taken for a
-measurement.
+A program of docs.tools writes the shipped traces, so that none of them can be taken for a measurement.
 """
 
 from __future__ import annotations
