@@ -112,13 +112,14 @@ def discrete_gaussian_rdp(
     stddev = math.sqrt(users) * local_stddev
     l1, l2 = l1 / stddev, l2 / stddev
     half = orders / 2
-    return np.minimum.reduce(
+    curve: Curve = np.minimum.reduce(
         [
             half * l2**2 + tau * dim,
             half * (l2**2 + 2 * l1 * tau + tau**2 * dim),
             half * (l2 + math.sqrt(dim) * tau) ** 2,
         ]
     )
+    return curve
 
 
 def sampled_rdp(rdp: Callable[[Curve], Curve], sampling: float) -> Curve:
