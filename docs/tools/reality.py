@@ -1,4 +1,4 @@
-"""The tables and the figure of docs/reality.md, from the results of live runs that it shows.
+"""The tables, two sentences and the figure of docs/reality.md, from the results of live runs that it shows.
 
 python -m docs.tools.reality     simulates each cell again, which takes a minute, and writes them
 
@@ -58,7 +58,60 @@ from simfl.trace.rows import PHASES
 PAGE, FIGURE = ROOT / "docs" / "reality.md", ROOT / "docs" / "reality.svg"
 
 
-# -- tables
+# -- sentences and tables
+def of_answer(found: Sequence[Point], stored: Stored) -> str:
+    """The answer in one sentence."""
+    parts = []
+    for called, buffered in (("rounds", False), ("buffered aggregations", True)):
+        own = [point for point in found if point.cell.buffered == buffered]
+        each, order = errors(own, "a priori"), tau(pairs_of(own, "a priori"))
+        middle, largest = percent(median(each)), percent(max(each))
+        parts.append(f"{called} are a median of {middle} ({largest} at most) off the simulated time")
+        parts[-1] += f" and rank alike by Kendall's tau of {order:.2f}"
+    return f"**Over real sockets {'; '.join(parts)}.**"
+
+
+def of_worst(found: Sequence[Point], stored: Stored) -> str:
+    """The worst configuration in one sentence."""
+    worst = _by_error(found)[0]
+    real, simulated = f"{worst.found.mean:.2f}", f"{worst.simulated['a priori']:.2f}"
+    links = f"{worst.cell.bandwidth} Mbit/s ({CALLED[worst.links]})"
+    cell = f"`{worst.cell.protocol}` over links of {links}"
+    error = f"{100 * worst.error('a priori'):+.1f} %"
+    lost = f"{worst.lost:.0%} of the users lost"
+    return f"The worst: {cell} and {lost} takes {real} s, and {simulated} s simulated ({error})."
+
+
+TIPS = 0.10
+"""Repeated runs of a bistable configuration are apart by more than this fraction of the shortest."""
+
+
+MEAN = "mean aggregation"
+
+
+def _lasted(aggregates: Sequence[Any], name: str, index: int) -> float:
+    """Return the seconds of a phase of a round, or of the mean aggregation."""
+    if name == MEAN:
+        return fmean(one["total_s"] for one in aggregates)
+    return float(aggregates[index]["span_s"].get(name, 0.0))
+
+
+def of_bistable(found: Sequence[Point], stored: Stored) -> str:
+    """Phases of rounds, and totals of buffered runs, in which repeated runs differ by more than `TIPS`."""
+    rows = []
+    for point in found:
+        runs = [run["aggregates"] for run in read(point.cell.name)["runs"]]
+        own = stored[point.cell.name]["a priori"]["aggregates"]
+        index = point.cell.lost.index(point.lost)
+        for name in [MEAN] if point.cell.buffered else point.spans:
+            times = [_lasted(each, name, index) for each in (own, *runs)]
+            if max(times[1:]) > (1 + TIPS) * min(times[1:]):
+                cell = [point.cell.protocol, CALLED[point.links], point.cell.bandwidth, f"{point.lost:.0%}"]
+                rows.append([*cell, name, *(f"{one:.2f}" for one in times)])
+    head = ["protocol", "links", "Mbit/s", "lost", "seconds of", "simulated"]
+    return table([*head, *(f"run {k + 1}" for k in range(RUNS))], rows)
+
+
 def of_aims(found: Sequence[Point], stored: Stored) -> str:
     """The aims, each met or missed."""
     kinds = list(groups(found))
@@ -236,6 +289,9 @@ def of_machine(found: Sequence[Point], stored: Stored) -> str:
 
 
 TABLES = {
+    "answer": of_answer,
+    "worst": of_worst,
+    "bistable": of_bistable,
     "aims": of_aims,
     "weakest": of_weakest,
     "groups": of_groups,
@@ -250,7 +306,9 @@ TABLES = {
 def between(name: str) -> re.Match[str]:
     """A generated table of the page: what stands between its two comments."""
     text = PAGE.read_text(encoding="utf-8")
-    pattern = rf"(<!-- python -m docs\.tools\.reality writes this table: {name} -->\n)(.*?)\n?(<!-- end -->)"
+    pattern = (
+        rf"(<!-- python -m docs\.tools\.reality writes this(?: table)?: {name} -->\n)(.*?)\n?(<!-- end -->)"
+    )
     found = re.search(pattern, text, re.S)
     assert found is not None, name
     return found
