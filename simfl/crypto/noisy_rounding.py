@@ -160,6 +160,9 @@ def _rounded(x: F64, seed: A8, bound: int) -> I64:
     are repeated with the words of the keystream that follow, which happens with probability beta at most, and
     in practice seldom.
     """
+    # Otherwise it would be repeated for ever.
+    if (length := norm(x)) ** 2 > bound:
+        raise ValueError(f"an update of length {length:g} was not clipped to its bound, {math.sqrt(bound):g}")
     stream = stream_of(seed)
     while True:
         words = np.frombuffer(stream.update(bytes(4 * x.size)), "<u4")

@@ -144,3 +144,15 @@ def test_a_noisy_server_refuses_weights_and_shapes() -> None:
 def test_the_fewest_survivors_are_counted_down() -> None:
     assert [WorstCase(tolerate=r).enough(10) for r in (0.0, 0.29, 0.3, 0.99)] == [10, 8, 7, 1]
     assert WorstCase(tolerate=0.9999).enough(2) == 1
+
+
+@pytest.mark.parametrize(
+    ("dropout", "parts"), [({"kind": "nothing"}, 6), ({"kind": "worst_case", "tolerate": 0.5}, 3)]
+)
+def test_parts_of_noise_add_up_to_the_promise(dropout: dict[str, Any], parts: int) -> None:
+    """In steps: the parts that are counted on have (noise_multiplier clip scale)^2 together."""
+    how = noise(dropout=dropout).lattice(D, USERS, bytes(32))
+    assert math.isclose(sum(how.variances) * parts, (1.5 * 2 * how.scale) ** 2)
+    assert how.server_variance == 0
+    central = noise(mechanism="gaussian").lattice(D, USERS, bytes(32))
+    assert (central.variances, math.isclose(central.server_variance, (3 * central.scale) ** 2)) == ((), True)
