@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from simfl.crypto.noisy_rounding import Lattice
 from simfl.dataplane.handles import F32, F64, U8, U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.dataplane.shadow import ShadowOps
@@ -44,6 +45,8 @@ def examples() -> dict[str, tuple[Any, ...]]:
     empty, signed = [b""] * N, Handle(N, 64, U8)
     coded = Handle(U, D // (U - T), U32)
     shares = Handle(N, 36, U8)
+    noisy = Lattice(D, 1.0, 1_000.0, 2_000_000, "skellam", (1e6,), rotation=bytes(32))
+    rounded = Handle(1, noisy.length, U32)
     return {
         "secret": (bytes(32),),
         "pick": (vectors, range(N)),
@@ -70,6 +73,9 @@ def examples() -> dict[str, tuple[Any, ...]]:
         "decode": (coded, points[:U], U, T, D),
         "quantise": (update, 1, 4.0, 65_536, seed, False),
         "dequantise": (vector, 65_536, N),
+        "perturb": (update, Handle(2, 32, U8), noisy, False),
+        "add_noise": (rounded, secret, "skellam", [1e6], -1, D),
+        "mean_of": (rounded, noisy, N),
         "real_sum": ([update] * N, [1.0] * N),
         "divide": (Handle(1, D, F64), 2.0),
         "train": (_Trainer(), update, 0, seed, 0),

@@ -16,7 +16,7 @@ from typing import Any
 import simfl
 from benchmarks.live_grid import LOST, Cell, scenario
 from docs.tools import ROOT
-from simfl.trace.rows import SERVER, Sent
+from simfl.trace.rows import SERVER, End, Sent
 from simfl.virtual_time import NS
 
 PAGE = ROOT / "docs" / "realism.md"
@@ -48,7 +48,7 @@ def measured(cell: Cell, changes: dict[str, Any]) -> tuple[float, float]:
         trace = simfl.run(scenario(cell, **changes), {"payload": "shadow", "seed": seed}).traces[
             cell.protocol
         ]
-        seconds.append(max(row.at for row in trace if type(row).__name__ == "End") / NS)
+        seconds.append(max(row.at for row in trace if isinstance(row, End)) / NS)
         dropped.append(
             sum(row.arrived is None and row.sender != SERVER for row in trace if isinstance(row, Sent))
         )

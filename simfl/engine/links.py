@@ -394,12 +394,12 @@ class UserLink:
         link, flow = self._flow
         left: list[tuple[int, Transmission | None]] = []
         moved = self._moved + link.moved_bytes(flow)
-        for transfer in (self.active, *self.queue):
-            size, moved = self._on_wire(transfer) - moved, 0
-            if size > standing or (self.peers and transfer.relayed != self.active.relayed):
+        for waiting in (self.active, *self.queue):
+            size, moved = self._on_wire(waiting) - moved, 0
+            if size > standing or (self.peers and waiting.relayed != self.active.relayed):
                 break
             standing -= size
-            left.append((size, transfer))
+            left.append((size, waiting))
         if left:
             self._stop()
             del self.queue[: len(left) - 1]

@@ -151,7 +151,8 @@ async def measure(observer: Observer, loading: Observer) -> LinkMeasurement:
         # A character is a byte: the content is ASCII.
         rates.append(8 / slope / 1e6)
     loads = await loaded(1, 0, rates[0]), await loaded(0, 1, rates[1])
-    return LinkMeasurement(overhead_s, max(0.0, small_s / 2 - overhead_s), *rates, small_s, loads)
+    latency_s = max(0.0, small_s / 2 - overhead_s)
+    return LinkMeasurement(overhead_s, latency_s, rates[0], rates[1], small_s, loads)
 
 
 def loopback(experiment: Experiment) -> LinkMeasurement:

@@ -185,7 +185,9 @@ class MaskedClient(Client):
         wrong = seeds_flaw(inbox.seeds, len(self.partners), self.params.repaired * SHARE_BYTES, TAG_BYTES)
         if wrong:
             raise PeerFault(SERVER, wrong)
-        honest, rows, refusals = self.partners, inbox.sealed, list[Effect]()
+        refusals = list[Effect]()
+        honest: Sequence[int] = self.partners
+        rows = inbox.sealed
         if inbox.seeds is not None:
             honest, seeds, refusals = self.channels.open_all(self.partners, inbox.seeds, U8, counter=1)
             rows = self._rows_among(rows, self.partners, honest)

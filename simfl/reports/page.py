@@ -217,7 +217,9 @@ def _plot(
         last = f"{values[-1][1]:.4f}" if values else NO_VALUE
         line = {"name": name, "colour": colour, "dashes": dashes, "points": drawn}
         after_s, measured = rings.get(name, (None, None))
-        ring = None if after_s is None else (round(across.at(after_s), 3), round(100 - up.at(measured), 3))
+        ring = None
+        if after_s is not None and measured is not None:
+            ring = round(across.at(after_s), 3), round(100 - up.at(measured), 3)
         lines.append({**line, "values": values, "last": last, "ring": ring})
     return {"lines": lines, "across": across, "up": up, "target": goal}
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from simfl.errors import cut
 from simfl.reports.model import Report, Sentence
 from simfl.runs.results.breakdown import ReportTable, TableCell, TableRow
-from simfl.trace.rows import ROWS, SERVER, Aggregated, End, Ignored, Row, Sent, Spent, Step, Trace
+from simfl.trace.rows import ROWS, SERVER, Aggregated, End, Ignored, Sent, Spent, Step, Trace
 from simfl.virtual_time import NS
 
 EXPECTED, LEAST_NS = 0.02, 20_000_000
@@ -79,11 +79,18 @@ def _events(trace: Trace) -> Times:
 
 
 def _time(row: Any) -> int:
-    at: int = row.end if isinstance(row, Step) else row.arrived if isinstance(row, Sent) else row.at
+    at: int
+    if isinstance(row, Step):
+        at = row.end
+    elif isinstance(row, Sent):
+        assert row.arrived is not None
+        at = row.arrived
+    else:
+        at = row.at
     return at
 
 
-def _text(row: Row, buffered: bool) -> str:
+def _text(row: Any, buffered: bool) -> str:
     values = {key: value for key, value in row._asdict().items() if key in NAMED}
     if isinstance(row, Sent):
         del values["phase"]
@@ -94,7 +101,8 @@ def _text(row: Row, buffered: bool) -> str:
     if not buffered and hasattr(row, "round"):
         values["about"] = f"round {row.round}"
     texts = [" ".join(map(str, v)) if isinstance(v, list | tuple) else str(v) for v in values.values()]
-    sender = f" of {_name(row.sender)}" if hasattr(row, "sender") else ""
+    party = getattr(row, "sender", None)
+    sender = "" if party is None else f" of {_name(party)}"
     return f"{NAMES[type(row)]} {', '.join(filter(None, texts))}{sender}"
 
 
