@@ -40,7 +40,8 @@ def unrotate(y: F64, seed: A8, d: int) -> F64:
 def _signs(seed: A8, n: int) -> F64:
     """Return n signs, +1 or -1, a bit of the keystream each."""
     octets = np.frombuffer(stream_of(seed).update(bytes((n + 7) // 8)), np.uint8)
-    return 1.0 - 2.0 * np.unpackbits(octets, count=n, bitorder="little")
+    signs: F64 = 1.0 - 2.0 * np.unpackbits(octets, count=n, bitorder="little")
+    return signs
 
 
 def _transform(x: F64) -> F64:
@@ -54,4 +55,5 @@ def _transform(x: F64) -> F64:
         np.subtract(first, pairs[:, 1], out=pairs[:, 1])
         half *= 2
     # A square root is rounded correctly, so the factor is the same everywhere.
-    return np.multiply(x, 1 / np.sqrt(n), out=x)
+    x *= 1 / np.sqrt(n)
+    return x
