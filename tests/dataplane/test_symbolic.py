@@ -6,7 +6,6 @@ import inspect
 import numpy as np
 import pytest
 
-from simfl.crypto import field as fq
 from simfl.crypto import (
     discrete_noise,
     keys,
@@ -18,6 +17,7 @@ from simfl.crypto import (
     shamir,
     signatures,
 )
+from simfl.crypto import field as fq
 from simfl.crypto.field import Q
 from simfl.dataplane import audit, ops
 from simfl.dataplane.handles import F32, U8, U32, Handle
@@ -37,7 +37,7 @@ from simfl.dataplane.terms import (
     residue,
 )
 
-MODULES = {"discrete_noise": discrete_noise, "noisy_rounding": noisy_rounding, 
+MODULES = {"discrete_noise": discrete_noise, "noisy_rounding": noisy_rounding,
     "relay": row_routing, "keys": keys, "shamir": shamir, "prg": prg, "fq": fq, "mds": mds,
     "quantize": quantize, "audit": audit, "np": np, "signatures": signatures,
 }  # fmt: skip
