@@ -46,6 +46,11 @@ class Lattice:
         """Whole numbers of an update: a power of two if it is rotated."""
         return rotation.padded(self.d) if self.rotation else self.d
 
+    def prepare(self) -> None:
+        """Compute the tables of its noise, which a process keeps."""
+        for variance in self.variances or (self.server_variance,):
+            discrete_noise.thresholds(self.law, variance)
+
     @property
     def signs(self) -> A8:
         """The seed of the rotation [1, 32]."""

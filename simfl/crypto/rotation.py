@@ -40,8 +40,7 @@ def unrotate(y: F64, seed: A8, d: int) -> F64:
 def _signs(seed: A8, n: int) -> F64:
     """Return n signs, +1 or -1, a bit of the keystream each."""
     octets = np.frombuffer(stream_of(seed).update(bytes((n + 7) // 8)), np.uint8)
-    bits = np.unpackbits(octets, count=n, bitorder="little")
-    return np.subtract(1, 2 * bits.astype(np.int8), dtype=np.float64)
+    return 1.0 - 2.0 * np.unpackbits(octets, count=n, bitorder="little").astype(np.float64)
 
 
 def _transform(x: F64) -> F64:

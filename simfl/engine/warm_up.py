@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from simfl.crypto import discrete_noise
 from simfl.dataplane.eager import EagerOps, prepare_process
 from simfl.dataplane.handles import F32, F64, Handle
 from simfl.dataplane.ops import Ops, Oracle
@@ -76,9 +75,8 @@ def rehearse(
     """
     prepare_process()
     # The tables of the run's noise, which depend on the length of an update: a rehearsal's may be shorter.
-    if (how := params.lattice) is not None:
-        for variance in how.variances or (how.server_variance,):
-            discrete_noise.thresholds(how.law, variance)
+    if params.lattice is not None:
+        params.lattice.prepare()
     p = _affordable(protocol, params, users)
     ops, zeros = EagerOps(p.q, oracle=oracle), np.zeros((1, p.d), np.float32)
     calls: list[tuple[str, tuple[Any, ...]]] = []

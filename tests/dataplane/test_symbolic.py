@@ -6,8 +6,18 @@ import inspect
 import numpy as np
 import pytest
 
+from simfl.crypto import (
+    discrete_noise,
+    keys,
+    mds,
+    noisy_rounding,
+    prg,
+    quantize,
+    row_routing,
+    shamir,
+    signatures,
+)
 from simfl.crypto import field as fq
-from simfl.crypto import keys, mds, prg, quantize, row_routing, shamir, signatures
 from simfl.crypto.field import Q
 from simfl.dataplane import audit, ops
 from simfl.dataplane.handles import F32, U8, U32, Handle
@@ -27,7 +37,7 @@ from simfl.dataplane.terms import (
     residue,
 )
 
-MODULES = {
+MODULES = {"discrete_noise": discrete_noise, "noisy_rounding": noisy_rounding,
     "relay": row_routing, "keys": keys, "shamir": shamir, "prg": prg, "fq": fq, "mds": mds,
     "quantize": quantize, "audit": audit, "np": np, "signatures": signatures,
 }  # fmt: skip
