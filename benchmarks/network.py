@@ -23,7 +23,7 @@ import simpy
 
 from simfl.engine.environment import Environment
 from simfl.engine.fair_link import FairLink
-from simfl.engine.links import VirtualNetwork
+from simfl.engine.network import VirtualNetwork
 from simfl.world.availability import FOR_EVER
 from simfl.world.links import LinkState
 

@@ -20,8 +20,7 @@ from typing import Any
 import simfl
 from simfl.dataplane.handles import Handle
 from simfl.engine.devices import Job
-from simfl.engine.links import Transmission
-from simfl.engine.user_round import UserRound
+from simfl.engine.user_round import Transmission, UserRound
 from simfl.protocols.machine import Message, Result, Send, Update
 from simfl.trace.rows import TRAIN, Aggregated, Step, Trace
 

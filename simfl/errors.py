@@ -236,3 +236,19 @@ def step_failed(where: tuple[object, ...], operation: str, error: BaseException)
     # The class is kept: what follows depends on it.
     kind = ClusterFailed if isinstance(error, ClusterFailed) else DataPlaneError
     return kind(": ".join(part for part in (step, operation, blame(error) or str(error)) if part))
+
+
+class PeerFault(Exception):
+    """A peer's message differs from an honest peer's.
+
+    Args:
+        user: The peer; negative for the server.
+        why: Reason.
+
+    >>> str(PeerFault(3, "malformed"))
+    'user 3: malformed'
+    """
+
+    def __init__(self, user: int, why: str) -> None:
+        super().__init__(f"user {user}: {why}" if user >= 0 else f"server: {why}")
+        self.user, self.why = user, why

@@ -3,7 +3,7 @@
 Content is rows x columns: a 2-D array, or for long rows a list of arrays (`simfl.crypto.row_routing`).
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Self
@@ -47,6 +47,14 @@ class Handle:
     def __repr__(self) -> str:
         # Never the content, which may be a key (test_channels.py: test_a_handle_never_shows_its_content).
         return f"Handle({self.rows} x {self.columns} {self.dtype})"
+
+
+def with_forged(handle: Handle, rows: Iterable[int]) -> Handle:
+    """Return the handle with these rows marked as forged; itself if there are none."""
+    # A new handle and no flag on the old one, which other operations hold. Most rows are honest, so it is
+    # rarely made.
+    flags = frozenset(rows)
+    return Handle(handle.rows, handle.columns, handle.dtype, handle.content, flags) if flags else handle
 
 
 _forged = attrgetter("forged")

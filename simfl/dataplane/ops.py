@@ -11,7 +11,7 @@ control flow by `Handle.forged`, and not by the content.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,27 +23,12 @@ from simfl.crypto.keys import Octets
 from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
-from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape
+from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape, with_forged
 from simfl.dataplane.work import Ledger, expanding, noisy, over_rows, over_vector, rotating
+from simfl.errors import PeerFault as PeerFault
 
 Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
 """Called with each executed kernel, its arguments and its result; ValueError if the result is wrong."""
-
-
-class PeerFault(Exception):
-    """A peer's message differs from an honest peer's.
-
-    Args:
-        user: The peer; negative for the server.
-        why: Reason.
-
-    >>> str(PeerFault(3, "malformed"))
-    'user 3: malformed'
-    """
-
-    def __init__(self, user: int, why: str) -> None:
-        super().__init__(f"user {user}: {why}" if user >= 0 else f"server: {why}")
-        self.user, self.why = user, why
 
 
 class Trainer(Protocol):
@@ -135,7 +120,7 @@ class Ops(Ledger, ABC):
         # Flags follow their rows through all routing, so that a forgery is found where the content would show
         # it.
         out = self._op(relay.pick, (len(at), rows.columns, rows.dtype), {"row": len(at)}, rows, at)
-        return _forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
+        return with_forged(out, (k for k, i in enumerate(at) if i in rows.forged)) if rows.forged else out
 
     def gather(self, rows: Sequence[Handle] | HandleList, at: Sequence[int]) -> Handle:
         """Return row at[k] of the k-th handle for each k, n x columns: the rows that a server relays to a
@@ -147,7 +132,7 @@ class Ops(Ledger, ABC):
         # The usual case, without a step for each row: a server relays N^2 rows on a complete graph.
         if handles.clean:
             return out
-        return _forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
+        return with_forged(out, (k for k, (r, i) in enumerate(zip(rows, at, strict=True)) if i in r.forged))
 
     def join(self, rows: Sequence[Handle]) -> Handle:
         """Return all rows of all handles, one below the other, sum of rows x columns."""
@@ -156,7 +141,7 @@ class Ops(Ledger, ABC):
             forged += [n + i for i in r.forged]
             n += r.rows
         shape, work = (n, rows[0].columns, rows[0].dtype), {"gathered_row": len(rows)}
-        return _forged(self._op(relay.join, shape, work, list(rows)), forged)
+        return with_forged(self._op(relay.join, shape, work, list(rows)), forged)
 
     def parts(self, rows: Handle, which: Sequence[int], length: int) -> Handle:
         """Return elements which[k] length .. (which[k] + 1) length - 1 of each row k, rows x length."""
@@ -166,7 +151,7 @@ class Ops(Ledger, ABC):
         """Return the rows with a bit of row `at` flipped, as a scripted adversary does; the row counts as
         forged."""
         out = self._op(relay.tamper, (rows.rows, rows.columns, rows.dtype), {}, rows, at)
-        return _forged(out, {*rows.forged, at})
+        return with_forged(out, {*rows.forged, at})
 
     # -- keys
     def public(self, secret: Handle) -> Handle:
@@ -176,7 +161,7 @@ class Ops(Ledger, ABC):
     def agree(self, secret: Handle, publics: Handle, info: bytes) -> Handle:
         """Return a 32-byte key per peer: HKDF-SHA256 of the X25519 agreement under `info`."""
         out = self._op(keys.agree, (publics.rows, 32, U8), {"agree": publics.rows}, secret, publics, info)
-        return _forged(out, publics.forged)
+        return with_forged(out, publics.forged)
 
     def seal(self, keys_: Handle, items: Handle, nonces: Octets, aads: Octets) -> Handle:
         """Return AES-256-GCM of each row k under key k, rows x (bytes of a row + 16).
@@ -191,7 +176,7 @@ class Ops(Ledger, ABC):
         work = {"aead_item": items.rows, "aead_byte": items.size_bytes, **rows_apart(items)}
         out = self._op(keys.seal, shape, work, keys_, items, nonces, aads)
         # A row that was sealed under a forged key does not open, as if it had been changed itself.
-        return _forged(out, keys_.forged | items.forged)
+        return with_forged(out, keys_.forged | items.forged)
 
     def open(
         self,
@@ -233,7 +218,7 @@ class Ops(Ledger, ABC):
     def sign(self, secret: Handle, message: bytes, rows: Handle | None = None) -> Handle:
         """Return the Ed25519 signature of a message, and of the rows behind it, 1 x 64."""
         out = self._op(signatures.sign, (1, 64, U8), {"sign": 1}, secret, message, rows)
-        return _forged(out, [0] if rows is not None and rows.forged else [])
+        return with_forged(out, [0] if rows is not None and rows.forged else [])
 
     def verify(
         self,
@@ -503,13 +488,6 @@ class Ops(Ledger, ABC):
 def rows_apart(rows: Handle) -> dict[str, int]:
     """Return the work of handling rows that are stored separately; none for the rows of a matrix."""
     return {"long_row": rows.rows} if rows.columns * rows.dtype.itemsize >= relay.LONG_BYTES else {}
-
-
-def _forged(handle: Handle, rows: Iterable[int]) -> Handle:
-    # A new handle and no flag on the old one, which other operations hold. Most rows are honest, so it is
-    # rarely made.
-    flags = frozenset(rows)
-    return Handle(handle.rows, handle.columns, handle.dtype, handle.content, flags) if flags else handle
 
 
 def seed_array(entropy: bytes) -> A8:

@@ -24,7 +24,7 @@ class ShadowOps(Ops):
 
     def _run(self, kernel: Kernel, shape: Shape, args: tuple[Any, ...]) -> Handle:
         # One object for all of a shape keeps memory O(users) a round. It is never changed: a forged row gives
-        # a new handle (`ops._forged`).
+        # a new handle (`handles.with_forged`).
         if (handle := self._handles.get(shape)) is None:
             handle = self._handles[shape] = Handle(*shape)
         return handle

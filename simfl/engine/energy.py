@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING
 
 from simfl.engine.battery import Batteries, Battery
 from simfl.engine.devices import Job
-from simfl.engine.links import Transmission, VirtualNetwork
+from simfl.engine.network import VirtualNetwork
+from simfl.engine.user_round import Transmission
 from simfl.trace.rows import SERVER, Spent
 from simfl.world.energy import Powers
 

@@ -37,101 +37,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from simfl.engine.environment import Environment
-from simfl.engine.fair_link import BYTE, SCALE, FairLink, Flow, ServerLink
+from simfl.engine.fair_link import BYTE, SCALE, FairLink, Flow
 from simfl.engine.life import Life, Waits
-from simfl.protocols.machine import Message
-from simfl.trace.codes import name_of
-from simfl.trace.rows import Sent
+from simfl.engine.user_round import Transmission
 from simfl.virtual_time import NS, nanoseconds
 from simfl.world.links import Links
 from simfl.world.tcp import Connection, Tcp
 from simfl.world.timelines import FOR_EVER
 
 if TYPE_CHECKING:
-    from simfl.engine.devices import Runtime
-    from simfl.engine.sides import Receiver
-    from simfl.engine.user_round import UserRound
-    from simfl.engine.user_side import UserSide
+    pass
 
 NONE: Any = ()
 """Transfers of an idle link: an empty list has 56 bytes, and most of many users' links are idle."""
-UNBOUNDED = 2**80
-"""Bit/s that no sum of users' rates reaches."""
-
-
-@dataclass(slots=True, eq=False)
-class Transmission:
-    """A message on its way: a transfer for its link, and a row for the trace.
-
-    One that waits for its receiver starts again from the first byte.
-    """
-
-    runtime: Runtime
-    message: Message
-    sender: int
-    """A user, or SERVER."""
-    to: int
-    """Receiver: a user, or SERVER."""
-    round: int
-    step: int
-    """Row of the step that sent it."""
-    task: UserRound | None
-    """The task that it belongs to, if any."""
-    receiver: Receiver | None
-    """The side at which it arrives; None where a socket carries it."""
-    owner: UserSide | None = None
-    """The users' side whose user sends it; None for a message on which no loss depends."""
-    is_half: bool = False
-    """Only half of it leaves, since its user is lost during it."""
-    sent_ns: int = field(init=False)
-    """Time at which it was sent, ns."""
-    relayed: bool = field(init=False)
-    """True for a message from one user to another."""
-    latency_ns: int = field(init=False)
-    """Set by the link that carries it, once."""
-    size_bytes: int = field(init=False)
-    """Bytes that leave."""
-    full_bytes: int = field(init=False)
-    """Bytes of the whole message."""
-
-    def __post_init__(self) -> None:
-        self.sent_ns, self.relayed = self.runtime.env.now, self.message.relayed
-        size = self.full_bytes = self.message.size_bytes
-        self.size_bytes = size // 2 if self.is_half else size
-
-    def on_sent(self) -> None:
-        """Notify the sender's side, as the last bit has left."""
-        if self.owner is not None:
-            self.owner.on_sent(self)
-
-    def on_arrived(self) -> None:
-        """Hand it to its receiver, a latency later."""
-        assert self.receiver is not None
-        self.receiver.receive(self)
-
-    def on_aborted(self, moved_bytes: int) -> int:
-        """Put the aborted transfer into the trace; return the row."""
-        # Users that are never connected for long enough would otherwise repeat a message for ever
-        # (`progress.py`).
-        self.runtime.progress.aborted += 1
-        return self.row(moved_bytes, None)
-
-    def row(self, moved_bytes: int, arrived: int | None) -> int:
-        """Put its transfer into the trace.
-
-        Args:
-            moved_bytes: Bytes of the message that crossed.
-            arrived: Time of its arrival, ns; None if it was aborted.
-
-        Returns:
-            The row.
-        """
-        m, subject = self.message, name_of(self.message.subject)
-        row = Sent._make((
-            self.round, self.sender, self.to, m.kind, m.phase, subject, self.full_bytes, moved_bytes,
-            self.step, self.sent_ns, arrived,
-        ))  # fmt: skip
-        return self.runtime.trace.add(row)
 
 
 @dataclass(slots=True, eq=False)
@@ -547,98 +465,3 @@ class UserLink:
         """Return the bytes that a transfer moves, with TCP's headers where they are modelled."""
         size = transfer.size_bytes
         return size if self.connection is None else self.connection.tcp.wire_bytes(size)
-
-
-@dataclass(eq=False)
-class VirtualNetwork:
-    """All links: users', whose states are functions of time, and the server's in each direction."""
-
-    env: Environment
-    states: Links
-    """State of a user's link at a time."""
-    server: Callable[[int], tuple[int, int, int]]
-    """Returns the server's up and down rates at a time, bit/s, and the time until which they stay."""
-    jitter: Callable[[int, bool], Iterator[float] | None] | None = None
-    """Returns, for a (user, up), by how many seconds the latency of each message is longer."""
-    direct: bool = False
-    """Relayed transfers pass the two users' links only, not the server's."""
-    tcp: Callable[[int], Tcp | None] = lambda user: None
-    """Model of a user's connections, where TCP's windows are simulated."""
-    queue_ns: Callable[[int], int] | None = None
-    """Returns the nanoseconds of a user's rate that its queue holds; None where no user has a queue."""
-    server_queue_ns: int = 0
-    """Nanoseconds of its rate that the queue of each direction of the server's link holds."""
-    on_moving: Callable[[int, bool, Transmission, int | None], None] | None = None
-    """Called with (user, up, transfer, None) as a transfer begins to move on a user's link; as its last bit
-    has left, or as it is aborted, the bytes that it moved replace None."""
-    drops_idle: bool = False
-    """Links on which nothing is are made anew when they are used: of many users most are idle."""
-    _links: dict[int, UserLink | None] = field(default_factory=dict)
-    """Links by 2 x user, and 1 more upwards: a pair would take 40 bytes more. None for one that was idle and
-    is made again when it is used: its place decides the order of `close`."""
-    _paused: set[int] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        queue_ns = self.server_queue_ns
-        self._shared = {up: ServerLink(self.env, partial(self._rates, up), queue_ns) for up in (True, False)}
-        self._peers = {up: FairLink(self.env, UNBOUNDED) if self.direct else None for up in (True, False)}
-
-    def _rates(self, up: bool, now: int) -> tuple[int, int]:
-        up_bps, down_bps, until = self.server(now)
-        # Users' uploads pass the server's downlink.
-        return down_bps if up else up_bps, until
-
-    def link(self, user: int, up: bool) -> UserLink:
-        """Return a user's link in one direction, made when it is first used."""
-        user_link = self._links.get(2 * user + up)
-        if user_link is None:
-            jitter_s = None if self.jitter is None else self.jitter(user, up)
-            shared, peers = self._shared[up], self._peers[up]
-            user_link = UserLink(user, up, self.states, shared, jitter_s, peers, self.tcp(user))
-            if self.queue_ns is not None or self.server_queue_ns:
-                user_link.queue_ns = 0 if self.queue_ns is None else self.queue_ns(user)
-                user_link.opposite_delay_ns = partial(self._delay_ns, user, not up)
-            # The user may have gone offline before its link was first used (test_coming_and_going.py:
-            # test_messages_to_a_user_away_from_the_start_wait).
-            user_link.is_paused = user in self._paused
-            # Draws of a jitter, and windows of TCP, last for a run.
-            if self.drops_idle and jitter_s is None and user_link.connection is None:
-                user_link.on_idle = self._drop
-            user_link.on_moving = None if self.on_moving is None else partial(self.on_moving, user, up)
-            self._links[2 * user + up] = user_link
-        return user_link
-
-    def _delay_ns(self, user: int, up: bool) -> int:
-        """Return the queueing delay of one direction between a user and the server."""
-        own = self._links.get(2 * user + up)
-        return self._shared[up].delay_ns + (0 if own is None else own.own_delay_ns)
-
-    def _drop(self, user: int, up: bool) -> None:
-        """Drop an idle link."""
-        self._links[2 * user + up] = None
-
-    def pause(self, user: int) -> None:
-        """Pause the links of a user that went offline."""
-        self._paused.add(user)
-        for link in self._links_of(user):
-            link.pause()
-
-    def resume(self, user: int) -> None:
-        """Resume the links of a user that is back online."""
-        self._paused.discard(user)
-        for link in self._links_of(user):
-            link.resume()
-
-    def is_busy(self, user: int) -> bool:
-        """Return True if a message is on its way from or to a user, or waits."""
-        links = self._links_of(user)
-        return any(link.active or link.queue or link.propagating or link.draining for link in links)
-
-    def _links_of(self, user: int) -> list[UserLink]:
-        links = (self._links.get(2 * user + up) for up in (True, False))
-        return [link for link in links if link is not None]
-
-    def close(self) -> None:
-        """Put the transfers in progress into the trace as aborted."""
-        for link in filter(None, self._links.values()):
-            link.close()

@@ -25,11 +25,10 @@ from simfl.dataplane.handles import F32, F64, Handle
 from simfl.dataplane.ops import Ops, Trainer, seed_array
 from simfl.engine.devices import Device, Job, Runtime
 from simfl.engine.life import Life, Waits
-from simfl.engine.links import Transmission
 from simfl.engine.presence import Disconnections
 from simfl.engine.setup import Aggregate, ClosedRound, ModelDownload, RecordedRound, RunConfig, Stop
 from simfl.engine.sides import Network, Receiver, UserControl
-from simfl.engine.user_round import UserRound
+from simfl.engine.user_round import Transmission, UserRound
 from simfl.learning.server_opt import ServerRule
 from simfl.protocols.contracts import AnyServer, BufferServer, RoundServer
 from simfl.protocols.machine import (

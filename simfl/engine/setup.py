@@ -30,7 +30,7 @@ from simfl.world.energy import EnergyOf, Powers
 from simfl.world.participation import Participation, Users
 
 if TYPE_CHECKING:
-    from simfl.engine.links import VirtualNetwork
+    from simfl.engine.network import VirtualNetwork
     from simfl.engine.user_round import UserRound
 
 

@@ -18,8 +18,7 @@ from simfl.engine.life import Life
 from simfl.engine.presence import PresenceTracker
 
 if TYPE_CHECKING:
-    from simfl.engine.links import Transmission
-    from simfl.engine.user_round import UserRound
+    from simfl.engine.user_round import Transmission, UserRound
 
 
 class Link(Protocol):

@@ -11,9 +11,9 @@ There is no clock here, so that a second driver can take a user through a round:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from simfl.dataplane.handles import F64, Handle
 from simfl.dataplane.ops import Ops, Trainer
@@ -21,8 +21,14 @@ from simfl.engine.setup import ProtocolSetup
 from simfl.learning.clipping import Clip
 from simfl.protocols.contracts import AnyServer
 from simfl.protocols.machine import Effects, Message, Update
-from simfl.trace.codes import UpdateId
+from simfl.trace.codes import UpdateId, name_of
+from simfl.trace.rows import Sent
 from simfl.world.dropout import PlannedLoss, WhenPlanned
+
+if TYPE_CHECKING:
+    from simfl.engine.devices import Runtime
+    from simfl.engine.sides import Receiver
+    from simfl.engine.user_side import UserSide
 
 
 class State(IntEnum):
@@ -277,3 +283,78 @@ class UserRound:
         """Note that the server has the upload."""
         self.advance_to(State.DELIVERED)
         self.arrived_ns = at_ns
+
+
+@dataclass(slots=True, eq=False)
+class Transmission:
+    """A message on its way: a transfer for its link, and a row for the trace.
+
+    One that waits for its receiver starts again from the first byte.
+    """
+
+    runtime: Runtime
+    message: Message
+    sender: int
+    """A user, or SERVER."""
+    to: int
+    """Receiver: a user, or SERVER."""
+    round: int
+    step: int
+    """Row of the step that sent it."""
+    task: UserRound | None
+    """The task that it belongs to, if any."""
+    receiver: Receiver | None
+    """The side at which it arrives; None where a socket carries it."""
+    owner: UserSide | None = None
+    """The users' side whose user sends it; None for a message on which no loss depends."""
+    is_half: bool = False
+    """Only half of it leaves, since its user is lost during it."""
+    sent_ns: int = field(init=False)
+    """Time at which it was sent, ns."""
+    relayed: bool = field(init=False)
+    """True for a message from one user to another."""
+    latency_ns: int = field(init=False)
+    """Set by the link that carries it, once."""
+    size_bytes: int = field(init=False)
+    """Bytes that leave."""
+    full_bytes: int = field(init=False)
+    """Bytes of the whole message."""
+
+    def __post_init__(self) -> None:
+        self.sent_ns, self.relayed = self.runtime.env.now, self.message.relayed
+        size = self.full_bytes = self.message.size_bytes
+        self.size_bytes = size // 2 if self.is_half else size
+
+    def on_sent(self) -> None:
+        """Notify the sender's side, as the last bit has left."""
+        if self.owner is not None:
+            self.owner.on_sent(self)
+
+    def on_arrived(self) -> None:
+        """Hand it to its receiver, a latency later."""
+        assert self.receiver is not None
+        self.receiver.receive(self)
+
+    def on_aborted(self, moved_bytes: int) -> int:
+        """Put the aborted transfer into the trace; return the row."""
+        # Users that are never connected for long enough would otherwise repeat a message for ever
+        # (`progress.py`).
+        self.runtime.progress.aborted += 1
+        return self.row(moved_bytes, None)
+
+    def row(self, moved_bytes: int, arrived: int | None) -> int:
+        """Put its transfer into the trace.
+
+        Args:
+            moved_bytes: Bytes of the message that crossed.
+            arrived: Time of its arrival, ns; None if it was aborted.
+
+        Returns:
+            The row.
+        """
+        m, subject = self.message, name_of(self.message.subject)
+        row = Sent._make((
+            self.round, self.sender, self.to, m.kind, m.phase, subject, self.full_bytes, moved_bytes,
+            self.step, self.sent_ns, arrived,
+        ))  # fmt: skip
+        return self.runtime.trace.add(row)

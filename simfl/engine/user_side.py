@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from simfl.engine.devices import Device, Job, Runtime
 from simfl.engine.life import Life, Waits
-from simfl.engine.links import Transmission
 from simfl.engine.presence import LOST, WHY, PresenceTracker
 from simfl.engine.setup import ModelDownload, Stop
 from simfl.engine.sides import Network, Receiver, ServerEvents
 from simfl.engine.training import training_job
-from simfl.engine.user_round import Delay, Loss, State, UserRound
+from simfl.engine.user_round import Delay, Loss, State, Transmission, UserRound
 from simfl.protocols.contracts import ClientMachine, client_machine
 from simfl.protocols.machine import SERVER, Effects, Message, Params, Ready, Send, Update
 from simfl.trace import rows

@@ -22,7 +22,7 @@ import simpy
 
 from simfl.dataplane.work import Segment
 from simfl.engine.devices import Device, Job, Runtime
-from simfl.engine.links import Transmission
+from simfl.engine.user_round import Transmission
 from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
 from simfl.live.shaping import ShapedFlow, ShapedLink

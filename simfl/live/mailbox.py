@@ -7,7 +7,7 @@ Invariant: messages beyond the acknowledged count are held, so each arrives in o
 
 from collections import deque
 
-from simfl.engine.links import Transmission
+from simfl.engine.user_round import Transmission
 from simfl.live.connection import LiveLink, LiveNetwork
 from simfl.live.wire import Malformed
 

@@ -16,11 +16,10 @@ from numpy.typing import NDArray
 
 from simfl.crypto.keys import KEY_BYTES, low_order
 from simfl.engine.buffered import Buffer
-from simfl.engine.links import Transmission
 from simfl.engine.presence import LOST, PresenceTracker
 from simfl.engine.rounds import Rounds
 from simfl.engine.server_side import ServerSide
-from simfl.engine.user_round import UserRound
+from simfl.engine.user_round import Transmission, UserRound
 from simfl.live.connected_server import ConnectedServer
 from simfl.live.connection import LiveLink, LiveNetwork
 from simfl.live.control import Over, Part

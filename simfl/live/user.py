@@ -18,9 +18,8 @@ from typing import Any
 
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
-from simfl.engine.links import Transmission
 from simfl.engine.setup import ModelDownload, ProtocolSetup, RunConfig
-from simfl.engine.user_round import State, UserRound
+from simfl.engine.user_round import State, Transmission, UserRound
 from simfl.engine.user_side import UserSide
 from simfl.errors import BadInput, cut
 from simfl.live.clock_offset import ClockOffset

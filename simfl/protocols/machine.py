@@ -10,27 +10,18 @@ misuse by the caller, is raised.
 """
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, fields
 from functools import cache
-from hashlib import blake2b
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
-
-from simfl.crypto import I64
-from simfl.crypto.noisy_rounding import Lattice
-from simfl.crypto.shamir import P
-from simfl.dataplane import audit
 from simfl.dataplane.handles import DType, Handle
-from simfl.dataplane.ops import Ops, seed_array
 from simfl.errors import did_you_mean
-from simfl.protocols.batches import SINGLES, Batches
-from simfl.protocols.long_term_keys import Directory
-from simfl.protocols.noise import DifferentialPrivacy
 
 # `X as X` exports a name again: machines find all their words in this module.
+from simfl.protocols.params import Entropy as Entropy
+from simfl.protocols.params import Params as Params
+from simfl.protocols.params import Update as Update
 from simfl.trace.codes import Discarded as Discarded
 from simfl.trace.codes import Reason as Reason
 from simfl.trace.codes import RecoveryId as RecoveryId
@@ -40,9 +31,6 @@ from simfl.trace.codes import UpdateId as UpdateId
 from simfl.trace.codes import name_of as name_of
 from simfl.trace.rows import PHASES
 from simfl.trace.rows import SERVER as SERVER
-
-Entropy = Callable[[str], bytes]
-"""Returns 32 bytes for a name; a second call with the same name is an error."""
 
 Number = Annotated[int, "number"]
 """A whole number in a message's list that is no user; the items of a `tuple[int, ...]` are users."""
@@ -153,27 +141,6 @@ def _bytes_of(value: Any) -> int:
     # A list has items of one type, so the first one decides. User and cycle are two numbers.
     of_updates = len(value) > 0 and isinstance(value[0], UpdateId)
     return (INT_BYTES + INT_BYTES * of_updates) * len(value)
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """A user's local update.
-
-    Attributes:
-        delta: The change of the model's parameters, 1 x d float32.
-        weight: Training samples behind it.
-        id: Its user and cycle in an asynchronous run; None in a round.
-        version: t_i, the version of the model that it was trained from; 0 in a round.
-
-    >>> from simfl.dataplane.handles import F32
-    >>> Update(Handle(1, 650, F32), weight=50).delta
-    Handle(1 x 650 float32)
-    """
-
-    delta: Handle
-    weight: int
-    id: UpdateId | None = None
-    version: int = 0
 
 
 # --- effects ------------------------------------------------------------------------------------
@@ -354,184 +321,6 @@ class Verdict:
 
 Effect = Send | Timer | Ready | Result | GiveUp | Surplus | Abort | Ignore | Discard | Refuse | Verdict
 Effects = list[Effect]
-
-
-# --- what every protocol is made from -----------------------------------------------------------
-@dataclass(frozen=True, slots=True)
-class Params:
-    """The public parameters of a run, in the papers' letters.
-
-    Attributes:
-        d: Length of the update; its weight is one more coordinate (LightSecAgg Remark 3).
-        q: Size of the field.
-        N: Most users of a round.
-        T: Users that may collude.
-        D: Users that may be lost.
-        U: Answers that recover the sum.
-        U_given: True if the scenario sets U, and it is not N - D.
-        t: Shares that reconstruct a secret; with `majority`, the least of all users' thresholds.
-        majority: A user's threshold is a majority of its neighbourhood.
-        all_masks: The server expands every pairwise mask of a lost user, needed or not.
-        all_answers: The server waits for every survivor's answer, needed or not.
-        k: Degree of SecAgg+'s graph.
-        p: Connection probability of CCESA's graph.
-        m: Members of a committee.
-        clip: Bound of a coordinate's magnitude before quantisation.
-        levels: Quantisation levels, c_l.
-        K: Updates that a full buffer aggregates.
-        staleness_bound: Largest staleness of an aggregated update.
-        staleness: Weight of an update by its staleness.
-        c_g: Levels of a quantised staleness weight (LightSecAgg App. F).
-        timed: After some time fewer than K updates are aggregated, `least` or more.
-        least: Updates that such an aggregation needs.
-        session: Binds keys and signatures to this run.
-        entry: Binds them to the protocol's name in it.
-        round: Binds them to one round of it.
-        pki: Users' long-term keys, if they have them.
-        batches: Users that no sum may separate.
-        dp: Noise of differential privacy, in place of `clip` and `levels`; None without.
-
-    >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
-    >>> p.sparse, p.threshold(circle=10)
-    (False, 4)
-    """
-
-    d: int
-    q: int
-    N: int = 1
-    T: int = 0
-    D: int = 0
-    U: int = 1
-    U_given: bool = True
-    t: int = 1
-    majority: bool = False
-    all_masks: bool = False
-    all_answers: bool = False
-    k: int = 0
-    p: float = 1.0
-    m: int = 0
-    clip: float = 1.0
-    levels: int = 2**16
-    K: int = 1
-    staleness_bound: int = 0
-    staleness: Callable[[int], float] = field(default=lambda tau: 1.0)
-    c_g: int = 64
-    timed: bool = False
-    least: int = 1
-    session: bytes = b""
-    entry: str = ""
-    round: int = 0
-    pki: Directory | None = None
-    batches: Batches = SINGLES
-    dp: DifferentialPrivacy | None = None
-
-    @property
-    def lattice(self) -> Lattice | None:
-        """The numbers of this round's noisy rounding; None without differential privacy."""
-        if self.dp is None:
-            return None
-        # Public, and another one each round; lengths keep the names apart.
-        seed = b"%d %d %b" % (self.round, len(self.session), self.session)
-        return self.dp.lattice(self.d, self.N, blake2b(b"rotation " + seed, digest_size=32).digest())
-
-    @property
-    def repaired(self) -> int:
-        """Parts of a user's noise that are removed unless users are lost; 0 without repair."""
-        return 0 if self.dp is None else self.dp.dropout.tolerated(self.N)
-
-    def removed(self, survivors: int) -> int:
-        """Return the parts of each survivor's noise that repair removes, the last ones."""
-        return max(0, self.repaired - max(0, self.N - survivors))
-
-    @property
-    def width(self) -> int:
-        """Elements of an update over F_q, its weight included: more than d + 1 if it is rotated."""
-        return (self.d if self.lattice is None else self.lattice.length) + 1
-
-    @property
-    def sparse(self) -> bool:
-        """True if users share their secrets with their neighbours in a sparse graph alone."""
-        return self.p < 1 or 0 < self.k < self.N - 1
-
-    @property
-    def points(self) -> range:
-        """The users that can have evaluation points, both in F_q and in Shamir's field."""
-        # User u has the point u + 1 < p in Shamir's field. In F_q it has that one too, or one of q - 1
-        # powers.
-        return range(min(self.q, P) - 1)
-
-    def threshold(self, circle: int) -> int:
-        """Return t_i of a user with `circle` users in its closed neighbourhood. A majority is the least
-        number that two disjoint sets of neighbours cannot both reach (CCESA Proposition 1)."""
-        # Never below t, which is at least 2: a neighbourhood of one user would be a majority of itself.
-        return max(self.t, circle // 2 + 1) if self.majority else self.t
-
-    def quantise(
-        self,
-        ops: Ops,
-        update: Update,
-        entropy: Entropy,
-        weighted: bool,
-        drawn: Mapping[str, Handle] = MappingProxyType({}),
-    ) -> Handle:
-        """Return the update over F_q, weighted before masking (LightSecAgg Remark 3).
-
-        Args:
-            ops: Operations.
-            update: The update, 1 x d.
-            entropy: Source of the seeds of stochastic rounding and noise.
-            weighted: Multiply by the samples, and append their number as one more coordinate; under
-                differential privacy each update weighs 1.
-            drawn: Seeds that were drawn before, by name.
-
-        Returns:
-            1 x `width` over F_q, or one column less without weights.
-        """
-        names = self.seed_names(update.id)
-        seeds = [drawn[name] if name in drawn else ops.secret(entropy(name)) for name in names]
-        if (how := self.lattice) is not None:
-            return ops.perturb(update.delta, ops.join(seeds), how, weighted)
-        weight = update.weight if weighted else 1
-        return ops.quantise(update.delta, weight, self.clip, self.levels, seeds[0], weighted)
-
-    def seed_names(self, update: UpdateId | None) -> list[str]:
-        """Return the names of the seeds in a user's entropy: of its rounding, then of each part of noise."""
-        # A name for each update: in an asynchronous run one source serves all cycles of a user.
-        parts = 0 if self.lattice is None else len(self.lattice.variances)
-        return [f"{use}{name_of(update)}" for use in ("quantise", *(f"dp noise {k}" for k in range(parts)))]
-
-    def contribution(
-        self, peek: Entropy, update: UpdateId | None, weight: int, survivors: int
-    ) -> tuple[Callable[..., I64], tuple[Any, ...]]:
-        """Return the kernel that adds an update to the audit's plain sum, and its further arguments.
-
-        Args:
-            peek: A user's source of seeds, which are read and not drawn.
-            update: The update's id.
-            weight: Its weight; unused under differential privacy, where each update weighs 1.
-            survivors: Updates in the sum: with repair, more losses leave more parts of each one's noise.
-        """
-        seeds = np.concatenate([seed_array(peek(name)) for name in self.seed_names(update)])
-        if (how := self.lattice) is not None:
-            left = how.variances[: 1 + self.N - survivors]
-            return audit.add_noisy_levels, (seeds[: 1 + len(left)], replace(how, variances=left))
-        return audit.add_levels, (weight, seeds, self.clip, self.levels)
-
-    def mean(self, ops: Ops, total: Handle, users: int, entropy: Entropy) -> Handle:
-        """Return the mean update of a sum over F_q, 1 x d float64.
-
-        Args:
-            ops: Operations.
-            total: The sum, 1 x `width`, or without weights.
-            users: Updates in it.
-            entropy: The server's, for the noise that it adds to the sum in a central mechanism.
-        """
-        if (how := self.lattice) is None:
-            return ops.dequantise(total, self.levels, None)
-        if how.server_variance:
-            seed = ops.secret(entropy("dp noise"))
-            total = ops.add_noise(total, seed, how.law, (how.server_variance,), 1, how.length)
-        return ops.mean_of(total, how, users)
 
 
 def misshapen(handle: Handle, n: int, length: int, dtype: DType) -> str:

@@ -24,7 +24,7 @@ from simfl.dataplane.shadow import ShadowOps
 from simfl.dataplane.work import CODEC, DP
 from simfl.engine import clocks
 from simfl.engine.environment import Environment
-from simfl.engine.links import VirtualNetwork
+from simfl.engine.network import VirtualNetwork
 from simfl.engine.session import Session
 from simfl.engine.setup import ProtocolSetup, RunConfig
 from simfl.errors import BadInput, counted

@@ -10,7 +10,7 @@ from typing import Any
 
 import simfl
 from simfl.engine.environment import Environment
-from simfl.engine.links import VirtualNetwork
+from simfl.engine.network import VirtualNetwork
 from simfl.runs.folder.result import Result
 from simfl.trace import rows
 from simfl.world.availability import FOR_EVER, OnlineTimes

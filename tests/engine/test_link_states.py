@@ -11,7 +11,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import VirtualNetwork
+from simfl.engine.network import VirtualNetwork
 from simfl.world.availability import FOR_EVER
 from simfl.world.links import LinkState
 from tests.engine.test_changing_rates import Act, Integrator

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import FairLink, Flow, UserLink, VirtualNetwork
+from simfl.engine.links import FairLink, Flow, UserLink
+from simfl.engine.network import VirtualNetwork
 from simfl.virtual_time import NS
 from tests.engine.harness import SIX, Carried, lines, run, script, sessions, uniform
 from tests.sizes import examples

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import FairLink, Flow, VirtualNetwork
+from simfl.engine.links import FairLink, Flow
+from simfl.engine.network import VirtualNetwork
 from simfl.runs.results.metrics import rounds
 from simfl.trace.rows import Aggregated, Lost, Sent, Step
 from simfl.world.tcp import Tcp
@@ -186,7 +187,7 @@ def test_a_link_that_is_its_own_bottleneck_does_not_stall() -> None:
     assert sent[0] == sent[1]
 
 
-def test_a_window_that_filled_the_queue_begins_again_after_an_idle_time() -> None:
+def test_a_window_that_filled_the_queue_begins_again_idle() -> None:
     """The path holds 40 ms and the queue 30 ms of 1 byte a microsecond: 70,000 bytes. 0.8 s of idle time, or
     three timeouts of 240 ms, halve them thrice, to fewer than the first window of 14,480."""
     waits = {}

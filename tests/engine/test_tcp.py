@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import VirtualNetwork
+from simfl.engine.network import VirtualNetwork
 from simfl.runs.results.metrics import rounds
 from simfl.trace.rows import Lost, Sent, Step
 from simfl.world.links import LinkState

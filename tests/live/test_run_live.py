@@ -280,7 +280,7 @@ def test_unsupported_settings_are_refused_by_key(key: str, monkeypatch: pytest.M
     assert [problem.path for problem in refused.value.problems] == [key]
 
 
-def test_the_servers_queue_is_refused_where_processes_shape_links(tmp_path: Path) -> None:
+def test_live_refuses_a_server_queue_where_processes_shape(tmp_path: Path) -> None:
     study = prepared(load(SMALL, {"network.server.queue_s": 0.1}))
     with pytest.raises(
         ScenarioError, match=r"network\.server\.queue_s: processes .* must be 0, or --links none"

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import VirtualNetwork
+from simfl.engine.network import VirtualNetwork
 from simfl.virtual_time import NS
 from simfl.world.links import LinkState
 from simfl.world.tcp import LEAST_RTO_NS, Connection, Tcp

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from simfl.engine.environment import Environment
-from simfl.engine.links import VirtualNetwork
+from simfl.engine.network import VirtualNetwork
 from simfl.trace.rows import Sent
 from simfl.world.availability import FOR_EVER
 from simfl.world.links import LinkState
