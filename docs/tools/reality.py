@@ -38,6 +38,7 @@ from docs.tools.reality_points import (
     errors,
     groups,
     in_order,
+    is_short,
     kind_of,
     pairs_of,
     percent,
@@ -68,7 +69,9 @@ def of_answer(found: Sequence[Point], stored: Stored) -> str:
         middle, largest = percent(median(each)), percent(max(each))
         parts.append(f"{called} are a median of {middle} ({largest} at most) off the simulated time")
         parts[-1] += f" and rank alike by Kendall's tau of {order:.2f}"
-    return f"**Over real sockets {'; '.join(parts)}.**"
+    short = errors(points(stored, short=True), "a priori")
+    missed = f"Where the server's queue is too short, and packets are lost, {percent(max(short))}."
+    return f"**Over real sockets {'; '.join(parts)}.** {missed}"
 
 
 def of_worst(found: Sequence[Point], stored: Stored) -> str:
@@ -193,6 +196,11 @@ def of_weakest(found: Sequence[Point], stored: Stored) -> str:
     return table(HEAD, map(_row, _by_error(found)[:WEAKEST]))
 
 
+def of_short(found: Sequence[Point], stored: Stored) -> str:
+    """The configurations with a short queue at the server, the largest errors first."""
+    return table(HEAD, map(_row, _by_error(points(stored, short=True))))
+
+
 def of_all(found: Sequence[Point], stored: Stored) -> str:
     """All other configurations, the largest errors first."""
     return table(HEAD, map(_row, _by_error(found)[WEAKEST:]))
@@ -216,7 +224,7 @@ def of_staleness(found: Sequence[Point], stored: Stored) -> str:
     """Staleness of updates in buffered runs: how many had 0, 1, 2, ..."""
     rows = []
     for cell in played():
-        if cell.buffered:
+        if cell.buffered and not is_short(cell):
             told = [_histogram(run["aggregates"]) for run in read(cell.name)["runs"]]
             own = _histogram(stored[cell.name]["a priori"]["aggregates"])
             same = sum(one == own for one in told)
@@ -248,6 +256,7 @@ def of_arrivals(found: Sequence[Point], stored: Stored) -> str:
     for links in CALLED:
         for bandwidth in BANDWIDTHS:
             own = [c for c in played() if (c.links, c.bandwidth, c.buffered) == (links, bandwidth, False)]
+            own = [cell for cell in own if not is_short(cell)]
             for kind in ("model", "upload"):
                 each, last = [], []
                 for cell in own:
@@ -299,6 +308,7 @@ TABLES = {
     "staleness": of_staleness,
     "arrivals": of_arrivals,
     "machine": of_machine,
+    "short": of_short,
     "all": of_all,
 }
 

@@ -8,6 +8,7 @@ from math import nan, sqrt
 from statistics import fmean, median
 from typing import Any, NamedTuple
 
+from benchmarks.kernel_links import SERVER_QUEUE_S
 from benchmarks.live_grid import (
     Calibration,
     Cell,
@@ -72,6 +73,11 @@ def played() -> list[Cell]:
     return [cell for cell in cells() if read(cell.name)]
 
 
+def is_short(cell: Cell) -> bool:
+    """Return True for a cell whose queue at the server is short: it has tables of its own."""
+    return cell.queue_s < SERVER_QUEUE_S
+
+
 def calibration_of(cell: Cell) -> Calibration:
     ping = read(f"ping-{cell.links}-{cell.bandwidth.replace('/', '_')}")
     return Calibration(ping["latency_s"], ping["overhead_s"])
@@ -82,8 +88,10 @@ def simulate(cell: Cell) -> dict[str, Any]:
     return {"a priori": simulated(cell), "calibrated": simulated(cell, calibration_of(cell))}
 
 
-def points(stored: Stored) -> list[Point]:
-    return [point for cell in played() for point in _points(cell, stored[cell.name])]
+def points(stored: Stored, short: bool = False) -> list[Point]:
+    """Return the configurations, with the usual queue at the server or with a short one."""
+    own = [cell for cell in played() if is_short(cell) == short]
+    return [point for cell in own for point in _points(cell, stored[cell.name])]
 
 
 def _points(cell: Cell, ways: Mapping[str, Any]) -> Iterator[Point]:
