@@ -49,6 +49,9 @@ ScenarioFile = Annotated[Path, SCENARIO]
 _SET_HELP = "Override a value, such as a.b=c."
 Set = Annotated[list[str] | None, Option("--set", metavar="KEY=VALUE", help=_SET_HELP)]
 Protocols = Annotated[str | None, Option(metavar="A,B", help="Only these of its protocols.")]
+TRACK_HELP = "Also write rounds for tensorboard, wandb (offline) or mlflow."
+Tracked = Literal["tensorboard", "wandb", "mlflow"]
+Track = Annotated[Tracked | None, Option("--track", metavar="NAME", help=TRACK_HELP)]
 Out = Annotated[Path | None, Option(metavar="DIR", help="Where the run's files go.")]
 Format = Annotated[Literal["table", "json"], Option("--format", help="Format of the output.")]
 Seed = Annotated[int | None, Option(help="The scenario's seed.")]

@@ -20,7 +20,7 @@ from simfl.cli.common import (
     stages,
     warn,
 )
-from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, load_scenario
+from simfl.cli.inputs import Out, Protocols, ScenarioFile, Set, Track, load_scenario
 from simfl.errors import counted
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ def live_command(
     set_: Set = None,
     protocols: Protocols = None,
     resume: Resume = False,
+    track: Track = None,
 ) -> None:
     """Run a scenario in real time on this machine: users in separate processes, real sockets.
 
@@ -53,12 +54,14 @@ def live_command(
 
     Example: simfl live tutorial
     """
+    from simfl.connect.trackers import tracker
     from simfl.live.run_live import run_live
 
     check_resumed(resume, out)
     study = playable(load_scenario(scenario, set_, protocols=protocols))
     with live_folder(out, study.scenario) as folder:
-        run_live(study, folder, links, processes, print_stats, resume)
+        callbacks = [tracker(track, folder)] if track else []
+        run_live(study, folder, links, processes, print_stats, resume, callbacks=callbacks)
 
 
 def check_resumed(resume: bool, out: Path | None) -> None:

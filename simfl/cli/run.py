@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer import Option
@@ -33,6 +33,8 @@ from simfl.cli.inputs import (
     ScenarioFile,
     Seed,
     Set,
+    Track,
+    Tracked,
     finite,
     load_scenario,
 )
@@ -57,9 +59,6 @@ REPEAT_HELP = (
 )
 MANY_USERS = 100_000
 """Users from which a command first prints a forecast of time and memory."""
-TRACK_HELP = "Also write rounds for tensorboard, wandb (offline) or mlflow."
-Tracked = Literal["tensorboard", "wandb", "mlflow"]
-Track = Annotated[Tracked | None, Option("--track", metavar="NAME", help=TRACK_HELP)]
 Workers = Annotated[int | None, Option(help="Threads for the real work; 0: in line.")]
 
 

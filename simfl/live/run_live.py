@@ -23,6 +23,7 @@ from simfl.live.processes import cores, exit_codes, forked
 from simfl.live.real_time import run
 from simfl.live.server import LiveServer
 from simfl.runs.build import Experiment
+from simfl.runs.callbacks import Tracker, TrackerFeed
 from simfl.runs.folder.result import Result
 from simfl.scenario.messages import error
 
@@ -42,6 +43,7 @@ def run_live(
     on_protocol: Callable[[str, LiveStats], None] = lambda name, stats: None,
     resume: bool = False,
     sockets: Sockets | None = None,
+    callbacks: Sequence[Tracker] = (),
 ) -> tuple[Result, dict[str, LiveStats]]:
     """Run a scenario's protocols one after the other, in real time.
 
@@ -54,6 +56,7 @@ def run_live(
         resume: Continue the unfinished run in `out`, whose complete protocols are not repeated.
         sockets: Place of the sockets, instead of this machine's loopback. Each process then has one user,
             and enters that user's network namespace.
+        callbacks: Receive the rounds of a protocol when it is over, as users report then.
 
     Returns:
         The result, and the stats of each protocol.
@@ -74,9 +77,15 @@ def run_live(
     # In turns, so that parts differ by one user at most.
     parts = [range(k, users, processes) for k in range(processes)]
     facts = {"links": links, "scheduler": scheduler(), "processes": processes}
-    with open_live_run(experiment, out, resume, facts) as runs, one_thread(experiment.by_torch):
+    feed = TrackerFeed(callbacks)
+    with (
+        open_live_run(experiment, out, resume, facts) as runs,
+        one_thread(experiment.by_torch),
+        feed.of(experiment.scenario, runs.result.summarised),
+    ):
         for name in runs.todo:
             on_protocol(name, runs.add(name, _run_protocol(experiment, name, sockets, parts, runs)))
+            feed.send(name, runs.result.traces[name], runs.result.measured[name], last=True)
     return runs.result, runs.stats
 
 

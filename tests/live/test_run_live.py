@@ -30,6 +30,7 @@ from simfl.scenario.load import load
 from simfl.trace import reader as trace_reader
 from simfl.trace import rows
 from simfl.trace.rows import SERVER, Trace
+from tests.connect.test_trackers import Kept
 
 SMALL: dict[str, Any] = {
     "name": "small",
@@ -77,6 +78,16 @@ def played(out: Path | None = None, processes: int | None = 2, **overrides: Any)
     for r in result.rounds[name]:
         assert sum(r.critical.values()) == r.end - r.start
     return result, stats[name]
+
+
+def test_trackers_receive_the_rounds_of_a_live_run() -> None:
+    kept = Kept()
+    study = prepared(load(SMALL, {"rounds": 2, "protocols": ["fedavg", "secagg"]}))
+    result, _ = run_live(study, processes=2, callbacks=[kept])
+    assert [name for name, _ in kept.rows] == ["fedavg", "fedavg", "secagg", "secagg"]
+    assert [row for _, row in kept.rows] == [row for p in result.protocols.values() for row in p.rounds]
+    assert [list(summary.protocols) for summary in kept.summaries] == [["fedavg", "secagg"]]
+    assert not kept.summaries[0].interrupted
 
 
 def frame(header: Any, size: int | None = None) -> bytes:
