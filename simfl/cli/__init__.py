@@ -1,7 +1,8 @@
 """The command line.
 
 Exit codes: 0 done; 1 the run failed, or an aggregate is not exact; 2 a bad scenario, bad usage or a damaged
-file; 3 an entry of the run completed nothing; 130 interrupted; 141 the output was closed; 143 terminated.
+file; 3 an entry of the run completed nothing, or spent more epsilon than was promised; 130 interrupted; 141
+the output was closed; 143 terminated.
 
 Heavy modules are imported inside the commands that need them, so that `--help` prints at once.
 """

@@ -10,7 +10,7 @@ from string import Template
 
 import typer
 
-from simfl.cli.common import print_lines
+from simfl.cli.common import INTERRUPTED, print_lines
 from simfl.config.quantities import meant
 from simfl.config.yaml_tree import parse, plain
 from simfl.errors import ScenarioError
@@ -33,7 +33,7 @@ def ask(file: Path) -> None:
     answers = {key: usual for key, (_, usual) in QUESTIONS.items()}
     for number, (key, (question, usual)) in enumerate(QUESTIONS.items(), 1):
         while True:
-            answers[key] = typer.prompt(f"{number} of {len(QUESTIONS)}. {question}", default=usual)
+            answers[key] = _asked(f"{number} of {len(QUESTIONS)}. {question}", default=usual)
             try:
                 load_fleet(plain(parse(written(answers), "answers")))
             except ScenarioError as wrong:
@@ -45,6 +45,14 @@ def ask(file: Path) -> None:
             break
     write_text(file, written(answers))
     print_lines(f"Written to {file}: change it there, and plan again by simfl plan {file}")
+
+
+def _asked(question: str, default: str) -> str:
+    """Return the answer to a question; an end of the input, or Ctrl-C, ends the command as interrupted."""
+    try:
+        return str(typer.prompt(question, default=default))
+    except typer.Abort:
+        raise typer.Exit(INTERRUPTED) from None
 
 
 COMMON = {"wifi": "wifi5_2021", "lte": "lte_2021", "4g": "lte_2021", "5g": "5g_2021"}

@@ -40,6 +40,7 @@ def report(
     """Print a run's table again and what to speed up first; write report.html.
 
     Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
+    Exit code 3: all is written, but more epsilon was spent than was promised.
 
     Example: simfl report runs/tutorial-1 --round 0
     """

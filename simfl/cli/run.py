@@ -85,7 +85,8 @@ def run_command(
     """Simulate a scenario; print its breakdown; leave trace, summary and tables in a folder.
 
     Exit code 1: all is written, but an aggregate is not the plain sum; stderr names protocol and rounds.
-    Exit code 3: all is written, but an entry of the protocols completed nothing; stderr has the reason.
+    Exit code 3: all is written, but an entry of the protocols completed nothing, or spent more epsilon than
+    was promised; stderr has the reason.
 
     Example: simfl run tutorial
     """

@@ -353,7 +353,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("epsilon", "mean", _once(lambda p: p.epsilon),
            {"run": "epsilon spent", "headline": "Epsilon"}, of="promise", traits=OF_RUN),
     Column("epsilon_promised", "mean", _once(lambda p: p.promise.epsilon if p.promise else None),
-           {"run": "epsilon promised"}, of="promise", traits=OF_RUN),
+           {"run": "epsilon, none lost"}, of="promise", traits=OF_RUN),
     Column("epsilon_kept", "flag", _once(lambda p: p.keeps_promise), {"run": "promise kept"},
            of="promise", traits=FAULT | OF_RUN),
     Column("noise", "mean", _done(lambda r: r.noise or 0.0), {"run": "noise present", "losses": "Noise"},
