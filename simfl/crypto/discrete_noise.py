@@ -85,7 +85,8 @@ def total(seeds: A8, law: str, variances: Sequence[float], length: int) -> I64:
     return noise
 
 
-@lru_cache(maxsize=64)
+# Repair has a table for each part of the noise: up to half of a round's users.
+@lru_cache(maxsize=1024)
 def thresholds(law: str, variance: float) -> tuple[A64, A64]:
     """Return the whole numbers 2^127 P(|X| < j), j = 1, 2, ..., as their upper 63 and lower 64 bits.
 

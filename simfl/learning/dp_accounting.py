@@ -55,6 +55,8 @@ class Release:
     """Of a coordinate of the whole noise."""
     users: int
     """Users whose noise is the whole noise."""
+    most: int = 0
+    """Users that add noise if none is lost, where these are more: tau grows with them."""
 
     @property
     def l1(self) -> float:
@@ -92,7 +94,7 @@ def skellam_rdp(orders: Curve, l1: float, l2: float, variance: float) -> Curve:
 
 
 def discrete_gaussian_rdp(
-    orders: Curve, l1: float, l2: float, local_stddev: float, users: int, dim: int
+    orders: Curve, l1: float, l2: float, local_stddev: float, users: int, dim: int, most: int = 0
 ) -> Curve:
     """Bound the Renyi divergence of a sum of discrete Gaussians (Kairouz, Liu and Steinke, Proposition 14).
 
@@ -103,11 +105,12 @@ def discrete_gaussian_rdp(
         local_stddev: Of one user's noise, in integers.
         users: Users whose noise is in the sum.
         dim: Coordinates.
+        most: Users whose noise may be in the sum, if these are more: the bound holds for each number between.
 
     Returns:
         The divergence at each order.
     """
-    k = np.arange(1, users)
+    k = np.arange(1, max(users, most))
     tau = 10 * float(np.exp(-2 * (math.pi * local_stddev) ** 2 * k / (k + 1)).sum())
     stddev = math.sqrt(users) * local_stddev
     l1, l2 = l1 / stddev, l2 / stddev
@@ -279,7 +282,9 @@ def _curve(release: Release, noise: Noise, sampling: float) -> Curve:
     def rdp(orders: Curve) -> Curve:
         if release.mechanism == "skellam":
             return skellam_rdp(orders, l1, l2, variance)
-        return discrete_gaussian_rdp(orders, l1, l2, local, survivors, release.dim)
+        # A plan covers all numbers of survivors; a round that is over had one of them.
+        most = release.most if noise.survivors is None else 0
+        return discrete_gaussian_rdp(orders, l1, l2, local, survivors, release.dim, most)
 
     return sampled_rdp(rdp, sampling)
 

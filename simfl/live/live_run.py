@@ -219,6 +219,12 @@ def open_live_run(
     """
     if resume and out is None:
         raise BadInput("out: must be the folder of an unfinished run, to resume it")
+    if resume and experiment.scenario.dp is not None:
+        # Users draw their noise anew: two noisy sums of a round are less private than one.
+        raise BadInput(
+            "resume: a live run under `dp` cannot be resumed: its users have released sums, and would spend "
+            "epsilon twice; begin a new run"
+        )
     folder: AbstractContextManager[Unfinished | None] = nullcontext()
     if out is not None:
         folder = unfinished.open_saved(out) if resume else unfinished.claim_folder(out)

@@ -44,6 +44,11 @@ class Nothing(Treatment):
     kind: Literal["nothing"] = "nothing"
 
 
+def _of(share: float, users: int) -> int:
+    """Return the whole users of a share as it is written: 29 for 0.29 of 100, where floats have 28.99."""
+    return math.floor(Fraction(repr(share)) * users)
+
+
 class WorstCase(Treatment):
     """Users' parts add up to the promised noise for the fewest survivors; more survivors, more noise."""
 
@@ -58,7 +63,7 @@ class WorstCase(Treatment):
         7
         """
         # At least one: a share just below 1 of few users would be all of them.
-        return max(1, users - math.floor(self.tolerate * users))
+        return max(1, users - _of(self.tolerate, users))
 
 
 class Repair(Treatment):
@@ -73,7 +78,7 @@ class Repair(Treatment):
     """Share of a round's users that may be lost; with more losses, noise is missing."""
 
     def tolerated(self, users: int) -> int:
-        return math.floor(self.tolerate * users)
+        return _of(self.tolerate, users)
 
 
 NoiseDropout = Annotated[

@@ -26,7 +26,7 @@ def release_of(dp: DifferentialPrivacy, d: int, users: int) -> Release:
     """
     how, counted = dp.lattice(d, users, bytes(32)), dp.dropout.enough(users)
     variance = how.server_variance if dp.central else how.variances[0] * counted
-    return Release(dp.mechanism, math.sqrt(how.bound), how.length, variance, counted)
+    return Release(dp.mechanism, math.sqrt(how.bound), how.length, variance, counted, users)
 
 
 @lru_cache(maxsize=64)
@@ -78,7 +78,7 @@ def spent(dp: DifferentialPrivacy, d: int, users: int, survivors: Sequence[int])
         dp: The scenario's block, with a noise multiplier.
         d: Length of an update.
         users: Most users of a round.
-        survivors: Users in the sum of each round; 0 of a round without one, which costs nothing.
+        survivors: Users in the sum of each round; 0 of a round that opened none, which costs nothing.
     """
     present = [Noise(dp.present(users, n), n, rounds=n > 0) for n in survivors]
     return epsilon_by_round(release_of(dp, d, users), dp.delta, present, dp.accountant)

@@ -117,7 +117,7 @@ def test_the_audit_repeats_noise_and_rounding() -> None:
     total, plain = w.run().result.total.content, None
     wrong = None
     for user in range(USERS):
-        kernel, (seeds, how) = w.params.contribution(w.entropies[user].peek, None, user + 1)
+        kernel, (seeds, how) = w.params.contribution(w.entropies[user].peek, None, user + 1, USERS)
         delta = w.updates[user].delta.content
         plain = kernel(plain, delta, seeds, how)
         other = seeds[::-1].copy() if user == 3 else seeds

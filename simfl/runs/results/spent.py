@@ -22,17 +22,30 @@ def promise_of(s: Scenario, d: int) -> Promise | None:
     return Promise(epsilon=epsilon, delta=dp.delta, noise_multiplier=dp.noise_multiplier, stated=stated)
 
 
+def _exposed(r: RoundSummary) -> int:
+    """Return the users in a sum that an aborted round may have opened; 0 if no survivor was asked.
+
+    Once survivors are asked, answers may come after the deadline, or open the sum before a forged share ends
+    the round: an honest but curious server keeps them (test_spent.py).
+    """
+    # The reason begins with the stage (`Server._close`).
+    if not (r.reason or "").startswith("recovery:"):
+        return 0
+    early = sum(getattr(r.dropped, phase) for phase in ("offline", "training", "upload"))
+    return max(0, r.selected - r.surplus - early)
+
+
 def measure(rounds: Sequence[RoundSummary], s: Scenario, d: int) -> list[RoundSummary]:
     """Return the rounds with their noise and the epsilon spent so far.
 
     Args:
-        rounds: Of one entry, in order; a round without an aggregate costs nothing.
+        rounds: Of one entry, in order; a round that was aborted before its recovery costs nothing.
         s: The entry's scenario, with `dp`.
         d: Length of an update.
     """
     dp, users = s.common(d).dp, s.cohort
     assert dp is not None
-    survivors = [r.survivors if r.completed else 0 for r in rounds]
+    survivors = [r.survivors if r.completed else _exposed(r) for r in rounds]
     spending = zip(rounds, survivors, spent(dp, d, users, survivors), strict=True)
     return [
         r.model_copy(update={"noise": dp.present(users, n) if n else None, "epsilon": min(LARGEST, epsilon)})

@@ -147,19 +147,27 @@ class ProtocolSummary(OmitDefaults):
     @property
     def keeps_promise(self) -> bool | None:
         """True if its rounds spent at most the promised epsilon; None without a stated promise."""
-        return self.promise.is_kept(self.epsilon) if self.promise and self.promise.stated else None
+        return not self.broken_promise if self.promise and self.promise.stated else None
 
     @property
     def broken_promise(self) -> str:
         """A sentence if its rounds spent more epsilon than was promised; else empty."""
-        if (promise := self.promise) is None or promise.is_kept(self.epsilon):
+        if (promise := self.promise) is None:
             return ""
+        if promise.is_kept(self.epsilon):
+            open_rounds = [str(r.index) for r in self.rounds if r.private is False and r.survivors]
+            if not promise.stated or not open_rounds:
+                return ""
+            return (
+                f"PRIVACY PROMISE BROKEN: in round {', '.join(open_rounds)} a sum over some of the users is "
+                "open (`private` is false), which has their noise alone"
+            )
         first = next(r.index for r in self.rounds if not promise.is_kept(r.epsilon))
         short = sum(r.noise is not None and r.noise < 1 - SLACK for r in self.rounds)
         return (
             f"PRIVACY PROMISE BROKEN: epsilon {self.epsilon:.4g} was spent, {promise.epsilon:.4g} promised "
             f"(delta {promise.delta:g}). It was passed in round {first}; noise was missing in {short} of "
-            f"{len(self.rounds)} rounds, as users were lost and their noise with them"
+            f"{len(self.rounds)} rounds" + ", as users were lost and their noise with them" * (short > 0)
         )
 
     @property

@@ -11,6 +11,7 @@ import simfl
 from simfl.cli import main
 from simfl.errors import BadInput
 from simfl.learning.dp_accounting import Noise, epsilon_of
+from simfl.protocols.noise import Repair, WorstCase
 from simfl.reports.folder import open_folder
 from simfl.reports.page import page
 from simfl.runs.results.promise import Promise
@@ -123,3 +124,52 @@ def test_check_prints_the_other_of_noise_and_epsilon() -> None:
     assert "secagg: epsilon 20 at delta 1e-05 over 3 rounds, by a noise multiplier of 0.5" in by_epsilon
     by_noise = "\n".join(simfl.check(SCENARIO).notes)
     assert "secagg: epsilon 26.13 at delta 1e-05 over 4 rounds, by a noise multiplier of 0.5" in by_noise
+
+
+def test_an_aborted_recovery_costs_its_whole_noise() -> None:
+    """Answers come after the deadline: no aggregate, but the server has them all."""
+    deadlines = {"advertise": 9, "shares": 9, "upload": 60, "recovery": 0.05}
+    changes = {**LOST, "dropout": "none", "deadlines": deadlines}
+    protocol = simfl.run(SCENARIO, changes).protocols["secagg"]
+    assert [r.completed for r in protocol.rounds] == [False] * 3
+    assert all((r.reason or "").startswith("recovery:") for r in protocol.rounds)
+    whole = simfl.run(SCENARIO, {**LOST, "dropout": "none"}).protocols["secagg"]
+    assert [r.epsilon for r in protocol.rounds] == [r.epsilon for r in whole.rounds]
+
+
+def test_a_round_that_is_not_private_breaks_the_promise() -> None:
+    """Its epsilon is kept, but a sum over some of its users is open."""
+    changes = {**LOST, "dropout": "none", "rounds": 1}
+    protocol = simfl.run(SCENARIO, changes).protocols["secagg"]
+    assert protocol.keeps_promise
+    opened = [r.model_copy(update={"private": False}) for r in protocol.rounds]
+    exposed = protocol.model_copy(update={"rounds": opened})
+    assert not exposed.keeps_promise
+    assert "in round 0 a sum over some of the users is open" in exposed.broken_promise
+
+
+def test_more_discrete_gaussians_than_planned_keep_the_promise() -> None:
+    """Under `worst_case` nobody is lost: tau of 200 users is above that of 100."""
+    changes = {
+        "population.users": 200,
+        "protocols": ["fedavg"],
+        "rounds": 1,
+        "dropout": "none",
+        "payload": "shadow",
+        "dp": {
+            "mechanism": "discrete_gaussian",
+            "clip": 1.0,
+            "epsilon": 50,
+            "bits": 13,
+            "dropout": {"worst_case": 0.5},
+        },
+    }
+    protocol = simfl.run(SCENARIO, changes).protocols["fedavg"]
+    assert protocol.rounds[0].noise == 2
+    assert protocol.keeps_promise, protocol.broken_promise
+
+
+def test_a_share_means_the_users_that_it_says() -> None:
+    # In floats 0.29 x 100 is 28.999...
+    assert Repair(tolerate=0.29).tolerated(100) == 29
+    assert WorstCase(tolerate=0.57).enough(100) == 43
