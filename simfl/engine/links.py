@@ -320,7 +320,7 @@ class UserLink:
             left.append((size, waiting))
         if left:
             self._stop()
-            del self.queue[: len(left) - 1]
+            self.queue = self.queue[len(left) - 1 :] or NONE
             self._drain(link, left)
             for index, (_, transfer) in enumerate(left):
                 assert transfer is not None

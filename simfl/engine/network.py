@@ -88,6 +88,12 @@ class VirtualNetwork:
         """Drop an idle link."""
         self._links[2 * user + up] = None
 
+    def detach(self, user: int) -> None:
+        """Leave to the network what has left a user's device, as the user is about to go."""
+        # A link that was never used is not made for it.
+        if (user_link := self._links.get(2 * user + 1)) is not None:
+            user_link.detach()
+
     def pause(self, user: int) -> None:
         """Pause the links of a user that went offline."""
         self._paused.add(user)

@@ -35,9 +35,6 @@ class Link(Protocol):
     def cut(self) -> None:
         """Drop messages that have not left yet."""
 
-    def detach(self) -> None:
-        """Leave the messages to the network that have left the device, as the user is about to go."""
-
     @property
     def draining(self) -> Life | None:
         """Moves what had left the device of a user that is gone; None where there is nothing."""
@@ -50,6 +47,9 @@ class Network(Protocol):
     def link(self, user: int, up: bool) -> Link:
         """Return a user's link in one direction."""
         ...
+
+    def detach(self, user: int) -> None:
+        """Leave the messages to the network that have left a user's device, as the user is about to go."""
 
     def pause(self, user: int) -> None:
         """Let messages wait of a user that went offline."""

@@ -355,7 +355,7 @@ class UserSide:
         """Lose a user that goes offline in each task that still needs it."""
         buffered, was_lost = self.runtime.setup.protocol.asynchronous, False
         # Before the phase is read in which it is missed: an upload that has left its device counts as sent.
-        self.network.link(user, up=True).detach()
+        self.network.detach(user)
         # Over a buffer, a user is lost while its own work is not done. In a round, it is also lost after
         # that, until the round is over: the recovery may need it.
         # A copy, as each loss removes its task.

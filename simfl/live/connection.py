@@ -240,9 +240,6 @@ class LiveLink:
 
     draining = None
 
-    def detach(self) -> None:
-        """Do nothing: bytes that have left are the kernel's."""
-
     def cut(self) -> None:
         """Drop the bytes that have not left."""
         connection = self.network.ends.connection_of(self.user)
@@ -274,6 +271,9 @@ class LiveNetwork:
         if (user, up) not in self._links:
             self._links[user, up] = (self._link if up == self.up else _ReceivedLink)(self, user)
         return self._links[user, up]
+
+    def detach(self, user: int) -> None:
+        """Do nothing: bytes that have left are the kernel's."""
 
     def pause(self, user: int) -> None:
         """Notify the connections that a user is offline."""

@@ -36,6 +36,7 @@ and nothing else.
 import math
 from bisect import bisect_left
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -252,6 +253,7 @@ def committee_failure(n: int, m: int, t: int, U: int, T: int, D: int) -> Failure
     return Failure(float(colluding[min(t, m) + 1]), float(lost[max(m - U, 0) + 1]))
 
 
+@lru_cache(maxsize=256)
 def committee(
     n: int,
     T: int,

@@ -366,8 +366,11 @@ class Trace(Sequence[Row]):
         for first in range(0, RECENT, BLOCK):
             block = rows[first : first + BLOCK]
             try:
-                self._blocks.append(marshal.dumps([(_NUMBERS[type(row)], *row) for row in block]))
-            # A value that is not exactly of a type of Python's own, such as a range, would not be the same.
+                values = [(_NUMBERS[type(row)], *row) for row in block]
+                octets = marshal.dumps(values)
+                # Of numpy's numbers it would write the bytes, without an error.
+                self._blocks.append(octets if marshal.loads(octets) == values else block)
+            # Other values that are not exactly of a type of Python's own, such as a range.
             except ValueError:
                 self._blocks.append(block)
         # A new list, as an iterator may be in the present one.
@@ -378,9 +381,12 @@ class Trace(Sequence[Row]):
         block = self._blocks[number]
         if isinstance(block, list):
             return block
-        if number != self._read[0]:
-            self._read = number, [_KINDS[kind]._make(values) for kind, *values in marshal.loads(block)]
-        return self._read[1]
+        # Read once, as another thread may read another block in between.
+        read = self._read
+        if number != read[0]:
+            read = number, [_KINDS[kind]._make(values) for kind, *values in marshal.loads(block)]
+            self._read = read
+        return read[1]
 
 
 def unit(buffered: bool) -> str:

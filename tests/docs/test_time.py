@@ -41,13 +41,13 @@ def test_a_diagram_is_that_of_its_trace(name: str) -> None:
 def test_a_diagram_has_each_kind_of_row_in_order() -> None:
     """One user: it trains for 3 ms while a message of 10 ms is on its way, and the server has a deadline."""
     trace = sequence.Trace()
-    trace.append(Sent(0, -1, 4, "model", "training", "", 8, 8, -1, 0, 10_000_000))
-    trace.append(Step(0, 4, "training", "train", "", "", 0, -1, 0, 5_000_000, 8_000_000, ()))
-    trace.append(Sent(0, 4, -1, "upload", "upload", "", 8, 8, 1, 8_000_000, 9_000_000))
-    trace.append(TimerSet(0, "upload", "upload", "", -1, 2_000_000, 30_000_000))
-    trace.append(Step(0, -1, "protocol", "receive", "upload", "", 2, -1, 0, 9_000_000, 9_500_000, ()))
-    trace.append(Step(0, -1, "protocol", "receive", "note", "", -1, -1, 0, 9_000_000, 9_500_000, ()))
-    trace.append(Aggregated(0, ((4, "", 0),), 0, 9_500_000))
+    trace.add(Sent(0, -1, 4, "model", "training", "", 8, 8, -1, 0, 10_000_000))
+    trace.add(Step(0, 4, "training", "train", "", "", 0, -1, 0, 5_000_000, 8_000_000, ()))
+    trace.add(Sent(0, 4, -1, "upload", "upload", "", 8, 8, 1, 8_000_000, 9_000_000))
+    trace.add(TimerSet(0, "upload", "upload", "", -1, 2_000_000, 30_000_000))
+    trace.add(Step(0, -1, "protocol", "receive", "upload", "", 2, -1, 0, 9_000_000, 9_500_000, ()))
+    trace.add(Step(0, -1, "protocol", "receive", "note", "", -1, -1, 0, 9_000_000, 9_500_000, ()))
+    trace.add(Aggregated(0, ((4, "", 0),), 0, 9_500_000))
     words = [line.split() for line in sequence.drawn(sequence.lines(trace, 4, "")).splitlines()]
     shown = [(start, end, [word for word in text if word.isalnum()]) for start, end, *text in words[1:]]
     assert shown == [

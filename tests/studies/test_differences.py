@@ -33,9 +33,7 @@ def upload(user: int, at_ms: int, **more: Any) -> Row:
 
 
 def trace(*listed: Row) -> Trace:
-    made = Trace()
-    made.extend([rows.Begin(0, 0, (0, 1, 2)), *listed])
-    return made
+    return Trace([rows.Begin(0, 0, (0, 1, 2)), *listed])
 
 
 def aggregate(*members: int, at_ms: int) -> Row:

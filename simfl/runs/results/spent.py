@@ -31,7 +31,7 @@ def _exposed(r: RoundSummary) -> int:
     # The reason begins with the stage (`Server._close`).
     if not (r.reason or "").startswith("recovery:"):
         return 0
-    early = sum(getattr(r.dropped, phase) for phase in ("offline", "training", "upload"))
+    early = r.dropped.offline + r.dropped.training + r.dropped.upload
     return max(0, r.selected - r.surplus - early)
 
 

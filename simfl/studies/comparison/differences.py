@@ -129,7 +129,8 @@ def _at(party: int, one: Times, other: Times) -> Iterator[Difference]:
         _, k, event = min(alone)
         before = orders[k][: orders[k].index(event)]
         # All rows before it are in both; in its place the other trace has the first row not among them.
-        instead = next((e for e in orders[1 - k] if e not in before), None)
+        passed_by = set(before)
+        instead = next((e for e in orders[1 - k] if e not in passed_by), None)
         pair = [e for e in (event, instead) if e]
         yield difference("kind", before, *(pair[::-1] if k else pair))
     passed, latest = 0, None
