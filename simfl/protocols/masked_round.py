@@ -182,12 +182,11 @@ class MaskedClient(Client):
         # Partners and not `kept` are the set that survivors must be in: a user whose share was forged on its
         # way may upload all the same.
         self.partners = users_of(inbox.senders)
-        wrong = seeds_flaw(inbox.seeds, len(self.partners), self.params.repaired * SHARE_BYTES, TAG_BYTES)
-        if wrong:
+        share_bytes = self.params.repaired * SHARE_BYTES
+        if wrong := seeds_flaw(inbox.seeds, len(self.partners), share_bytes, TAG_BYTES):
             raise PeerFault(SERVER, wrong)
-        refusals = list[Effect]()
-        honest: Sequence[int] = self.partners
-        rows = inbox.sealed
+        honest: Sequence[int]
+        honest, rows, refusals = self.partners, inbox.sealed, list[Effect]()
         if inbox.seeds is not None:
             honest, seeds, refusals = self.channels.open_all(self.partners, inbox.seeds, U8, counter=1)
             rows = self._rows_among(rows, self.partners, honest)
@@ -220,8 +219,7 @@ class MaskedClient(Client):
     def of_roster(self, survivors: Survivors) -> Survivors:
         """Return the survivors in its roster, given all of them. PeerFault if they split a batch."""
         roster, everyone = self.peers.base, survivors.users
-        # More names than users would have more parts of noise removed.
-        if len(everyone) > self.params.N:
+        if len(everyone) > self.params.N:  # more names would have more parts of noise removed
             raise PeerFault(SERVER, f"{len(everyone)} survivors, above N={self.params.N}")
         self.removed = self.params.removed(len(everyone))
         # Before the batches: a doubled name could make a batch look complete.
