@@ -23,8 +23,8 @@ def rotate(x: Floats, seed: A8) -> F64:
         seed: Public seed of the signs in D [1, 32].
 
     >>> seed = np.zeros((1, 32), np.uint8)
-    >>> unrotate(rotate(np.array([[3.0, 0, 4]]), seed), seed, 3).round(12).tolist()
-    [[3.0, 0.0, 4.0]]
+    >>> unrotate(rotate(np.array([[3.0, 0, 4]]), seed), seed, 3).round(12).astype(int).tolist()
+    [[3, 0, 4]]
     """
     n = padded(x.shape[1])
     out = np.zeros((1, n))

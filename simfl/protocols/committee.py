@@ -9,7 +9,7 @@
 
 The server draws the m members among the users of the round, for each round anew. A member is a user with one
 more part: it trains and uploads too. So a member that is lost or late before its upload is lost as a member,
-and the points at which it can be lost are `advertise`, `training`, `upload` and `recovery`. Members are
+and it can be lost at `recovery` too, before or after its answer. Members are
 asked for their sums only where their own upload is in the sum.
 
 A subclass says what the rows are (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
@@ -315,8 +315,9 @@ class Committee(Protocol):
     Unless given, the committee, t and U follow from sigma and eta (`graph_design.committee`).
     """
 
-    points, timers = ("advertise", "training", "upload", "recovery"), ("advertise", "upload", "recovery")
-    member_points = ("advertise", "recovery")
+    # No loss is planned at `advertise`, which has no message of most users: it is one before training.
+    points, timers = ("training", "upload", "recovery"), ("advertise", "upload", "recovery")
+    member_points = ("recovery",)
     model_with = (Roster, Roster)
     widest: ClassVar[float] = math.inf
     """By rule, m / (U - t) is at most this: vectors that a user sends for one of its own."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Literal
 
 from simfl.crypto import mds
-from simfl.crypto.keys import TAG_BYTES
+from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops
 from simfl.protocols.committee import Committee, CommitteeClient, CommitteeServer
@@ -65,8 +65,8 @@ class DisAgg(Committee):
 
     def shares_bytes(self, p: Params, users: int) -> int:
         params = self.params(p)
-        # The server holds a sealed row of each user for each member.
-        return p.N * params.m * (_row_bytes(params) + TAG_BYTES)
+        # A row is held sealed, opened and once more.
+        return p.N * params.m * (3 * (_row_bytes(params) + TAG_BYTES) + 2 * KEY_BYTES)
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> DisAggClient:
         return DisAggClient(user, p, ops, entropy)

@@ -30,7 +30,7 @@ from simfl.protocols.machine import Entropy, Params
 class FastSecAgg(Coded):
     """Packed shares of updates among all users, without masks (Kadhe 2020)."""
 
-    points, timers, model_with = Committee.points, Committee.timers, (Roster, Roster)
+    points, timers, model_with = ("advertise", *Committee.points), Committee.timers, (Roster, Roster)
 
     protocol: Literal["fastsecagg"] = "fastsecagg"
 

@@ -27,7 +27,7 @@ Probability = Annotated[float, Field(strict=True, ge=1e-30, lt=1, allow_inf_nan=
 
 
 class Treatment(Block):
-    """What is done about the noise of lost users."""
+    """Treatment of the noise of lost users."""
 
     def enough(self, users: int) -> int:
         """Return the number of survivors whose parts are the promised noise."""

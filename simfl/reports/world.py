@@ -144,7 +144,7 @@ def _nested(value: Any, name: str) -> str:
 
 
 def _fields(block: Block) -> Iterator[str]:
-    """Yield the fields of a block that are set: neither false ones nor blocks at their default."""
+    """Yield the fields of a block that are set: neither false ones nor blocks and zeros at their default."""
     if isinstance(block, Quantiles):
         # Quantiles may have hundreds of points.
         low, high = block.points[0][1], block.points[-1][1]
@@ -152,8 +152,8 @@ def _fields(block: Block) -> Iterator[str]:
         return
     for key, field in type(block).model_fields.items():
         value = getattr(block, key)
-        # A block at its default, such as `steady`, adds no information.
-        default = isinstance(value, Block) and value == field.default
+        # A block or a zero that is the default, such as `steady` or no queue, adds no information.
+        default = value == field.default and (isinstance(value, Block) or value == 0)
         if value is None or value is False or default or value == ():
             continue
         if key == "kind" and value == "fixed":

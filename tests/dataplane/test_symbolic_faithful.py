@@ -34,6 +34,8 @@ CASES = [
     ("lightsecagg", {"U": 3, "consistency": "signatures", "pki": True}),
     ("lightsecagg", {"U": 4, "T": 2}),
     ("lightsecagg", {"U": 4, "T": 2, "field.q": 2147352577}),  # whose points are roots of unity
+    ("disagg", {"committee": 4, "t": 1, "U": 3}),
+    ("fastsecagg", {"U": 4, "T": 2}),
 ]
 BUFFERED = {
     "fedbuff": {"K": 2, "staleness_bound": 2},

@@ -32,6 +32,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "reconstruction": {"rounds": 2},
     "async_buffer": {"rounds": 2, "clock": "modelled", "payload": "shadow"},
     "check_in": {"rounds": 1, "payload": "shadow"},
+    "dp": {"rounds": 1, "protocols": ["secagg"]},
     "tutorial": {"rounds": 1, "targets.accuracy": 0.1, "clock": "measured", "learning.epochs": 1},
 }
 

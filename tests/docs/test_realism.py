@@ -90,5 +90,5 @@ def test_its_count_of_a_class_is_that_of_the_scenario() -> None:
 
 def test_tests_that_it_names_are_there() -> None:
     named = re.findall(r"`(tests/[\w/]+\.py)`", TEXT)
-    assert len(named) == 3
+    assert len(named) == 4
     assert [name for name in named if not (ROOT / name).is_file()] == []

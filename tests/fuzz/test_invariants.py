@@ -14,7 +14,7 @@ import simfl
 from simfl.engine.battery import Battery
 from simfl.runs.build import build
 from simfl.runs.folder.result import Result
-from simfl.trace.rows import Aggregated, End, Presence, Sent, Spent, Step, Surplus, TimerSet, Trace
+from simfl.trace.rows import Aggregated, End, Presence, Row, Sent, Spent, Step, Surplus, TimerSet, Trace
 from tests.fuzz import batteries, invariants, judged, world_laws
 from tests.fuzz.mutants import SEEDS
 
@@ -28,11 +28,15 @@ def run(name: str) -> Result:
 def changed(name: str, kind: type[Any], at: int, change: Callable[[Any], Any]) -> Result:
     """A run with one row of its first protocol changed: the `at`-th of its kind."""
     good = run(name)
-    traces = {protocol: Trace(rows) for protocol, rows in good.traces.items()}
-    rows = next(iter(traces.values()))
+    first, rows = next(iter(good.traces.items()))
     number = [i for i, row in enumerate(rows) if isinstance(row, kind)][at]
-    rows[number] = change(rows[number])
+    traces = {**good.traces, first: replaced(rows, number, change(rows[number]))}
     return Result(good.scenario, traces, good.measured)
+
+
+def replaced(rows: Trace, number: int, other: Row) -> Trace:
+    """The rows with another one in a place."""
+    return Trace(other if i == number else row for i, row in enumerate(rows))
 
 
 @pytest.mark.ci
@@ -127,7 +131,7 @@ def world() -> judged.Run:
 def worse(run: judged.Run, kind: type[Any], change: Callable[[Any], Any]) -> None:
     """Change the first row of a kind for which there is a change."""
     number, row = next((i, r) for i, r in enumerate(run.rows) if isinstance(r, kind) and change(r))
-    run.rows[number] = change(row)
+    run.rows = replaced(run.rows, number, change(row))
 
 
 @pytest.mark.ci(but=["Sent"])

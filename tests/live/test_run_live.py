@@ -151,7 +151,7 @@ def test_a_hostile_user_is_disconnected_and_the_round_continues(monkeypatch: pyt
 
     def attacks(self: LiveUser, task: Any, envelope: Any) -> None:
         if self.user == 1 and envelope.message.kind == "model" and self.connected is not None:
-            self.connected.put(frame(["answer", 0, 0, 0, [[1, 10**9, "u4"], []]]))
+            self.connected.put(frame(["answer", 0, 0, 0, [[1, 10**9, "u4"], [], None]]))
         took(self, task, envelope)
 
     monkeypatch.setattr(LiveUser, "_arrived", attacks)

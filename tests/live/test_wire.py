@@ -59,7 +59,7 @@ def handles(draw: Any, name: str) -> Handle:
 @st.composite
 def messages_of(draw: Any, message: type[Any], kind: Protocol) -> Any:
     wide = "f4" if message is ModelDownload or not kind.offline else "u4"
-    values = []
+    values = list[Any]()
     for field in fields(message):
         hint, counts = str(get_type_hints(message)[field.name]), st.integers(0, 2**40)
         updates = st.builds(UpdateId, st.integers(0, USERS - 1), counts)
@@ -138,9 +138,11 @@ BAD = {
     "no handle": (["upload", 0, 0, 0, [7]], b""),
     "a field too many": (["upload", 0, 0, 0, [[1, 4, "u4"], 1]], bytes(16)),
     "above q": (["upload", 0, 0, 0, [[1, 1, "u4"]]], b"\xff" * 4),
-    "a user beyond": (["answer", 0, 0, 0, [[1, 4, "u1"], [USERS]]], bytes(4)),
-    "no user": (["answer", 0, 0, 0, [[1, 4, "u1"], ["x"]]], bytes(4)),
-    "half a user": (["answer", 0, 0, 0, [[1, 4, "u1"], [1.5]]], bytes(4)),
+    "a user beyond": (["answer", 0, 0, 0, [[1, 4, "u1"], [USERS], None]], bytes(4)),
+    "no user": (["answer", 0, 0, 0, [[1, 4, "u1"], ["x"], None]], bytes(4)),
+    "half a user": (["answer", 0, 0, 0, [[1, 4, "u1"], [1.5], None]], bytes(4)),
+    "seeds without bytes": (["answer", 0, 0, 0, [[1, 4, "u1"], [], [1, 4, "u1"]]], bytes(4)),
+    "seeds that are a number": (["answer", 0, 0, 0, [[1, 4, "u1"], [], 7]], bytes(4)),
     "a hello without a name": ([".hello", 0, 0, 0, [None, "x", "run", "", "", "", 0]], b""),
     "a proof that is a number": ([".hello", 0, 0, 0, [1, 7, "run", "", "", "", 0]], b""),
     "half a surrogate": ([".hello", 0, 0, 0, [1, "\ud800", "run", "", "", "", 0]], b""),
@@ -186,7 +188,10 @@ def test_the_good_twins_of_bad_frames_pass() -> None:
     assert isinstance(upload, MaskedUpload)
     assert codec.decode(frame_of([".hello", 0, 0, 0, [1, "x", "run", "", "", "", 0]])).message.user == 1
     assert codec.decode(frame_of([".done", 0, 0, 0, [1, 1, 1, -1, 0, 0]])).message.offset_ns == -1
-    assert codec.decode(frame_of(["answer", 0, 0, 0, [[1, 4, "u1"], [USERS - 1]]], bytes(4))).message.missing
+    answer = ["answer", 0, 0, 0, [[1, 4, "u1"], [USERS - 1], None]]
+    assert codec.decode(frame_of(answer, bytes(4))).message.missing
+    answer = ["answer", 0, 0, 0, [[1, 4, "u1"], [], [1, 4, "u1"]]]
+    assert codec.decode(frame_of(answer, bytes(8))).message.seeds.rows == 1
 
 
 def test_an_update_that_is_not_finite_is_malformed() -> None:

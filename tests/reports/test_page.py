@@ -293,5 +293,7 @@ def test_a_class_of_many_has_no_row_of_its_own() -> None:
 def test_values_have_their_units() -> None:
     network = load(SYNC).network
     assert world.in_words(network.users) == "uplink 8 Mbit/s, downlink 16 Mbit/s, latency 0.01 s"
+    queued = load(SYNC, {"network.users.queue_s": 0.05}).network
+    assert world.in_words(queued.users).endswith("latency 0.01 s, queue 0.05 s")
     assert world.in_words(load(SYNC).detect) == "timeout"
     assert world.in_words((0.1, 0.2, 0.3, 0.4, 0.5, 0.6)) == "0.1, 0.2, 0.3, 0.4 and 2 more"

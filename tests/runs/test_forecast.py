@@ -55,7 +55,7 @@ def test_a_run_takes_about_its_forecast(name: str) -> None:
 def test_a_run_of_many_users_prints_its_forecast_first(
     name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    def refused(*_: object) -> None:
+    def refused(*_: object, **__: object) -> None:
         raise BadInput("built only after that")
 
     monkeypatch.chdir(tmp_path)

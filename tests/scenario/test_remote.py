@@ -49,6 +49,8 @@ ENTRIES = {
     "LightSecAgg": "lightsecagg",
     "FedBuff": "fedbuff",
     "LightSecAggAsync": "lightsecagg_async",
+    "DisAgg": "disagg",
+    "FastSecAgg": "fastsecagg",
 }
 KINDS = {
     "Population.availability": "population.availability",

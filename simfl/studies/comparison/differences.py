@@ -42,7 +42,7 @@ class Difference(NamedTuple):
     at_ns: int
     """The earliest time of the rows that differ."""
     party: int
-    """Where they differ."""
+    """Place at which they differ."""
     rows: Sequence[tuple[str, int | None, int | None]]
     """Texts and times [ns]: of the last row before that both have, if any, and of those that differ."""
 

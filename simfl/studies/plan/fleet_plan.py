@@ -109,7 +109,7 @@ def plan(
     >>> import simfl
     >>> small = {"population.users": 12, "updates": 6, "collude": 2, "learning.model": "logistic"}
     >>> simfl.plan("fleets/phones", small, jobs=1)
-    FleetPlan(phones, secagg, 1.3±1.3 s an aggregate)
+    FleetPlan(phones, disagg, 1.03±0.20 s an aggregate)
     """
     # Each run of a setting is an `asyncio.run`, which cannot be within another loop.
     refuse_in_a_loop("plan")

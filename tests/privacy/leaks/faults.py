@@ -203,7 +203,7 @@ def plant(kind: Any, client: type[Any], server: type[Any] | None = None) -> Any:
             if server is None:
                 return super().server(users, p, ops, entropy)
             if issubclass(server, SecAggServer):
-                return server(self.graph(users, p, entropy), p, ops)
-            return server(users, p, ops)
+                return server(self.graph(users, p, entropy), p, ops, entropy)
+            return server(users, p, ops, entropy)
 
     return Faulty.model_construct(**dict(kind))

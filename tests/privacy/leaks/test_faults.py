@@ -63,7 +63,7 @@ def test_its_sums_are_right_under_every_loss_of_one(protocol, client, monkeypatc
             for fate in cohort.fates(detect):
                 pattern = tuple(fate if user == lost else None for user in range(cohort.users))
                 seen = cohort.observe(fate_of(pattern, detect))
-                wanted = cohort.expected(pattern, seen.graph)
+                wanted = cohort.expected(pattern, seen.graph, seen.committee)
                 life = invariants.of_end(seen.members, seen.out.reason, wanted)
                 assert [*life, *invariants.of_itself(seen)] == []
 

@@ -137,7 +137,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
         k = next(index)
         return {kind: k * rate for kind, rate in KNOWN.items()}
 
-    for name in ("measure_keys", "measure_vectors", "measure_wire"):
+    for name in ("measure_keys", "measure_vectors", "measure_wire", "measure_noise"):
         monkeypatch.setattr(kernels, name, dict)
     monkeypatch.setattr(kernels, "measure_codes", warm)
     monkeypatch.setattr(rounds, "small_runs", list)

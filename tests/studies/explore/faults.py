@@ -42,8 +42,8 @@ class OneAnswerTooMany(LightSecAggServer):
 class ServesTooFew(LightSecAggServer):
     """Goes on to training with U - 1 users."""
 
-    def __init__(self, users: Any, params: Any, ops: Any) -> None:
-        super().__init__(users, params, ops)
+    def __init__(self, users: Any, params: Any, ops: Any, entropy: Any) -> None:
+        super().__init__(users, params, ops, entropy)
         self.t = dict.fromkeys(self.users, params.U - 1)
 
     def needed(self, stage: str) -> int:
@@ -251,9 +251,7 @@ def plant(fault: Fault, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def server(self: Any, users: Any, p: Any, ops: Any, entropy: Any) -> Any:
         if issubclass(machine, SecAggServer):
-            return machine(self.graph(users, p, entropy), p, ops)
-        if issubclass(machine, LightSecAggServer):
-            return machine(users, p, ops)
+            return machine(self.graph(users, p, entropy), p, ops, entropy)
         return machine(users, p, ops, entropy)
 
     if issubclass(machine, SecAggServer | LightSecAggServer | BufferedServer):

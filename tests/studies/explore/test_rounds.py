@@ -137,7 +137,7 @@ def test_the_engine_ends_like_the_loopback(protocol: str) -> None:
         for _ in range(6):
             pattern = tuple(random.choice(choices) for _ in range(4))
             seen = cohort.replay(pattern, detect)
-            wanted = cohort.expected(pattern, seen.graph)
+            wanted = cohort.expected(pattern, seen.graph, seen.committee)
             assert not [*of_end(seen.members, seen.out.reason, wanted), *of_itself(seen)], describe(pattern)
             other = cohort.observe(fate_of(pattern, detect)).out
             assert seen.out.reason == other.reason

@@ -77,7 +77,15 @@ def test_a_guarantee_that_cannot_be_kept_ends_with_code_2(
 def test_shares_and_modes_are_read() -> None:
     assert small(collude=0.25).colluders == 3
     assert small(collude="none").colluders is None
-    assert list(small().entries) == ["fedavg", "secagg", "secagg_plus", "ccesa", "lightsecagg"]
+    assert list(small().entries) == [
+        "fedavg",
+        "secagg",
+        "secagg_plus",
+        "ccesa",
+        "lightsecagg",
+        "disagg",
+        "fastsecagg",
+    ]
     buffers = small(asynchronous=True, return_s=1.0, updates=4)
     assert list(buffers.entries) == ["fedbuff", "lightsecagg_async"]
 
