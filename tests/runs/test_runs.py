@@ -44,8 +44,6 @@ SMALLER: dict[str, dict[str, Any]] = {
         "rounds": 2,
         "population.users": 20,
         "privacy": {"T": 2, "D": 4},
-        "learning.model": "logistic",
-        "payload": "real",
     },
     "dp": {"rounds": 2},
     "mixed_links": {"rounds": 2},
