@@ -219,7 +219,7 @@ class MaskedClient(Client):
     def of_roster(self, survivors: Survivors) -> Survivors:
         """Return the survivors in its roster, given all of them. PeerFault if they split a batch."""
         roster, everyone = self.peers.base, survivors.users
-        if len(everyone) > self.params.N:  # more names would have more parts of noise removed
+        if self.params.repaired and len(everyone) > self.params.N:
             raise PeerFault(SERVER, f"{len(everyone)} survivors, above N={self.params.N}")
         self.removed = self.params.removed(len(everyone))
         # Before the batches: a doubled name could make a batch look complete.
