@@ -25,7 +25,7 @@ GONE = 3
 POLL_S = 0.02
 """Time from one check of processes that should end to the next."""
 NICE = 10
-"""Nice level of a thread that trains, where the run has no real-time priority."""
+"""Nice levels by which a thread that trains is below its run, which has no real-time priority."""
 
 RunUsers = Callable[[Sequence[int]], Coroutine[Any, Any, bool]]
 """Runs some users until the run is over (True), or the server has ended (False)."""
@@ -119,4 +119,6 @@ def step_back() -> None:
             policy = os.sched_getscheduler(0) if level > 1 else os.SCHED_OTHER
             os.sched_setscheduler(0, policy, os.sched_param(level - 1))
         else:
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)
+            # From the run's own level: an ordinary user may not raise a priority that `nice` has lowered.
+            level = min(19, os.getpriority(os.PRIO_PROCESS, 0) + NICE)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), level)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from simfl.errors import BadInput
 from simfl.live.live_protocol import prepared
 from simfl.live.live_run import FACTS
+from simfl.live.processes import step_back
 from simfl.live.run_live import run_live
 from simfl.runs.folder.unfinished import recover
 from simfl.runs.results.summary import read
@@ -34,6 +36,20 @@ def interrupted(name: str, *_: Any) -> None:
 
 def killed(name: str, *_: Any) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a thread has no nice level of its own")
+@pytest.mark.parametrize(("level", "expected"), [(0, 10), (15, 19)])
+def test_trainings_step_back_from_the_runs_own_level(
+    level: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Below `nice -n 15`, where level 10 would be a priority that an ordinary user may not raise."""
+    levels: list[int] = []
+    monkeypatch.setattr(os, "sched_getparam", lambda pid: os.sched_param(0))
+    monkeypatch.setattr(os, "getpriority", lambda which, who: level)
+    monkeypatch.setattr(os, "setpriority", lambda which, who, given: levels.append(given))
+    step_back()
+    assert levels == [expected]
 
 
 @pytest.mark.ci
