@@ -39,6 +39,7 @@ from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle, Kernel, Shape
 from simfl.dataplane.ops import Trainer, seed_array
+from simfl.dataplane.ring_terms import RING_PURPOSES, RING_TWINS, cut
 from simfl.dataplane.terms import (
     REALS,
     Agreed,
@@ -74,6 +75,7 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     keys.seal: (0, "sealing"),
     keys.agree: (0, KEY_AGREEMENT),
     signatures.sign: (0, "signatures"),
+    **RING_PURPOSES,
 }
 """Kernels that use a secret or expand a seed -> the index of that argument, and the purpose."""
 
@@ -135,6 +137,8 @@ class SymbolicOps(EagerOps):
                 contents[-1] = False
             elif kernel is noisy_rounding.perturb:
                 contents[2], contents[-1] = replace(contents[2], d=len(contents[0][0]), rotation=b""), False
+            elif kernel in RING_TWINS:
+                contents = [cut(content, self.longest) for content in contents]
         result = twin(*contents)
         if kernel in PURPOSES:
             self._note(kernel, contents)
@@ -397,5 +401,6 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     discrete_noise.add: lambda x, *public: x,
     audit.real_sum: _real_sum,
     np.divide: lambda total, divisor: total,
+    **RING_TWINS,
 }
 """Kernel -> its twin, a function of the kernel's arguments on rows of terms."""

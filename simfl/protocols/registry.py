@@ -9,7 +9,11 @@ from simfl.protocols.lightsecagg import LightSecAgg
 from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
+from simfl.protocols.willow import Willow
 
-OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync, DisAgg, FastSecAgg)
+OURS = (
+    *(FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync),
+    *(DisAgg, FastSecAgg, Willow),
+)
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]
