@@ -4,6 +4,7 @@ Invariant: text from a scenario reaches the page only through the template's esc
 literal `<` (`test_names_cannot_break_the_page`).
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -75,6 +76,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         reasons=tables.reasons(run),
         accuracy=accuracy(protocols),
         epsilon=epsilon(protocols),
+        attacks=attacks(run),
         facts=world.world_facts(run.scenario),
         strips=strip.strips(run, timelines),
         participation=participation(run, report),
@@ -193,6 +195,21 @@ def epsilon(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
     }
     # Entries may have promises of their own; the line is that of the strictest.
     return _plot(series, min(promises, default=None), {})
+
+
+def attacks(run: Run) -> list[dict[str, Any]]:
+    """Return the attacks on the run whose findings are in its folder, each with its table as text."""
+    shown = []
+    for path in sorted(run.folder.glob("attack-*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        columns = list(dict.fromkeys(name for finding in content["findings"] for name in finding))
+        cells = [[finding.get(name) for name in columns] for finding in content["findings"]]
+        rows = [
+            [x if isinstance(x, str) else NO_VALUE if x is None else f"{x:.4g}" for x in row] for row in cells
+        ]
+        kind = content["attack"].get("kind", path.stem)
+        shown.append({"kind": kind, "columns": columns, "rows": rows, "measures": content["measures"]})
+    return shown
 
 
 def _plot(
