@@ -2,7 +2,7 @@
 
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Any, ClassVar
@@ -12,6 +12,7 @@ from simfl.crypto.keys import TAG_BYTES
 from simfl.crypto.signatures import SIGNATURE_BYTES
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops
+from simfl.errors import counted
 from simfl.protocols import graph_design, graphs
 from simfl.protocols.committee import Committee, least_survivors
 from simfl.protocols.decryptors import (
@@ -245,6 +246,15 @@ class Decrypted(Committee):
     def max_colluders(self, p: Params) -> int | None:
         """Return t on the complete graph; None on a sparse one, where all neighbours may collude."""
         return None if p.sparse else p.t
+
+    def notes(self, p: Params) -> Iterator[str]:
+        yield from super().notes(p)
+        dealt = p.m * (32 + (p.m - 1) * (32 + TAG_BYTES))
+        served = "all rounds of the run" if self.setup_every is None else counted(self.setup_every, "round")
+        yield (
+            f"a setup of {p.N} keys of 32 B and {dealt / 1e3:.1f} kB that decryptors deal serves {served}; "
+            f"users mask with each other with probability {p.p:.4f}"
+        )
 
     def problems(self, p: Params) -> Problems:
         yield from super().problems(p)

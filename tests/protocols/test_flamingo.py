@@ -102,7 +102,7 @@ def test_a_later_round_opens_masks_of_lost_users():
 
 def test_a_failed_setup_is_made_again():
     # All three decryptors are lost in the setup, so that the second round has to make one.
-    (_, first), (w, second) = rounds_of([range(4), range(4)], 9, ({u: "shares" for u in range(4)},))
+    (_, first), (w, second) = rounds_of([range(4), range(4)], 9, (dict.fromkeys(range(4), "shares"),))
     assert first.reason == "shares: 0 users answered, 2 needed"
     assert second.result.total.content[0].tolist() == plain_sum(w, range(4))
     assert kinds(second).count("deal") == 3
