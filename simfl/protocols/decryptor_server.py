@@ -5,6 +5,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from struct import unpack
 from typing import Any, ClassVar
 
 from simfl.config.blocks import Count, Fraction
@@ -29,7 +30,7 @@ from simfl.protocols.decryptors import (
 from simfl.protocols.index_views import Same, Users, UsersExcept
 from simfl.protocols.keyed_messages import Advertise, Invite, Roster, Signature, Survivors
 from simfl.protocols.long_term_keys import Directory, Memory
-from simfl.protocols.machine import SERVER, Effects, GiveUp, Member, Params, Result, Send, misshapen
+from simfl.protocols.machine import SERVER, Effects, Entropy, GiveUp, Member, Params, Result, Send, misshapen
 from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES, Derived, Problems
 from simfl.protocols.server import Server, Stage
 
@@ -59,18 +60,20 @@ class DecryptorServer(Server):
     share_bytes: ClassVar[int]
     """Bytes of a row that a decryptor deals in the setup."""
 
-    def __init__(self, users: Iterable[int], every: int, params: Params, ops: Ops) -> None:
+    def __init__(self, users: Iterable[int], every: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(users, ops)
         assert params.memory is not None
         self.params, self.memory = params, params.memory.of(SERVER)
-        self.seed = public_seed("graph", params, params.round)
         begun = self.memory.get("begun", -1)
         # Also after a setup that failed, or another run's.
         self.fresh = "key" not in self.memory or not begun < params.round < begun + every
         if self.fresh:
-            drawn = graphs.drawn(self.users, params.m, public_seed("committee", params, params.round))
+            # 31 bits a word, as of all numbers in messages.
+            v = [word & 2**31 - 1 for word in unpack("<8I", entropy("public seed"))]
+            drawn = graphs.drawn(self.users, params.m, public_seed("committee", v, params.round))
             self.memory.clear()
-            self.memory.update(begun=params.round, keys={}, members=Users(drawn))
+            self.memory.update(begun=params.round, v=v, keys={}, members=Users(drawn))
+        self.seed = public_seed("graph", self.memory["v"], params.round)
         self.members: Users = self.memory["members"]
         self.keys: dict[int, Handle] = self.memory["keys"]
         self.deals: dict[int, Deal] = {}

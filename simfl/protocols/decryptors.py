@@ -2,11 +2,11 @@
 
     Setup, in the first round and every `setup_every` rounds:
     S0. advertise  User i sends a long-term public key. In later rounds only a newcomer does.
-    S1. shares     Each of m decryptors, drawn from a public seed, deals a secret among them, sealed.
+    S1. shares     Each of m decryptors, drawn from the public seed v, deals a secret among them, sealed.
 
     A round:
-    1. upload       User i is sent the round's users, its neighbours' keys, the decryptors' keys and what they
-                    set up. It sends its masked update, and sealed for the decryptors what removes the mask.
+    1. upload       User i is sent v, the round's users, the keys of its neighbours and of the decryptors,
+                    and what these set up. It sends its masked update, and sealed what removes the mask.
     2. consistency  Decryptor j is sent the survivors, and signs the set (cross-check).
     3. recovery     Decryptor j is sent the signatures. If U decryptors signed its own set, it opens what
                     removes the masks of this set. U answers recover the sum.
@@ -18,8 +18,9 @@ it, and to no other: a run's rows show its cost apart, and its mean over rounds 
 
 Invariant: a decryptor answers for one set of survivors in a round, and never for fewer than N - D of them.
 
-Left out: users' signatures of their reports, proofs of dealers, and the transfer of shares from one committee
-to the next. The server here is honest but curious. Signing keys are in a directory before the run.
+Left out: a beacon for v, which the server draws here; users' signatures of their reports; proofs of dealers;
+and the transfer of shares from one committee to the next. The server here is honest but curious. Signing keys
+are in a directory before the run.
 """
 
 from abc import abstractmethod
@@ -89,6 +90,8 @@ class Task(UsersMessage):
     """Their public keys, a row each."""
     key: Handle
     """Public result of the setup, 1 x 32 bytes."""
+    seed: Sequence[int]
+    """The public seed of the setup, 8 words."""
     deals: Handle | None = None
     """After a setup, the rows that other decryptors sealed for the receiver."""
 
@@ -132,9 +135,9 @@ class Opened(Message):
     """Its part of the decryption of each half; None without any."""
 
 
-def public_seed(what: str, p: Params, round: int) -> bytes:
-    """Return 32 bytes that all parties of a run have, as from a beacon: of its committee, or of a graph."""
-    return blake2b(f"simfl {what} {round} {p.entry} ".encode() + p.session, digest_size=32).digest()
+def public_seed(what: str, words: Sequence[int], round: int) -> bytes:
+    """Return 32 bytes that follow from a run's public seed: for a committee, or a round's graph."""
+    return blake2b(f"simfl {what} {round} {list(words)}".encode(), digest_size=32).digest()
 
 
 @lru_cache(maxsize=4)
@@ -194,7 +197,6 @@ class DecryptorClient(Client):
         super().__init__(user, ops, entropy)
         assert params.memory is not None
         self.params, self.memory = params, params.memory.of(user)
-        self.seed = public_seed("graph", params, params.round)
 
     @abstractmethod
     def deal_rows(self, members: Users) -> tuple[Handle, Handle]:
@@ -237,7 +239,8 @@ class DecryptorClient(Client):
             raise PeerFault(SERVER, "a round without me, or without my key")
         self._check_members(len(task.members))
         self.users, self.members, self.key = users, Users(task.members), task.key
-        # From the public seed and not from the server, which could choose neighbours that collude.
+        # Computed here: a server could choose neighbours that collude.
+        self.seed = public_seed("graph", task.seed, p.round)
         circle = graph_of(users, p.p, self.seed)[self.user]
         if len(circle) < 2:
             raise PeerFault(SERVER, "a round in which I have no neighbour")

@@ -106,4 +106,4 @@ class Flamingo(Decrypted):
         return FlamingoClient(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> FlamingoServer:
-        return FlamingoServer(users, self.rounds_of_a_setup, p, ops)
+        return FlamingoServer(users, self.rounds_of_a_setup, p, ops, entropy)

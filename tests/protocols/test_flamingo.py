@@ -155,7 +155,7 @@ def test_a_decryptor_answers_for_one_set_of_survivors():
 def test_survivors_without_a_connection_are_in_no_sum():
     # On this graph of six users, one loss separates some: decryptors would open the sum of a part.
     for seed in range(60):
-        w = flamingo(p=0.35, session=bytes([seed]), D=2)
+        w = flamingo(p=0.35, seed=seed, D=2)
         out = w.run(fate=lose_at({seed % 6: "upload"}))
         if out.reason == "upload: the graph of the survivors is not connected":
             assert not [m for _, _, m in out.sent if m.kind == "answer"]
