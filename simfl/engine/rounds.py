@@ -44,17 +44,23 @@ class Rounds(ServerSide):
             # An event and not a call: the next round begins after the other effects of the step that closes
             # this one.
             self.closed = self.env.event()
-            check_in = self.config.check_in
-            waiting = None if check_in is None else (yield from self._check_in(check_in))
-            chosen = self._select(self._available() if waiting is None else waiting)
-            if not chosen and waiting is None:
-                # As long as a server with users would wait for its first answers. Then it selects once more,
-                # and without users the round aborts (test_cohorts.py:
-                # test_a_skipped_round_lasts_as_long_as_the_server_waited).
-                yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
-                chosen = self._select(self._available())
+            if self.config.check_in is None:
+                chosen = yield from self._wait_for_users()
+            else:
+                chosen = self._select((yield from self._check_in(self.config.check_in)))
+            # Without users the round aborts.
             self._begin(chosen or [])
             yield self.closed
+
+    def _wait_for_users(self) -> Generator[int, Any, list[int] | None]:
+        """Select among the available users; without enough of them wait, and select once more."""
+        chosen = self._select(self._available())
+        if not chosen:
+            # As long as a server with users would wait for its first answers (test_cohorts.py:
+            # test_a_skipped_round_lasts_as_long_as_the_server_waited).
+            yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
+            chosen = self._select(self._available())
+        return chosen
 
     def _available(self) -> Users:
         """Return the users that can be selected, ascending."""
@@ -70,10 +76,8 @@ class Rounds(ServerSide):
         users, presence = self.config.users, self.users.presence
         drawn = None if self.config.in_round is None else self.config.in_round(self.round)
         working = {task.user: task for task in self.tasks.values()}
-        closes_ns, rng = (
-            self.start + nanoseconds(check_in.within_s),
-            self.runtime.streams.rng("check-in", self.round),
-        )
+        closes_ns = self.start + nanoseconds(check_in.within_s)
+        rng = self.runtime.streams.rng("check-in", self.round)
         waiting: set[int] = set()
         self.checked_in = self.left = 0
         for gap_ns, user in check_in.attempts(users, rng):
