@@ -79,7 +79,7 @@ class Params:
         round: Binds them to one round of it.
         pki: Users' long-term keys, if they have them.
         batches: Users that no sum may separate.
-        dp: Noise of differential privacy, in place of `clip` and `levels`; None without.
+        dp: Noise of differential privacy, instead of `clip` and `levels`; None without.
 
     >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
     >>> p.sparse, p.threshold(circle=10)
