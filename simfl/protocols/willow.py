@@ -26,7 +26,7 @@ described in the code's messages only (`willow/proto/willow/messages.proto`).
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache, reduce
 from itertools import islice
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -310,8 +310,7 @@ class WillowServer(Server):
 
     def enough(self) -> bool:
         # Any t + 1 shares recover a seed, so further ones are not waited for.
-        early = self.stage == "reveal" and not self.params.all_answers
-        return super().enough() or (early and len(self.got) > self.params.t)
+        return super().enough() or (self.stage == "reveal" and len(self.got) > self.params.t)
 
     def start(self) -> Effects:
         return [*self.open_stage("advertise", self.committee), *(Send(u, Invite()) for u in self.committee)]
@@ -420,15 +419,18 @@ def _needed(stage: str, p: Params) -> int:
 class Willow(Committee):
     """Keys of updates under a joint key of a committee (Bell-Clark 2025)."""
 
-    points = ("advertise", "shares", "training", "upload", "recovery", "reveal")
+    points, member_points = (*Committee.points, "reveal"), (*Committee.member_points, "reveal")
     timers = ("advertise", "shares", "upload", "recovery", "reveal")
-    member_points = ("advertise", "shares", "recovery", "reveal")
     model_with = (JointKey, JointKey)
 
     protocol: Literal["willow"] = "willow"
 
     def needed(self, stage: str, p: Params) -> int:
         return _needed(stage, p)
+
+    def params(self, p: Params) -> Params:
+        # A decryptor that is waited for saves the others an exchange.
+        return replace(super().params(p), all_answers=True)
 
     def problems(self, p: Params) -> Problems:
         yield from super().problems(p)

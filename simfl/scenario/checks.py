@@ -244,6 +244,10 @@ def _selection(s: Scenario) -> Problems:
 
 def _noise(s: Scenario) -> Problems:
     assert s.dp is not None
+    users = s.population.users
+    if s.dp.delta > 1 / users:
+        reason = f"delta={s.dp.delta:g} allows the update of one of {users} users to be released whole"
+        yield "dp.delta", f"{reason}, for certain as delta x users > 1: use at most {1 / users:.3g}"
     for name, kind in s.protocols.items():
         if kind.asynchronous:
             reason = "weights by staleness make one user's part of a sum larger than the clip"
