@@ -101,7 +101,7 @@ class Battery:
         # may be less, so that the remainder suffices.
         turns = turn < until if self.is_on else turn <= until
         ns = (turn if turns else until) - begin
-        # At capacity the charger gives no more than is drawn. So the charged amount follows from the levels,
+        # At capacity the charger gives what is drawn. So the charged amount follows from the levels,
         # and the sum of the invariant holds exactly (test_battery.py: test_conservation_in_rounds).
         level = min(self.store.capacity, self.level + (gain - drain) * ns)
         self.charged += level - self.level + drain * ns

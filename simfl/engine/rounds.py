@@ -27,7 +27,7 @@ class Rounds(ServerSide):
     begun = -1
     """The latest round that has begun."""
     checked_in = 0
-    """Users among whom those of the round are chosen."""
+    """Users among whom the round's are chosen."""
     left = 0
     """Users that checked in for the round and went offline before the choice."""
 
@@ -72,7 +72,7 @@ class Rounds(ServerSide):
         return np.flatnonzero(available)
 
     def _check_in(self, check_in: CheckIn) -> Generator[int, Any, Users]:
-        """Let users check in until enough wait, or time is over; return those that wait, ascending."""
+        """Let users check in until enough wait, or time is over; return the waiting ones, ascending."""
         users, presence = self.config.users, self.users.presence
         drawn = None if self.config.in_round is None else self.config.in_round(self.round)
         working = {task.user: task for task in self.tasks.values()}
@@ -89,7 +89,7 @@ class Rounds(ServerSide):
             if is_busy or not presence.is_online(user) or not (drawn is None or drawn[user]):
                 continue
             waiting.add(user)
-            # Only then: of users that come and go it is enough to look when it may matter.
+            # Only then: for users with churn it is enough to look when it may matter.
             if len(waiting) == check_in.users:
                 self._drop_offline(waiting)
                 if len(waiting) == check_in.users:

@@ -86,7 +86,7 @@ async def simulate(
             saved there as the run goes on, so that whatever ends it leaves them. What it holds of an earlier
             run is replaced by the results, and reports of that run are removed (`folder.outdated`).
         watch: called with the progress, a few times a second.
-        resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
+        resume: continue the unfinished run in `out`, which must be of this scenario and this code.
         save_every_s: seconds from one saving of finished rounds to the next; more if saving takes long.
         cluster: where users are trained, `dask://HOST:PORT`, `ray://HOST:PORT` or `local:N`; in this process
             unless given.
