@@ -22,7 +22,7 @@ HEAD = "", "paper", "simfl", "unit", "difference"
 @app.command()
 def reproduce(
     names: Annotated[list[str] | None, Argument(help=NAMES_HELP, metavar="[NAME]...")] = None,
-    page: Annotated[bool, Option("--page", help="Only write the pages from what is stored.")] = False,
+    page: Annotated[bool, Option("--page", help="Only write the pages, from stored results.")] = False,
     at: Annotated[str | None, Option(metavar="n=600,...", help=AT_HELP)] = None,
     root: Annotated[Path | None, Option(metavar="DIR", help=ROOT_HELP)] = None,
 ) -> None:

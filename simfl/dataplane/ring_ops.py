@@ -25,7 +25,7 @@ class RingOps(Ledger, ABC):
         """
         ring, m = how.ring, how.elements
         work = {"prg_seed": 2, "ring_draw": ring.n * (m + 1), **_derived(ring, m)}
-        work |= _by_value(ring, transforms=m + 1, passes=m * (how.slots + 2))
+        work |= _by_value(ring, transforms=m + 1, passes=m)
         shape = (1, how.vector_bytes, U8)
         return self._op(rings.encrypt, shape, work, x, seeds, how)
 
@@ -73,8 +73,9 @@ class RingOps(Ledger, ABC):
             how: The scheme.
         """
         ring, m = how.ring, how.elements
-        floods = rings.FLOOD_STEPS * m * (seeds.rows - 1)
-        work = {"prg_seed": seeds.rows, "ring_draw": ring.n * (floods + 1)}
+        work = {"prg_seed": seeds.rows, "ring_draw": ring.n}
+        # Flooding errors are wide, so their law has a large table, as noise of differential privacy has.
+        work["noise_element"] = rings.FLOOD_STEPS * ring.n * m * (seeds.rows - 1)
         work |= _by_value(ring, transforms=1 + m * (seeds.rows - 1), passes=2 * m)
         return self._op(rings.open_part, (1, how.part_bytes, U8), work, c_a, seeds, how)
 

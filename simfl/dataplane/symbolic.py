@@ -32,11 +32,13 @@ from simfl.crypto import (
     row_routing,
     shamir,
     signatures,
+    threshold_elgamal,
 )
 from simfl.crypto import field as fq
 from simfl.crypto.noisy_rounding import Lattice
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.group_terms import GROUP_TWINS
 from simfl.dataplane.handles import F32, Handle, Kernel, Shape
 from simfl.dataplane.ops import Trainer, seed_array
 from simfl.dataplane.ring_terms import RING_PURPOSES, RING_TWINS, cut
@@ -76,6 +78,8 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     keys.agree: (0, KEY_AGREEMENT),
     signatures.sign: (0, "signatures"),
     **RING_PURPOSES,
+    threshold_elgamal.deal: (1, "the coefficients of shares"),
+    threshold_elgamal.encrypt: (2, "encryption under a shared key"),
 }
 """Kernels that use a secret or expand a seed -> the index of that argument, and the purpose."""
 
@@ -225,8 +229,9 @@ def _parts(rows: Rows, which: Sequence[int], length: int) -> Rows:
 
 def _columns(item: Item) -> int:
     """Return the columns of a handle that an item stands for."""
-    if isinstance(item, Form):
+    if isinstance(item, Form) and item.q != threshold_elgamal.L:
         return shamir.SHARE_BYTES if item.q == shamir.P else 1
+    # Shares of a scalar and points of the group too.
     return keys.KEY_BYTES
 
 
@@ -402,5 +407,6 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     audit.real_sum: _real_sum,
     np.divide: lambda total, divisor: total,
     **RING_TWINS,
+    **GROUP_TWINS,
 }
 """Kernel -> its twin, a function of the kernel's arguments on rows of terms."""

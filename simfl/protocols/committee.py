@@ -12,7 +12,7 @@ more part: it trains and uploads too. So a member that is lost or late before it
 and it can be lost at `recovery` too, before or after its answer. Members are
 asked for their sums only where their own upload is in the sum.
 
-A subclass says what the rows are (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
+A subclass defines the rows (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
 must be additive: the sum of the rows of users is the row of the sum.
 
 Invariant: a member answers for one set of survivors, never for fewer than `least` of them.

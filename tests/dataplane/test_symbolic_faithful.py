@@ -37,6 +37,7 @@ CASES = [
     ("disagg", {"committee": 4, "t": 1, "U": 3}),
     ("fastsecagg", {"U": 4, "T": 2}),
     ("willow", {"committee": 4, "t": 1, "U": 3}),
+    ("flamingo", {"committee": 4, "t": 1, "U": 2, "privacy.D": 2}),
 ]
 BUFFERED = {
     "fedbuff": {"K": 2, "staleness_bound": 2},

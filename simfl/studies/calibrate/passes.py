@@ -86,6 +86,7 @@ def calibrate(
         measures = [
             kernels.measure_keys, kernels.measure_vectors, kernels.measure_codes, kernels.measure_wire,
             kernels.measure_noise,
+            kernels.measure_rings,
         ]  # fmt: skip
         # A profile has one training time for each key, so a scenario's own replaces an equal one.
         timings: dict[tuple[Any, ...], Callable[[Sequence[int]], TrainingTime]] = {}
