@@ -296,6 +296,26 @@ def committee(
     raise AssertionError("the last committee is all users")
 
 
+@lru_cache(maxsize=256)
+def edge_probability(n: int, sigma: float) -> float:
+    """Return the least p, to 1/1024, for which G(n, p) is connected but for a chance of 2^-sigma; at most 1.
+
+    By the union bound over the sets of k users without an edge to the n - k others.
+
+    >>> edge_probability(1000, sigma=40), edge_probability(3, sigma=40)
+    (0.0341796875, 1.0)
+    """
+    lg = math.lgamma
+    sets = [(k, lg(n + 1) - lg(k + 1) - lg(n - k + 1)) for k in range(1, n // 2 + 1)]
+
+    def is_enough(step: int) -> bool:
+        missing = math.log1p(-step / 1024)
+        return math.fsum(_exp(count + k * (n - k) * missing) for k, count in sets) <= 2.0**-sigma
+
+    # Larger p are better, so a bisection finds the least one.
+    return (bisect_left(range(1, 1024), True, key=is_enough) + 1) / 1024
+
+
 def at_most(probability: float) -> str:
     """Return a bound on a probability as `simfl check` prints it.
 

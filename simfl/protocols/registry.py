@@ -5,11 +5,25 @@ from simfl.protocols.disagg import DisAgg
 from simfl.protocols.fastsecagg import FastSecAgg
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
+from simfl.protocols.flamingo import Flamingo
 from simfl.protocols.lightsecagg import LightSecAgg
 from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
+from simfl.protocols.willow import Willow
 
-OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync, DisAgg, FastSecAgg)
+OURS = (
+    FedAvg,
+    SecAgg,
+    SecAggPlus,
+    Ccesa,
+    LightSecAgg,
+    FedBuff,
+    LightSecAggAsync,
+    DisAgg,
+    FastSecAgg,
+    Flamingo,
+    Willow,
+)
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

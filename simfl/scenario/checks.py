@@ -256,7 +256,8 @@ def _noise(s: Scenario) -> Problems:
             yield "dp", f"protocol {name} carries no noisy updates (Protocol.noisy): leave one of them out"
         elif s.dp.dropout.kind == "repair" and not kind.repairs:
             reason = "its users share no secrets, so seeds of lost users' noise could not be opened"
-            yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; leave it out"
+            remedy = f"leave {name} out of protocols, or take worst_case"
+            yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; {remedy}"
         else:
             yield from _below("dp", s.dp.problems(s.of(name).cohort, s.field.q))
     if s.quantization is not None:

@@ -182,7 +182,8 @@ class Setup:
         self, ops: Ops, draw: Callable[..., Entropy], index: int
     ) -> tuple[Any, dict[int, Any], dict[int, Any]]:
         """Return the server, the clients and each party's entropy, of the round of this index."""
-        kind, p = self.kind, self.params
+        # A round's number decides whether machines begin anew, or use what they remember.
+        kind, p = self.kind, replace(self.params, round=index)
         entropies = {party: draw(self.root, party, index) for party in (SERVER, *self.users)}
         clients = {user: kind.client(user, p, ops, entropies[user]) for user in self.users}
         return kind.server(self.users, p, ops, entropies[SERVER]), clients, entropies
