@@ -1,4 +1,4 @@
-"""The state diagrams of docs/protocols.md, drawn from the tables of the machines.
+"""The state diagrams of docs/states.md, drawn from the tables of the machines.
 
 python -m docs.tools.states     writes the page's blocks; a test compares them with the tables
 """
@@ -20,7 +20,7 @@ from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import Server
 
-PAGE = ROOT / "docs" / "protocols.md"
+PAGE = ROOT / "docs" / "states.md"
 BLOCK = re.compile(r"(<!-- python -m docs\.tools\.states -->\n)(.*?)(<!-- end -->\n)", re.S)
 PARAMS = Params(d=2, q=101, N=4, T=1, D=1, U=3, t=3, k=2, m=3, memory=Memory())
 WIDTH = 36

@@ -193,9 +193,15 @@ def options(
 
 def print_paragraph(text: str, indent: str = "") -> None:
     """Print a paragraph within `WIDTH` columns, each line but the first behind `indent`. No word is cut."""
+    print_lines("\n".join(wrapped(text, indent)))
+
+
+def wrapped(text: str, indent: str = "") -> list[str]:
+    """Return the lines of a paragraph within `WIDTH` columns, as `print_paragraph` prints them."""
     # A cut word would be a wrong path or option to copy.
-    whole_words = textwrap.TextWrapper(WIDTH, "", indent, break_long_words=False, break_on_hyphens=False)
-    print_lines(whole_words.fill(text))
+    return textwrap.wrap(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def warn(text: str) -> None:

@@ -113,6 +113,9 @@ def _show(state: Sweep) -> None:
     without = Counter(name for s in summaries for name, entry in s.protocols.items() if not entry.completed)
     for name, count in without.items():
         print_lines(f"{name} has no aggregate in {count} of {len(summaries)} cells")
+    # Their number decides how many clients train at a time, and with it how sums are rounded.
+    for way in sorted(state.shared_trainings()):
+        print_paragraph(f"Training {way}")
     cells, failures = len(set(state.keys)), len(state.failures)
     failed = f", {failures} failed" if failures else ""
     counts = f"{state.stored} were stored, {cells - state.stored - failures} run{failed}"

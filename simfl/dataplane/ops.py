@@ -24,6 +24,7 @@ from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape, with_forged
+from simfl.dataplane.ring_ops import RingOps
 from simfl.dataplane.threshold_ops import ThresholdOps
 from simfl.dataplane.work import expanding, noisy, over_rows, over_vector, rotating
 from simfl.errors import PeerFault as PeerFault
@@ -64,7 +65,7 @@ class Trainer(Protocol):
         ...
 
 
-class Ops(ThresholdOps, ABC):
+class Ops(RingOps, ThresholdOps, ABC):
     """The operations over F_q. Implementations override `_run` only: the execution of a kernel.
 
     Args:

@@ -41,6 +41,7 @@ from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.group_terms import GROUP_TWINS
 from simfl.dataplane.handles import F32, Handle, Kernel, Shape
 from simfl.dataplane.ops import Trainer, seed_array
+from simfl.dataplane.ring_terms import RING_PURPOSES, RING_TWINS, cut
 from simfl.dataplane.terms import (
     REALS,
     Agreed,
@@ -76,6 +77,7 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     keys.seal: (0, "sealing"),
     keys.agree: (0, KEY_AGREEMENT),
     signatures.sign: (0, "signatures"),
+    **RING_PURPOSES,
     threshold_elgamal.deal: (1, "the coefficients of shares"),
     threshold_elgamal.encrypt: (2, "encryption under a shared key"),
 }
@@ -139,6 +141,8 @@ class SymbolicOps(EagerOps):
                 contents[-1] = False
             elif kernel is noisy_rounding.perturb:
                 contents[2], contents[-1] = replace(contents[2], d=len(contents[0][0]), rotation=b""), False
+            elif kernel in RING_TWINS:
+                contents = [cut(content, self.longest) for content in contents]
         result = twin(*contents)
         if kernel in PURPOSES:
             self._note(kernel, contents)
@@ -402,6 +406,7 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     discrete_noise.add: lambda x, *public: x,
     audit.real_sum: _real_sum,
     np.divide: lambda total, divisor: total,
+    **RING_TWINS,
     **GROUP_TWINS,
 }
 """Kernel -> its twin, a function of the kernel's arguments on rows of terms."""

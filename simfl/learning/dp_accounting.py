@@ -168,7 +168,13 @@ def epsilon_from_rdp(rdp: Curve, delta: float, orders: Curve = ORDERS) -> float:
     # The same special case as dp-accounting's: here the total variation distance is below delta.
     if np.any(delta**2 + np.expm1(-rdp) >= 0):
         return 0.0
-    return max(0.0, float(np.min(rdp + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1))))
+    return max(0.0, float(np.min(rdp + _conversion(delta, orders))))
+
+
+def _conversion(delta: float, orders: Curve) -> Curve:
+    """Return the epsilon at each order in addition to the divergence."""
+    curve: Curve = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return curve
 
 
 def epsilon_of(
@@ -256,18 +262,24 @@ def noise_multiplier_for(
         The noise multiplier, on the side that keeps the promise.
 
     Raises:
-        BadInput: No noise keeps the promise: with so few bits, rounding costs more than epsilon.
+        BadInput: No noise keeps the promise: with so few bits, rounding costs more than epsilon; or the
+            accountant's orders show no epsilon so low.
     """
 
     def spent(multiplier: float) -> float:
         return epsilon_of(plan(multiplier), delta, rounds, sampling, accountant)
 
-    low, high = 0.0, 1.0
+    low, high, least = 0.0, 1.0, math.inf
     # Bits that are few make updates coarse once there is much noise, so that more noise may cost more.
-    while (least := spent(high)) > epsilon:
-        low, high = high, 2 * high
+    while (cost := spent(high)) > epsilon:
+        low, high, least = high, 2 * high, min(least, cost)
         if high > MAX_NOISE:
-            raise BadInput(f"epsilon must be above {least:.3g}, or dp.bits larger: rounding alone costs that")
+            floor = float(np.min(_conversion(delta, ORDERS)))
+            if epsilon <= floor:
+                limit = f"the least that Renyi orders up to {ORDERS[-1]:,} show at delta={delta:g}"
+                raise BadInput(f"epsilon must be above {floor:.3g}, not {epsilon:g}: {limit}; raise either")
+            remedy = "use a larger epsilon, or more dp.bits"
+            raise BadInput(f"epsilon must be above {least:.3g}, which rounding alone costs: {remedy}")
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if spent(middle) > epsilon else (low, middle)

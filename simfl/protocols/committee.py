@@ -320,9 +320,10 @@ class Committee(Protocol):
     """
 
     # No loss is planned at `advertise`, which has no message of most users: it is one before training.
-    points, timers = ("training", "upload", "recovery"), ("advertise", "upload", "recovery")
-    member_points = ("recovery",)
-    model_with = (Roster, Roster)
+    points: ClassVar[tuple[str, ...]] = ("training", "upload", "recovery")
+    timers: ClassVar[tuple[str, ...]] = ("advertise", "upload", "recovery")
+    member_points: ClassVar[tuple[str, ...]] = ("recovery",)
+    model_with: ClassVar[tuple[type[Message], type[Message]]] = (Roster, Roster)
     widest: ClassVar[float] = math.inf
     """By rule, m / (U - t) is at most this: vectors that a user sends for one of its own."""
 

@@ -11,6 +11,7 @@ from simfl.protocols.lightsecagg import LightSecAgg
 from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
+from simfl.protocols.willow import Willow
 
 OURS = (
     FedAvg,
@@ -24,6 +25,7 @@ OURS = (
     FastSecAgg,
     Flamingo,
     Assistants,
+    Willow,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

@@ -187,8 +187,8 @@ def build(
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
         if s.dp is not None and isinstance(s.clock, Modelled) and (lacking := set(DP) - set(profile.seconds)):
-            kind = min(lacking)
-            raise error(s, "dp", f"profile {s.profile} gives no seconds.{kind}: add a rate to it")
+            kind, remedy = min(lacking), "use profile: reference, or add the rate to a copy of the profile"
+            raise error(s, "dp", f"profile {s.profile} gives no seconds.{kind}: {remedy}")
         # Trainers are made once, on first use: an availability that depends on users' samples needs them
         # early.
         make = cache(partial(make_trainers, s, streams, profile, on_stage, trains_here))
@@ -410,7 +410,7 @@ def _check_noise(s: Scenario, d: int) -> None:
         promised(dp, d, s.cohort, s.rounds)
     except BadInput as problem:
         raise error(s, "dp", str(problem)) from None
-    for key, message in (*dp.problems(s.cohort, s.field.q), *dp.too_coarse(d, s.cohort)):
+    for key, message in (*dp.problems(s.cohort, s.field.q, d), *dp.too_coarse(d, s.cohort)):
         raise error(s, f"dp.{key}", message)
 
 

@@ -244,6 +244,10 @@ def _selection(s: Scenario) -> Problems:
 
 def _noise(s: Scenario) -> Problems:
     assert s.dp is not None
+    users = s.population.users
+    if s.dp.delta > 1 / users:
+        reason = f"delta={s.dp.delta:g} allows the update of one of {users} users to be released whole"
+        yield "dp.delta", f"{reason}, for certain as delta x users > 1: use at most {1 / users:.3g}"
     for name, kind in s.protocols.items():
         if kind.asynchronous:
             reason = "weights by staleness make one user's part of a sum larger than the clip"
@@ -252,7 +256,8 @@ def _noise(s: Scenario) -> Problems:
             yield "dp", f"protocol {name} carries no noisy updates (Protocol.noisy): leave one of them out"
         elif s.dp.dropout.kind == "repair" and not kind.repairs:
             reason = "its users share no secrets, so seeds of lost users' noise could not be opened"
-            yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; leave it out"
+            remedy = f"leave {name} out of protocols, or take worst_case"
+            yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; {remedy}"
         else:
             yield from _below("dp", s.dp.problems(s.of(name).cohort, s.field.q))
     if s.quantization is not None:

@@ -74,7 +74,7 @@ def _word(value: Any) -> Any:
 
 
 class Fleet(Block):
-    """A fleet of users, and the promises that its aggregates are to keep."""
+    """A fleet of users, and the guarantees that its aggregates keep."""
 
     name: Name = "fleet"
     """Heads the answer; the file's name unless given."""

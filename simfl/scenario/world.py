@@ -299,6 +299,8 @@ class Deadlines(Block):
     """The wait for signatures of the set of survivors, where a protocol asks for them."""
     recovery: Deadline | None = None
     """The wait for the answers that recover the sum."""
+    reveal: Deadline | None = None
+    """The wait for shares of the keys of decryptors who did not answer, where a protocol asks for them."""
 
     @classmethod
     def patient(cls) -> Self:

@@ -37,6 +37,7 @@ CASES = [
     ("disagg", {"committee": 4, "t": 1, "U": 3}),
     ("fastsecagg", {"U": 4, "T": 2}),
     ("assistants", {"committee": 3, "privacy.D": 1}),
+    ("willow", {"committee": 4, "t": 1, "U": 3}),
     ("flamingo", {"committee": 4, "t": 1, "U": 2, "privacy.D": 2}),
 ]
 BUFFERED = {

@@ -82,7 +82,8 @@ class Inversion(Attack):
         true = {user: true_updates[user] for user in chosen}
         if view.plain:
             updates = {user: up for user, up in view.uploads(first).items() if user in chosen}
-            true = {user: delta.astype(np.float64) for user, (delta, _) in updates.items()}
+            # An upload may have its user's noise, and the error is against the update without it.
+            true = {user: delta / view.weights[first, user] for user, delta in true.items()}
         error = [errors(true[user][None], updates[user][0][None].astype(np.float64)) for user in chosen]
         originals = {user: pixels(truth.split.x_train[truth.parts[user]]) for user in chosen}
         labels = {user: truth.split.y_train[truth.parts[user]] for user in chosen}
@@ -98,6 +99,7 @@ class Inversion(Attack):
         )
         numbers = {"rounds": float(len(view.rounds) - first), "users": float(len(chosen))}
         numbers |= {"error": float(np.mean(error)), **means, "blind": float(np.mean(blind))}
+        numbers |= {name: x for name, x in view.promise(uploads=True).items() if name == "epsilon"}
         finding = Finding(view.entry, "uploads" if view.plain else "sums", numbers)
         captions = tuple(f"{scores[user][0]:.1f} dB" for user in chosen)
         names = tuple(f"user {user}" for user in chosen)

@@ -130,9 +130,13 @@ def _what_decides(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sent
     elif not changes:
         changed = f"one assumption up to {FURTHEST:g} times lower or higher"
         yield Sentence("text", f"What decides: no other is faster by 5 % with {changed}")
-    for crossover in changes:
-        change = f"{crossover.factor:.2g} x the {crossover.given}"
-        yield Sentence("text", f"What decides: with {change}, {crossover.best} would be the fastest")
+    # The nearest first; one sentence, a clause for each protocol.
+    clauses = defaultdict[str, list[str]](list)
+    for crossover in sorted(changes, key=lambda crossover: abs(math.log(crossover.factor))):
+        clauses[crossover.best].append(f"{crossover.factor:.2g} x the {crossover.given}")
+    if clauses:
+        text = "; ".join(f"{name} with {' or '.join(parts)}" for name, parts in clauses.items())
+        yield Sentence("text", f"What decides: the fastest would be {text}")
 
 
 def _bars(label: str, values: Sequence[tuple[str, float]]) -> Iterator[Sentence]:

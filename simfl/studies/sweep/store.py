@@ -80,6 +80,11 @@ class Store:
         # A cell that was stored without its trace lacks a file, and is run again if traces are wanted now.
         return set(needed) <= digests.check_all(folder)
 
+    def about(self, key: str) -> dict[str, Any]:
+        """Return the facts of a cell that depend on machine and day."""
+        facts: dict[str, Any] = json.loads((self.cells / key / ABOUT).read_text(encoding="utf-8"))
+        return facts
+
     def write(self, key: str, files: Mapping[str, str], about: Mapping[str, Any]) -> None:
         """Store a cell in place of an earlier one; the caller holds the lock.
 
