@@ -31,7 +31,7 @@ from simfl.protocols.index_views import Same, Users, UsersExcept
 from simfl.protocols.keyed_messages import Advertise, Invite, Roster, Signature, Survivors
 from simfl.protocols.long_term_keys import Directory, Memory
 from simfl.protocols.machine import SERVER, Effects, Entropy, GiveUp, Member, Params, Result, Send, misshapen
-from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES, Derived, Problems
+from simfl.protocols.protocol import Derived, Problems
 from simfl.protocols.server import Server, Stage
 
 
@@ -226,7 +226,8 @@ class DecryptorServer(Server):
 class Decrypted(Committee):
     """The base of the protocols with a setup that outlives rounds, and decryptors."""
 
-    points, timers = SIGNED_POINTS, SIGNED_STAGES
+    points = ("advertise", "shares", "training", "upload", "consistency", "recovery")
+    timers = ("advertise", "shares", "upload", "consistency", "recovery")
     member_points = ("shares", "consistency", "recovery")
     model_with = (Task, Task)
 

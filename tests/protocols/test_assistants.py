@@ -1,6 +1,7 @@
 """Assisting nodes: the sum under any losses of users, refusals, and privacy while one node is honest."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -89,6 +90,15 @@ def test_one_honest_node_hides_every_update():
     assert report.rounds > 50
     # Both nodes know the mask of the third user.
     assert report.further is not None
+
+
+def test_masks_that_repeat_over_rounds_are_found():
+    # One round hides everything; two rounds without losses give the difference of two updates of a user.
+    kind = Path(__file__).parents[2] / "examples" / "kept_keys.py:KeptKeys"
+    report = sweep(make_small(str(kind), 3, changes={"committee": 2}), 0)
+    assert not report.leaks
+    assert report.pair_leaks[0] > 0
+    assert str(report.found).splitlines()[1] == "x_0^1[0] - x_0[0] is known, from"
 
 
 @pytest.mark.parametrize(("n", "T"), [(50, 10), (1000, 100), (20, 0)])
