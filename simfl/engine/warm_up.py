@@ -21,6 +21,7 @@ from simfl.dataplane.shadow import ShadowOps
 from simfl.learning.server_opt import ServerRule
 from simfl.learning.trainer import Trainer
 from simfl.protocols.contracts import ClientMachine
+from simfl.protocols.long_term_keys import Directory, Memory
 from simfl.protocols.loopback import LoopbackBuffer, run_round
 from simfl.protocols.machine import Effects, Message, Params, Result, Update
 from simfl.protocols.protocol import Protocol
@@ -93,7 +94,7 @@ def rehearse(
     def repeat() -> None:
         # A new machine with the same entropy has the keys and masks of the recorded messages, so it accepts
         # them.
-        [client] = _clients(protocol, p, [0], EagerOps(p.q)).values()
+        [client] = _clients(protocol, _apart(p), [0], EagerOps(p.q)).values()
         for name, arguments in calls:
             getattr(client, name)(*arguments)
 
@@ -103,14 +104,22 @@ def rehearse(
 def _affordable(protocol: Protocol, params: Params, users: int) -> Params:
     """Return the parameters of a rehearsal, with an update short enough for `WORK`."""
     # A round in shadow counts the work in advance, and takes none of the time.
-    p, ops = replace(params, session=b"warm"), ShadowOps(params.q)
+    p, ops = _apart(params), ShadowOps(params.q)
     # Counts alone are needed, so no time is read.
     ops.timed = False
     ops.begin_step(("rehearsal",), "offline")
     _round(protocol, p, _clients(protocol, p, range(users), ops), ops, None)
     work = sum(sum(segment.work.values()) for segment in ops.end_step())
     # As if all work were proportional to d, which is enough for a bound of some seconds.
-    return replace(p, d=min(p.d, max(SHORTEST, p.d * WORK // work)))
+    return replace(_apart(p), d=min(p.d, max(SHORTEST, p.d * WORK // work)))
+
+
+def _apart(p: Params) -> Params:
+    """Return the parameters of another session, which shares nothing that outlives a round with the run's."""
+    # The run's own would hold results of a round in shadow, which have no content, and a setup that its first
+    # round would then leave out.
+    pki, memory = p.pki and Directory(bytes(32)), p.memory and Memory()
+    return replace(p, session=b"warm", pki=pki, memory=memory)
 
 
 def _clients(protocol: Protocol, p: Params, users: Iterable[int], ops: Ops) -> dict[int, ClientMachine]:

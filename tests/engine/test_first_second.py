@@ -25,6 +25,16 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "disagg": {},
     "fastsecagg": {},
     "willow": {"deadlines.reveal": 2},
+    "flamingo": {
+        "protocols": {"flamingo": {"committee": 6, "t": 2, "U": 4, "setup_every": 2}},
+        "deadlines.consistency": 2,
+    },
+    "long-term keys": {
+        "protocols": {"secagg": {"consistency": "signatures", "pki": True}},
+        "deadlines.consistency": 2,
+        "deadlines.reveal": 2,
+    },
+    "assistants": {"protocols": {"assistants": {"committee": 3}}},
     "fedbuff": ASYNC,
     "lightsecagg_async": ASYNC,
 }
