@@ -12,7 +12,7 @@ more part: it trains and uploads too. So a member that is lost or late before it
 and it can be lost at `recovery` too, before or after its answer. Members are
 asked for their sums only where their own upload is in the sum.
 
-A subclass says what the rows are (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
+A subclass defines the rows (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
 must be additive: the sum of the rows of users is the row of the sum.
 
 Invariant: a member answers for one set of survivors, never for fewer than `least` of them.
@@ -141,10 +141,7 @@ class CommitteeClient(Client):
 
     def join_round(self, roster: Roster) -> Effects:
         """Derive a channel key with each member."""
-        check_roster(roster, None, self.params, keys=1)
-        if not self.params.U <= len(roster.users) <= self.params.m:
-            bounds = f"{self.params.U} to {self.params.m}"
-            raise PeerFault(SERVER, f"a committee of {len(roster.users)} members, instead of {bounds}")
+        self.check_committee(roster)
         if self.public is None:
             self.public = self.make_key()
         self.members = roster.users
@@ -152,6 +149,13 @@ class CommitteeClient(Client):
         self.committee = Users(self.members[k] for k in places)
         self.channels.agree(self.committee, self.ops.pick(roster.publics, places))
         return []
+
+    def check_committee(self, roster: Roster) -> None:
+        """Refuse a roster that is none of a committee, with a PeerFault."""
+        check_roster(roster, None, self.params, keys=1)
+        if not self.params.U <= len(roster.users) <= self.params.m:
+            bounds = f"{self.params.U} to {self.params.m}"
+            raise PeerFault(SERVER, f"a committee of {len(roster.users)} members, instead of {bounds}")
 
     def upload(self, update: Update) -> Effects:
         x, ops = self.params.quantise(self.ops, update, self.entropy, weighted=True), self.ops

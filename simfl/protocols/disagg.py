@@ -9,7 +9,7 @@ DisAgg (MLSys 2026, arXiv 2605.13708), in the rounds of `committee`:
 No mask is made, and nothing is expanded: a user sends m / (U - t) vectors for its one, a member receives
 1 / (U - t) of each survivor's vector. Losses of users cost nothing.
 
-The code is that of LightSecAgg's masks (`simfl.crypto.mds`): Vandermonde rows in place of Shamir's, with the
+The code is that of LightSecAgg's masks (`simfl.crypto.mds`): Vandermonde rows instead of Shamir's, with the
 same thresholds and sizes.
 """
 

@@ -261,7 +261,7 @@ def _noise(s: Scenario) -> Problems:
         else:
             yield from _below("dp", s.dp.problems(s.of(name).cohort, s.field.q))
     if s.quantization is not None:
-        yield "quantization", "must be left out: dp.clip and dp.bits say how updates are rounded"
+        yield "quantization", "must be left out: dp.clip and dp.bits set how updates are rounded"
     if s.learning.partial is not None and s.learning.partial.weight == "steps":
         yield "learning.partial.weight", "steps has no effect: under dp each user weighs the same"
 
