@@ -35,8 +35,8 @@ TILE = 80
 """Pixels: minimum width of an image with its caption."""
 BAR_HEIGHT = 90
 """Pixels of the highest bar."""
-MAX_COLUMNS = 8
-"""Numbers beside which the names have room in a terminal."""
+TABLE_WIDTH = 80
+"""Characters of a terminal's line."""
 BAR_CELLS, MAX_NAMED = 40, 6
 """Terminal: characters of the longest bar, and users whose numbers are printed."""
 COLOURS = (chart.PHASE_COLOUR["training"], chart.PHASE_COLOUR["recovery"])
@@ -45,13 +45,18 @@ COLOURS = (chart.PHASE_COLOUR["training"], chart.PHASE_COLOUR["recovery"])
 def table(outcome: Outcome) -> Table:
     """Return the findings as a table: a row for each, a column for each number that one of them has.
 
-    Of more than `MAX_COLUMNS` numbers, those that are alike in all findings stand below the table.
+    If it is wider than `TABLE_WIDTH`, numbers that are alike in all findings stand below it.
     """
     # Findings may have different numbers; a column is empty where one has none.
     names = list(dict.fromkeys(name for finding in outcome.findings for name in finding.numbers))
-    wide, alike = len(names) > MAX_COLUMNS, dict[str, str]()
-    if wide:
-        values = {name: {number(f.numbers.get(name, math.nan)) for f in outcome.findings} for name in names}
+    values = {name: {number(f.numbers.get(name, math.nan)) for f in outcome.findings} for name in names}
+    widths = [max(len(name), *map(len, shown)) for name, shown in values.items()]
+    widths += [
+        max(len(text) for text in texts)
+        for texts in zip(*((f.entry, f.attacked) for f in outcome.findings), strict=True)
+    ]
+    alike = dict[str, str]()
+    if wide := sum(widths) + 3 * len(names) > TABLE_WIDTH:
         alike = {name: min(shown) for name, shown in values.items() if len(shown) == 1}
         names = [name for name in names if name not in alike]
     # A terminal of 80 columns has no room for lines between so many columns.
