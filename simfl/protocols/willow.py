@@ -156,7 +156,7 @@ class Encrypted(Message):
 
 @dataclass(frozen=True, slots=True)
 class Ciphertext(UsersMessage):
-    """What a decryptor opens: the second parts of AHE, summed over the named survivors."""
+    """The request of a partial decryption: the second parts of AHE, summed over the named survivors."""
 
     kind, phase = "ciphertext", "recovery"
     c_a: Handle
