@@ -156,7 +156,7 @@ class Encrypted(Message):
 
 @dataclass(frozen=True, slots=True)
 class Ciphertext(UsersMessage):
-    """What a decryptor opens: the second parts of AHE, summed over the named survivors."""
+    """The request of a partial decryption: the second parts of AHE, summed over the named survivors."""
 
     kind, phase = "ciphertext", "recovery"
     c_a: Handle
@@ -316,19 +316,17 @@ class WillowServer(Server):
         return [*self.open_stage("advertise", self.committee), *(Send(u, Invite()) for u in self.committee)]
 
     def reject_reason(self, sender: int, message: Any) -> str:
-        match message:
-            case DecryptorKeys():
-                size = self.ahe.ring.element_bytes
-                return misshapen(message.publics, 1, 32, U8) or misshapen(message.b, 1, size, U8)
-            case Shares():
-                return misshapen(message.sealed, len(self.roster) - 1, SHARE_BYTES + TAG_BYTES, U8)
-            case Encrypted():
-                flaw = misshapen(message.update, 1, self.kahe.vector_bytes, U8)
-                return flaw or misshapen(message.key, 2, self.ahe.part_bytes, U8)
-            case Answer():
-                return misshapen(message.content, 1, self.ahe.part_bytes, U8)
-            case _:
-                return misshapen(message.shares, len(self.missing), SHARE_BYTES, U8)
+        key, part, share = self.ahe.ring.element_bytes, self.ahe.part_bytes, SHARE_BYTES
+        if isinstance(message, DecryptorKeys):
+            return misshapen(message.publics, 1, 32, U8) or misshapen(message.b, 1, key, U8)
+        if isinstance(message, Shares):
+            return misshapen(message.sealed, len(self.roster) - 1, share + TAG_BYTES, U8)
+        if isinstance(message, Encrypted):
+            flaw = misshapen(message.update, 1, self.kahe.vector_bytes, U8)
+            return flaw or misshapen(message.key, 2, part, U8)
+        if isinstance(message, Answer):
+            return misshapen(message.content, 1, part, U8)
+        return misshapen(message.shares, len(self.missing), share, U8)
 
     def keep(self, sender: int, message: Any) -> Any:
         """Add an upload to the sums at once."""

@@ -27,7 +27,7 @@ from simfl.world import dropout
 from simfl.world.dropout import Losses, PerStep, Rate, WorstCase
 from tests.engine.harness import ASYNC, SYNC, days, of, online, run, script, sessions
 
-POINTS = tuple(point for point in dropout.POINTS if point != "consistency")  # where nobody is to sign
+POINTS = tuple(point for point in dropout.POINTS if point not in ("consistency", "reveal"))  # where nobody is to sign
 
 IN_ROUNDS = [name for name in PROTOCOLS if PROTOCOLS[name].mode is Mode.ROUNDS]
 BUFFERED = [name for name in PROTOCOLS if PROTOCOLS[name].mode is Mode.BUFFERED]

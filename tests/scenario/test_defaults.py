@@ -19,7 +19,7 @@ STATED = """
 devices: {slowdown: {kind: uniform, low: 8, high: 16}, cores: 2}
 server: {cores: 1, slowdown: 1.0}
 detect: {disconnect: 0.0}
-deadlines: {advertise: 600, shares: 600, upload: 600, consistency: 600, recovery: 600}
+deadlines: {advertise: 600, shares: 600, upload: 600, consistency: 600, recovery: 600, reveal: 600}
 privacy: {T: 10, D: 6}
 quantization: {levels: 65536, clip: 4.0, on_overflow: error}
 """

@@ -80,7 +80,7 @@ LINKS = "lte_2021, 5g_2021, wifi4_2021, wifi5_2021, wifi6_2021, papers_4g, paper
          "not 2"),
         ("dropout: none", "dropout: rate", "15: dropout.rate: missing: a number or a list is needed"),
         ("dropout: none", "dropout: {script: [{user: 1, when: mid_send}]}", "15: dropout.script.0.at: "
-         "missing: one of advertise, shares, training, upload, consistency, recovery"),
+         "missing: one of advertise, shares, training, upload, consistency, recovery, reveal"),
         ("clock: modelled", "clock: recorded", "2: clock.dir: missing: text is needed"),
         ("dropout: none", "dropout: {script: 5}", "15: dropout.script: must be a list, not 5"),
         ("dropout: none", "dropout:\n  script:\n  - {user: 3, at: upload, when: delay}", "17: "
