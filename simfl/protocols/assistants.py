@@ -189,7 +189,7 @@ class Assistants(Committee):
         return AssistedClient(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> AssistedServer:
-        return AssistedServer(users, self.members_of(users, p, entropy), p, ops)
+        return AssistedServer(users, self.members_of(users, p, entropy), p, ops, entropy)
 
     @classmethod
     def small_settings(cls, users: int, lost: int) -> dict[str, Any]:

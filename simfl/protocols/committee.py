@@ -12,7 +12,7 @@ more part: it trains and uploads too. So a member that is lost or late before it
 and it can be lost at `recovery` too, before or after its answer. Members are
 asked for their sums only where their own upload is in the sum.
 
-A subclass says what the rows are (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
+A subclass defines the rows (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
 must be additive: the sum of the rows of users is the row of the sum.
 
 Invariant: a member answers for one set of survivors, never for fewer than `least` of them.
@@ -219,9 +219,11 @@ class CommitteeServer(Server):
     masked: ClassVar[bool] = False
     """True if uploads have a masked update."""
 
-    def __init__(self, users: Iterable[int], members: Iterable[int], params: Params, ops: Ops) -> None:
+    def __init__(
+        self, users: Iterable[int], members: Iterable[int], params: Params, ops: Ops, entropy: Entropy
+    ) -> None:
         super().__init__(users, ops)
-        self.members, self.params = Users(sorted(members)), params
+        self.members, self.params, self.entropy = Users(sorted(members)), params, entropy
         self.uploads: dict[int, tuple[Handle, Handle]] = {}
         self.sum: Handle | None = None
         self.survivors = Users()
@@ -262,7 +264,7 @@ class CommitteeServer(Server):
         return (
             misshapen(message.public, 1, 32, U8)
             or misshapen(message.sealed, others, self.row_bytes + TAG_BYTES, U8)
-            or (misshapen(message.masked, 1, self.params.d + 1, U32) if message.masked is not None else "")
+            or (misshapen(message.masked, 1, self.params.width, U32) if message.masked is not None else "")
         )
 
     def keep(self, sender: int, message: Any) -> Any:
@@ -304,7 +306,7 @@ class CommitteeServer(Server):
         """Recover the sum from the members' sums, and end the round."""
         first = dict(islice(got.items(), self.params.U))
         total = self.unmask(self.ops.join([m.content for m in first.values()]), tuple(first))
-        mean = self.ops.dequantise(total, self.params.levels, None)
+        mean = self.params.mean(self.ops, total, len(self.survivors), self.entropy)
         return [Result(total, mean, tuple(map(Member, self.survivors)))]
 
 
