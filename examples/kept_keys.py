@@ -21,4 +21,4 @@ class KeptKeys(Assistants):
         return AssistedClient(user, p, ops, remembered)
 
     def server(self, users, p, ops, entropy):
-        return AssistedServer(users, sorted(users)[: p.m], p, ops)
+        return AssistedServer(users, sorted(users)[: p.m], p, ops, entropy)
