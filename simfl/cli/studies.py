@@ -270,7 +270,7 @@ def plan_command(
     json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
     page_: Annotated[Path | None, Option("--page", metavar="FILE", help=PAGE_HELP)] = None,
 ) -> None:
-    """Find the protocol and the settings that keep a fleet's guarantees in the least time, in shadow.
+    """Find the protocol and the settings that keep a fleet's guarantees in minimum time, in shadow.
 
     Example: simfl plan fleets/phones
     """

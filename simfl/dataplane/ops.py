@@ -263,7 +263,7 @@ class Ops(RingOps, ThresholdOps, ABC):
             t: Shares that give a secret.
         """
         shape = (len(points), shamir.SHARE_BYTES * secrets.rows, U8)
-        # Nine limbs a secret, each with a polynomial of its own (shamir.py).
+        # Nine limbs a secret, each with a separate polynomial (shamir.py).
         n = 9 * secrets.rows
         work = {"sharing": 1, "shamir_mac": n * len(points) * t, **expanding(1, n * (t - 1))}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)

@@ -21,7 +21,7 @@ _INFO = b"pad of ring-LWE"
 
 
 def cut(how: Any, longest: int) -> Any:
-    """Return a scheme whose vectors have at most so many coordinates; anything else as it is."""
+    """Return a scheme whose vectors have at most this number of coordinates; other objects unchanged."""
     if isinstance(how, Ahe):
         return replace(how, keys=cut(how.keys, longest))
     return replace(how, length=min(how.length, longest)) if isinstance(how, Kahe) else how

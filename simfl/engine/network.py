@@ -91,7 +91,7 @@ class VirtualNetwork:
         self._links[user if up else ~user] = None
 
     def detach(self, user: int) -> None:
-        """Leave to the network what has left a user's device, as the user is about to go."""
+        """Let the network keep the bytes beyond a user's device, as the user is about to go offline."""
         # A link that was never used is not made for it.
         if (user_link := self._links.get(user)) is not None:
             user_link.detach()

@@ -28,7 +28,7 @@ class Rounds(ServerSide):
     begun = -1
     """The latest round that has begun."""
     checked_in = 0
-    """Users among whom those of the round are chosen."""
+    """Users among whom the round's are chosen."""
     left = 0
     """Users that checked in for the round and went offline before the choice."""
 
@@ -46,17 +46,23 @@ class Rounds(ServerSide):
             # An event and not a call: the next round begins after the other effects of the step that closes
             # this one.
             self.closed = self.env.event()
-            check_in = self.config.check_in
-            waiting = None if check_in is None else (yield from self._check_in(check_in))
-            chosen = self._select(self._available() if waiting is None else waiting)
-            if not chosen and waiting is None:
-                # As long as a server with users would wait for its first answers. Then it selects once more,
-                # and without users the round aborts (test_cohorts.py:
-                # test_a_skipped_round_lasts_as_long_as_the_server_waited).
-                yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
-                chosen = self._select(self._available())
+            if self.config.check_in is None:
+                chosen = yield from self._wait_for_users()
+            else:
+                chosen = self._select((yield from self._check_in(self.config.check_in)))
+            # Without users the round aborts.
             self._begin(chosen or [])
             yield self.closed
+
+    def _wait_for_users(self) -> Generator[int, Any, list[int] | None]:
+        """Select among the available users; without enough of them wait, and select once more."""
+        chosen = self._select(self._available())
+        if not chosen:
+            # As long as a server with users would wait for its first answers (test_cohorts.py:
+            # test_a_skipped_round_lasts_as_long_as_the_server_waited).
+            yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
+            chosen = self._select(self._available())
+        return chosen
 
     def _available(self) -> Users:
         """Return the users that can be selected, ascending."""
@@ -68,14 +74,12 @@ class Rounds(ServerSide):
         return np.flatnonzero(available)
 
     def _check_in(self, check_in: CheckIn) -> Generator[int, Any, Users]:
-        """Let users check in until enough wait, or time is over; return those that wait, ascending."""
+        """Let users check in until enough wait, or time is over; return the waiting ones, ascending."""
         users, presence = self.config.users, self.users.presence
         drawn = None if self.config.in_round is None else self.config.in_round(self.round)
         working = {task.user: task for task in self._all_tasks()}
-        closes_ns, rng = (
-            self.start + nanoseconds(check_in.within_s),
-            self.runtime.streams.rng("check-in", self.round),
-        )
+        closes_ns = self.start + nanoseconds(check_in.within_s)
+        rng = self.runtime.streams.rng("check-in", self.round)
         waiting: set[int] = set()
         self.checked_in = self.left = 0
         for gap_ns, user in check_in.attempts(users, rng):
@@ -87,7 +91,7 @@ class Rounds(ServerSide):
             if is_busy or not presence.is_online(user) or not (drawn is None or drawn[user]):
                 continue
             waiting.add(user)
-            # Only then: of users that come and go it is enough to look when it may matter.
+            # Only then: for users with churn it is enough to look when it may matter.
             if len(waiting) == check_in.users:
                 self._drop_offline(waiting)
                 if len(waiting) == check_in.users:

@@ -189,7 +189,8 @@ class UserSide:
             step = yield None
             if (loss := task.begin_training()) is not None:
                 raise simpy.Interrupt((*loss, step))
-            self._train(task, step)
+            device = self.device(task.user)
+            device.training.put(training_job(self.runtime, task, device, step))
             # The training's job wakes it; the training of a lost user never does.
             step = yield None
             planned = task.end_training()
@@ -204,10 +205,6 @@ class UserSide:
         finally:
             # Others hold the task, and need no life that has ended.
             task.life = None
-
-    def _train(self, task: UserRound, step: int) -> None:
-        device = self.device(task.user)
-        device.training.put(training_job(self.runtime, task, device, step))
 
     def _submit(self, task: UserRound, step: int) -> None:
         task.advance_to(State.SUBMITTED)
@@ -361,18 +358,24 @@ class UserSide:
         buffered, was_lost = self.runtime.setup.protocol.asynchronous, False
         # Before the phase is read in which it is missed: an upload that has left its device counts as sent.
         self.network.detach(user)
-        # Over a buffer, a user is lost while its own work is not done. In a round, it is also lost after
-        # that, until the round is over: the recovery may need it.
-        # A copy, as each loss removes its task.
         for task in self.tasks.get(user, ()):
-            may_work = task.state < self.done_at
-            if may_work if buffered else not task.is_over or (may_work and self.in_flight(task)):
+            if self._needs_user(task):
                 self.lose(task, task.phase, WHY[why], row)
                 was_lost = True
         # Rounds have no mailbox: a round from which the user is lost sends it nothing again.
         if not buffered:
             self.network.link(user, up=False).cut()
         self.server.on_offline(user, why, row, was_lost)
+
+    def _needs_user(self, task: UserRound) -> bool:
+        """Return True while the loss of a task's user matters."""
+        has_work = task.state < self.done_at
+        # Over a buffer, until the user's own work is done.
+        if self.runtime.setup.protocol.asynchronous:
+            return has_work
+        # In a round also after that, until the round is over: the recovery may need the user. Of a round that
+        # is over, while it still works.
+        return not task.is_over or (has_work and self.in_flight(task))
 
     def _is_idle(self, user: int) -> bool:
         """Return True for a user whose going offline would change nothing."""

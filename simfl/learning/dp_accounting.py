@@ -1,6 +1,6 @@
 """The privacy that noisy sums cost: (epsilon, delta) of rounds, and the noise that keeps a promise.
 
-Pure functions. The distributed mechanisms have bounds of their own here, in Renyi differential privacy (RDP):
+Pure functions. The distributed mechanisms have separate bounds here, in Renyi differential privacy (RDP):
 
 * distributed Skellam: Agarwal, Kairouz and Liu (2021, arXiv 2110.04995), their bound on the Renyi divergence;
 * distributed discrete Gaussian: Kairouz, Liu and Steinke (2021, arXiv 2102.06387), Proposition 14, with the
@@ -50,7 +50,7 @@ class Release:
     l2: float
     """Largest L2 norm of a user's rounded update."""
     dim: int
-    """Coordinates that are sent: those of the model, padded for a rotation."""
+    """Coordinates that are sent: the model's, padded for a rotation."""
     variance: float
     """Of a coordinate of the whole noise."""
     users: int
@@ -194,7 +194,7 @@ def epsilon_of(
         sampling: Probability with which a user takes part in a round, if the adversary does not see who does;
             1 against a server, which does see it.
         accountant: `rdp`; `pld` for `gaussian` only, and tighter.
-        present: The noise that rounds had, in place of `rounds`.
+        present: The noise that rounds had, instead of `rounds`.
 
     Returns:
         Epsilon, infinite without noise; 0 before the first round.
@@ -248,7 +248,7 @@ def noise_multiplier_for(
     sampling: float = 1.0,
     accountant: Accountant = "rdp",
 ) -> float:
-    """Return the least noise multiplier that keeps a promised epsilon, by bisection to twelve digits.
+    """Return the smallest noise multiplier that keeps a promised epsilon, by bisection to twelve digits.
 
     Args:
         plan: Returns the release with a noise multiplier: more noise leaves less of the bits to the updates.
@@ -262,7 +262,7 @@ def noise_multiplier_for(
         The noise multiplier, on the side that keeps the promise.
 
     Raises:
-        BadInput: No noise keeps the promise: with so few bits, rounding costs more than epsilon; or the
+        BadInput: No noise keeps the promise: with this few bits, rounding costs more than epsilon; or the
             accountant's orders show no epsilon so low.
     """
 
@@ -304,7 +304,7 @@ def _curve(release: Release, noise: Noise, sampling: float) -> Curve:
 def _central_epsilon(
     deviations: float, noises: list[Noise], delta: float, sampling: float, accountant: Accountant
 ) -> float:
-    """Return the epsilon of Gaussian noise that the server adds, of so many times an update's norm.
+    """Return the epsilon of Gaussian noise that the server adds, of `deviations` times an update's norm.
 
     A discrete Gaussian has at most the divergence of a Gaussian of its parameter (Canonne, Kamath and Steinke
     2020, Theorem 4); by PLD it is taken for one.

@@ -229,7 +229,7 @@ class Latencies:
 
 
 class LiveLink:
-    """One direction of a user's link, in place of the engine's `UserLink`; only its sender uses it."""
+    """One direction of a user's link, instead of the engine's `UserLink`; only its sender uses it."""
 
     def __init__(self, network: LiveNetwork, user: int) -> None:
         self.network, self.user = network, user

@@ -127,7 +127,7 @@ def serve(
                 code=code_version(),
                 scenario=digest(s),
                 protocol=name,
-                # The entries that are left, so that a user joins no protocol that is complete.
+                # The entries that remain, so that a user joins no protocol that is complete.
                 welcome=Welcome(resolved_yaml(portable(s)), ",".join(todo[k:]), facts["links"]),
                 own_entropy=True,
             )

@@ -36,11 +36,11 @@ Number = Annotated[int, "number"]
 """A whole number in a message's list that is no user; the items of a `tuple[int, ...]` are users."""
 
 SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery", "reveal")
-"""Points of a round at which a user can be lost, in their order: all that a scenario can name."""
+"""Points of a round at which a user can be lost, in their order: the names that a scenario can use."""
 # Keep in step: `Deadlines` (scenario/world.py) has a key for each stage, `protocol.py` the lists without
 # signatures.
 SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery", "reveal")
-"""Stages of a server, each with a deadline: all that a scenario can name."""
+"""Stages of a server, each with a deadline: the names that a scenario can use."""
 
 
 def place_of(kind: type) -> str:

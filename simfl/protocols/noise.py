@@ -1,4 +1,4 @@
-"""Differential privacy of the sum: what a scenario's block `dp` says, and the numbers that follow from it.
+"""Differential privacy of the sum: a scenario's block `dp`, and the numbers that follow from it.
 
 Each user clips, rotates and rounds its update, and adds its part of the noise (`crypto/noisy_rounding.py`).
 Secure aggregation then shows the sum alone, whose noise has the variance (noise_multiplier clip)^2 in squared
@@ -187,7 +187,7 @@ class DifferentialPrivacy(Block):
         if self.dropout.kind == "repair" and self.mechanism != "skellam":
             reason = {
                 "gaussian": "the server adds all of its noise, and no user takes a part of it away",
-                "discrete_gaussian": "a sum of discrete Gaussians is none, so the noise left has another law",
+                "discrete_gaussian": "a sum of discrete Gaussians is none, so the noise would change its law",
             }[self.mechanism]
             yield "dropout", f"repair must go with skellam, not {self.mechanism}: {reason}; use skellam"
         if 2**self.bits > q:

@@ -80,7 +80,7 @@ class Params:
         pki: Users' long-term keys, if they have them.
         memory: Each party's memory of earlier rounds; None for protocols whose rounds are independent.
         batches: Users that no sum may separate.
-        dp: Noise of differential privacy, in place of `clip` and `levels`; None without.
+        dp: Noise of differential privacy, instead of `clip` and `levels`; None without.
 
     >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
     >>> p.sparse, p.threshold(circle=10)

@@ -4,7 +4,7 @@ Willow (Bell-Clark 2025, ePrint 2024/936), after its public code (google/secure-
 
     0. advertise  Decryptor j of the committee draws a seed, which its secret s_j follows from, and sends a
                   channel key and b_j = e_j - a s_j, a share of the joint key.
-    1. shares     It shares the seed among the decryptors, so that t + 1 of them recover it. V: those who did.
+    1. shares     It shares the seed among the decryptors, so that t + 1 of them recover it. V: all who did.
                   All users get pk = sum_(j in V) b_j.
     2. upload     User i draws a key k_i. It sends KAHE(k_i, x_i), as long as the update, and AHE(pk, k_i),
                   short and of one length for all updates. U_1: users who did, the survivors.
@@ -14,7 +14,7 @@ Willow (Bell-Clark 2025, ePrint 2024/936), after its public code (google/secure-
                   The server opens sum_i k_i, and by it sum_i x_i.
 
 What the committee does is independent of d, and of the number of users. A user sends one message, and needs
-no key of its own beforehand. The joint key is drawn anew in each round, among the users of the round.
+no key beforehand. The joint key is drawn anew in each round, among the users of the round.
 
 Parameters are those of the public code (`SETS`): for at most 10 million users and 100 decryptors, with 128
 bits of security. Coordinates of log2(q N) bits are packed into the coefficients, as there.
@@ -241,7 +241,7 @@ class WillowClient(Client):
         return []
 
     def upload(self, update: Update) -> Effects:
-        """Encrypt the update under a key of its own, and the key under the joint one."""
+        """Encrypt the update under a fresh key, and the key under the joint one."""
         ops, seeds = self.ops, []
         x = self.params.quantise(ops, update, self.entropy, weighted=True)
         for name in ("key", "errors of the update", "secret of the key", "errors of the key"):
@@ -388,7 +388,7 @@ class WillowServer(Server):
         return [*(Send(user, request) for user in got), *self.open_stage("reveal", got)]
 
     def recover_seeds(self, got: dict[int, Revealed]) -> Effects:
-        """Decrypt in the place of the missing decryptors."""
+        """Decrypt instead of the missing decryptors."""
         ops, first = self.ops, dict(islice(got.items(), self.params.t + 1))
         users = np.arange(len(first))
         held = [(users, np.full(len(first), k)) for k in range(len(self.missing))]

@@ -194,7 +194,7 @@ def epsilon(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
         for name, p in protocols.items()
         if p.promise and p.rounds
     }
-    # Entries may have promises of their own; the line is that of the strictest.
+    # Entries may have different promises; the line is that of the strictest.
     return _plot(series, min(promises, default=None), {})
 
 

@@ -394,7 +394,7 @@ def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
     draw = partial(Entropy, streams.bytes("entropy", name))
     # Without payload users' secrets are never used. The server still draws graphs and weights.
     if s.payload == "shadow":
-        # Drawing zeros costs no hash. A graph or a weight that the server draws decides who talks to whom,
+        # Drawing zeros costs no hash. A graph or a weight that the server draws decides which users connect,
         # and must be that of the real run.
         return lambda party, *scope: (draw if party == SERVER else ZeroEntropy)(party, *scope)
     return draw

@@ -255,13 +255,13 @@ def _noise(s: Scenario) -> Problems:
         elif not kind.noisy:
             yield "dp", f"protocol {name} carries no noisy updates (Protocol.noisy): leave one of them out"
         elif s.dp.dropout.kind == "repair" and not kind.repairs:
-            reason = "its users share no secrets, so seeds of lost users' noise could not be opened"
+            reason = "its users hold no shares of each other's secrets, so seeds of noise could not be opened"
             remedy = f"leave {name} out of protocols, or take worst_case"
             yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; {remedy}"
         else:
             yield from _below("dp", s.dp.problems(s.of(name).cohort, s.field.q))
     if s.quantization is not None:
-        yield "quantization", "must be left out: dp.clip and dp.bits say how updates are rounded"
+        yield "quantization", "must be left out: dp.clip and dp.bits set how updates are rounded"
     if s.learning.partial is not None and s.learning.partial.weight == "steps":
         yield "learning.partial.weight", "steps has no effect: under dp each user weighs the same"
 

@@ -89,7 +89,7 @@ def workers(jobs: int | None = None, cluster: str | None = None) -> Iterator[Run
     if jobs == 1:
         yield in_line
         return
-    # A generator and tasks one by one: each result is there as soon as it is computed, and few tasks are
+    # A generator and tasks one by one: each result is available as soon as it is computed, and few tasks are
     # under way when a study is stopped.
     results = "generator_unordered"
     options: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}

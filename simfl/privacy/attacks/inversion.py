@@ -54,7 +54,7 @@ class Inversion(Attack):
     variation: NonNegative = 0.01
     """The weight of the total variation."""
     starts: Count = 2
-    """Searches of a user, each from other noise; the one of the least cost counts."""
+    """Searches of a user, each from other noise; the one of minimum cost counts."""
     rounds: Count | None = None
     """Number of rounds, the last ones, that are attacked; 2 N unless given."""
 
@@ -113,7 +113,7 @@ class Inversion(Attack):
     def _searched(
         self, view: View, rng: np.random.Generator, updates: Updates, labels: dict[int, I64]
     ) -> dict[int, F32]:
-        """Return each user's images [n, *shape]: those of the start that ends with the least cost."""
+        """Return each user's images [n, *shape], of the start that ends with the minimum cost."""
         best_of: dict[int, F32] = {}
         batches = {user: (model, len(labels[user])) for user, (_, model) in updates.items()}
         # Users with the same model and number of samples are searched as one batch.

@@ -224,7 +224,7 @@ class Knowledge:
             yield from sorted((secret for secret in seed.between if secret in self.known), key=str)
 
     def _source(self, term: Term) -> str:
-        source = self.known.get(term, "known to everybody")
+        source = self.known.get(term, "known to all")
         if isinstance(source, str):
             return source
         return f"shares: {', '.join(self.labels[number] for number in source)}"

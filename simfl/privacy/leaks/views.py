@@ -1,8 +1,8 @@
 """Rounds on symbols, and an adversary's view of them.
 
-An adversary is the server and a coalition of users. Its view is all that they receive, also messages that are
-late or discarded, and all that they draw. Their own messages follow from these. Each user is a machine of its
-own, so a malicious server needs no machine: `alter` replaces the messages that the honest one sends.
+An adversary is the server and a coalition of users. Its view is everything they receive, also late or
+discarded messages, and everything they draw. Their messages follow from these. Each user is a separate
+machine, so a malicious server needs none: `alter` replaces the messages that the honest one sends.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def altered(alter: Alter) -> Call:
             if isinstance(effect, Send):
                 sent = alter(effect.to, effect.message)
                 messages = [sent] if isinstance(sent, Message) else sent
-                # An alteration may send several messages in place of one, or none.
+                # An alteration may send several messages instead of one, or none.
                 effects += [Send(effect.to, message) for message in messages]
             else:
                 effects.append(effect)

@@ -117,7 +117,7 @@ def measure_keys() -> Rates:
     public_s = seconds(lambda: keys.public(secret), 15)
     # Two long rows: each takes a fixed time besides that of its bytes, which the difference cancels.
     byte_s = (sealed_s[3 * LONG_BYTES] - sealed_s[LONG_BYTES]) / (2 * LONG_BYTES)
-    message = bytes(400)  # as long as a set of a hundred users
+    message = bytes(400)  # the length of a set of a hundred users
     signed = signatures.sign(secret, message)
     signed_rows = (np.repeat(signatures.public(secret), n, 0), np.repeat(signed, n, 0), [message] * n)
     sign_s = seconds(lambda: signatures.sign(secret, message), 15)

@@ -193,9 +193,7 @@ def _details(c: Candidate) -> list[str]:
         in_flight = f"{counts['chosen']} users in flight, staleness at most {s.buffer.staleness_bound}"
         lines.append(f"a buffer of K = {s.buffer.K}, {in_flight}")
     elif counts["enough"] < counts["chosen"]:
-        lines.append(
-            f"choose {counts['chosen']} users, of whom the first {counts['enough']} uploads are enough"
-        )
+        lines.append(f"choose {counts['chosen']} users; the first {counts['enough']} uploads are enough")
     if field:
         lines.append(f"q = {field['q']}, {field['levels']} levels: a mean is off by {field['rounding']:.1g}")
     waits = [f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items()]
