@@ -159,7 +159,8 @@ class Life(simpy.Process):
                 wait = (self._generator.send if wait._ok else self._generator.throw)(wait._value)
             else:
                 nap = self._nap = self._nap + 1
-                env.call_at(env.now + wait, Nap((self, nap)))
+                # mypy does not look up `__call__` of a tuple.
+                env.call_at(env.now + wait, Nap((self, nap)))  # type: ignore[arg-type]
         except StopIteration as end:
             self._end(end.value)
         # An error is put on the heap and not raised here: the caller of `wake` may be another life, which

@@ -24,7 +24,8 @@ from simfl.world.link_models import Steady
 SEEDS = 5
 """Seeds under which protocols are compared."""
 LARGE = 2_000
-"""Users of a large round: its run takes many seconds, so fewer settings, seeds and protocols are run."""
+"""Users of a large round, or group of a buffer: its run takes many seconds, so fewer settings, seeds and
+protocols are run."""
 LARGE_SEEDS = 3
 """Seeds under which protocols with large rounds are compared."""
 FAR = 1.5
@@ -146,7 +147,7 @@ def plan(
             fastest_s = min(fastest_s, best[1].seconds)
     chosen = [setting for setting, _ in pilots]
     # Decided once for all: protocols are compared under the same seeds.
-    is_large = any(size_of(setting) > LARGE for setting in chosen)
+    is_large = any(users_of(setting) > LARGE for setting in chosen)
     near = [setting for setting, outcome in pilots if not is_large or outcome.seconds <= FAR * fastest_s]
     # The run that chose the setting stays where no other follows. It was chosen as a minimum, and so is too
     # low; at more than `FAR` times the fastest that changes no rank.
@@ -232,7 +233,7 @@ def choose(
     firsts = run([size[0] for size in sizes])
     best = min(range(len(sizes)), key=lambda k: rank(firsts[k][1]))
     # Of a large round only the protocol's first design is run.
-    others = [] if size_of(firsts[best][0]) > LARGE else sizes[best][1:]
+    others = [] if users_of(firsts[best][0]) > LARGE else sizes[best][1:]
     setting, outcome = min([firsts[best], *run(others)], key=lambda pair: rank(pair[1]))
     if not outcome.completed:
         return Refused(setting.name, f"no round was completed: {outcome.reason}")
@@ -272,6 +273,12 @@ def size_of(setting: Setting) -> int:
     """Return the number of users in a round, or in flight."""
     s = setting.scenario
     return s.cohort if s.buffer is None else s.buffer.concurrency or s.cohort
+
+
+def users_of(setting: Setting) -> int:
+    """Return the number of users of a round, or of a buffer's group: they decide what a run costs."""
+    # In a masked buffer all N users answer each recovery, however few of them are in flight.
+    return max(setting.scenario.cohort, size_of(setting))
 
 
 def _candidate(setting: Setting, outcomes: Sequence[Outcome], waits: dict[str, float]) -> Candidate:

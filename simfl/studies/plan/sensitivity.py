@@ -14,7 +14,7 @@ from typing import Any
 
 from simfl.scenario.fleet import Fleet
 from simfl.studies.plan.evaluate import AS_GIVEN, Change, PlainSums, World
-from simfl.studies.plan.search import LARGE, Answer, Candidate, rounds_of, size_of
+from simfl.studies.plan.search import LARGE, Answer, Candidate, rounds_of, size_of, users_of
 from simfl.studies.plan.settings import Choices, Setting
 from simfl.studies.workers import RunJobs, in_line, in_order
 
@@ -78,7 +78,7 @@ def is_tried(answer: Answer) -> bool:
     """Return True if the answer has rivals and no large rounds: dozens of runs must take a minute at most."""
     rivals = answer.candidates[:RIVALS]
     # Six givens in two directions, with up to four factors of three protocols each.
-    return len(rivals) > 1 and max(size_of(c.setting) for c in rivals) <= LARGE
+    return len(rivals) > 1 and max(users_of(c.setting) for c in rivals) <= LARGE
 
 
 def _rivals(answer: Answer) -> Sequence[Candidate]:
@@ -88,7 +88,7 @@ def _rivals(answer: Answer) -> Sequence[Candidate]:
 
 
 def _takes_seconds(rivals: Sequence[Candidate]) -> bool:
-    return any(size_of(c.setting) > MANY for c in rivals)
+    return any(users_of(c.setting) > MANY for c in rivals)
 
 
 def crossovers(

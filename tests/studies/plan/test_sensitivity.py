@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from simfl.scenario.load import load
-from simfl.studies.plan.evaluate import World
-from simfl.studies.plan.search import Answer, plan
+from simfl.studies.plan import search
+from simfl.studies.plan.evaluate import PlainSums, World
+from simfl.studies.plan.search import Answer, choose, plan, size_of, users_of
 from simfl.studies.plan.sensitivity import (
     COLLUDERS,
     FURTHEST,
@@ -19,7 +21,8 @@ from simfl.studies.plan.sensitivity import (
     changed_fleet,
     crossovers,
 )
-from simfl.studies.plan.settings import Guarantee, Setting
+from simfl.studies.plan.settings import Choices, Guarantee, Setting
+from simfl.studies.workers import in_line
 from tests.studies.plan.small import small
 
 SLOW_MASKS = {
@@ -65,6 +68,29 @@ def test_runs_without_joules_take_the_same_time() -> None:
         assert counted.user_j is not None
         assert counted == replace(other, user_j=counted.user_j)
         assert (other.user_j is None) == ("battery" not in energy)
+
+
+def test_a_buffer_is_as_large_as_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 12 users 4 are in flight; where 8 are many, only the first design runs, once for each size."""
+    fleet = small(asynchronous="true", return_s=1.0, updates=4, protocols=["lightsecagg_async"])
+    world = World.of(fleet, fleet.seed)
+    sizes = Choices.of(fleet, world.experiment, PlainSums(world, fleet)).settings("lightsecagg_async")
+    assert isinstance(sizes, list)
+    first = sizes[0][0]
+    assert (size_of(first), users_of(first)) == (4, 12)
+    assert max(map(len, sizes)) > 1
+    runs = list[int]()
+
+    def run_jobs(function: Any, jobs: Any) -> Any:
+        runs.append(len(jobs := list(jobs)))
+        return in_line(function, jobs)
+
+    for large, later in ((8, []), (12, [len(sizes[0]) - 1])):
+        runs.clear()
+        monkeypatch.setattr(search, "LARGE", large)
+        choose(world, fleet, sizes[:1], math.inf, run_jobs)
+        assert [n for n in runs[1:] if n] == later
+        assert runs[0] == 1
 
 
 def test_changed_fleets_have_other_losses_and_colluders() -> None:
