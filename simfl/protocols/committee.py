@@ -358,7 +358,7 @@ class Committee(Protocol):
     def needed(self, stage: str, p: Params) -> int:
         return least_survivors(p) if stage == "upload" else p.U
 
-    def max_colluders(self, p: Params) -> int:
+    def max_colluders(self, p: Params) -> int | None:
         """Return t: however the committee is drawn, at most t of its members collude then."""
         return p.t
 

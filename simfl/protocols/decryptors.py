@@ -336,10 +336,11 @@ class DecryptorClient(Client):
             raise PeerFault(SERVER, f"{Refusal.FORGED}: that of user {fault.user}") from None
         self._agree(others, openings.publics)
         kept, rows, refusals = self._channels.open_all(others, openings.sealed, U8, 2 * p.round + 1)
-        if rows is None or len(kept) < len(others) or "share" not in self.memory:
+        own = self.own_row
+        if rows is None or own is None or len(kept) < len(others) or "share" not in self.memory:
             return [*refusals, Ignore(SERVER, openings.kind, Reason.NO_SHARE)]
         parts = None if openings.halves is None else ops.decrypt_share(self.memory["share"], openings.halves)
-        return [Send(SERVER, Opened(ops.join([rows, self.own_row]), parts))]
+        return [Send(SERVER, Opened(ops.join([rows, own]), parts))]
 
     def refuse(self, message: Message) -> Effects:
         raise PeerFault(SERVER, "asks for a second set of survivors")

@@ -310,7 +310,7 @@ def edge_probability(n: int, sigma: float) -> float:
 
     def is_enough(step: int) -> bool:
         missing = math.log1p(-step / 1024)
-        return math.fsum(_exp(count + k * (n - k) * missing) for k, count in sets) <= 2.0**-sigma
+        return bool(math.fsum(_exp(count + k * (n - k) * missing) for k, count in sets) <= 2.0**-sigma)
 
     # Larger p are better, so a bisection finds the least one.
     return (bisect_left(range(1, 1024), True, key=is_enough) + 1) / 1024

@@ -51,6 +51,9 @@ ENTRIES = {
     "LightSecAggAsync": "lightsecagg_async",
     "DisAgg": "disagg",
     "FastSecAgg": "fastsecagg",
+    "Flamingo": "flamingo",
+    "Assistants": "assistants",
+    "Willow": "willow",
 }
 KINDS = {
     "Population.availability": "population.availability",
