@@ -152,11 +152,7 @@ def broken_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Iterat
     """Yield a line for each protocol of a run that spent more epsilon than was promised."""
     for name, protocol in protocols.items():
         if protocol.broken_promise:
-            yield (
-                f"{label}: {name}: {protocol.broken_promise}"
-                if label
-                else f"{name}: {protocol.broken_promise}"
-            )
+            yield f"{_entry(label, name)}: {protocol.broken_promise}"
 
 
 def inexact_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Iterator[str]:
@@ -169,8 +165,12 @@ def inexact_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Itera
             more = f" and {len(rounds) - MAX_NAMED} more" if len(rounds) > MAX_NAMED else ""
             where = f"{unit(protocol.buffered)} {indices}{more} of {len(protocol.rounds)}"
             differ = counted(sum(r.differ for r in rounds), "element")
-            subject = f"{label}: {name}" if label else name
-            yield f"{subject}: not the plain sum of its updates in {where}: {differ} off"
+            yield f"{_entry(label, name)}: not the plain sum of its updates in {where}: {differ} off"
+
+
+def _entry(label: str, name: str) -> str:
+    """Return an entry's name, behind the label of its run if several are listed."""
+    return f"{label}: {name}" if label else name
 
 
 app = App(name="simfl", pretty_exceptions_enable=False)

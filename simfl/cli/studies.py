@@ -234,6 +234,8 @@ def calibrate(
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
 
+    A link and its queue are of two machines: `simfl ping` measures them.
+
     It times this machine alone, so there is no --cluster.
 
     Example: simfl calibrate here.yaml
@@ -288,12 +290,17 @@ def plan_command(
     if fleet is None:
         raise typer.BadParameter("missing: a fleet's file, or --ask for seven questions", param_hint="FLEET")
     with stages() as stage:
+        done = 0
 
         def watch(text: str) -> None:
             name_executed_files()
-            stage(text)
+            stage(text, lambda: f", {done} runs in all")
 
-        planned = fleet_plan.plan(fleet, overrides(set_), watch, jobs, cluster, page_ is not None)
+        def on_run() -> None:
+            nonlocal done
+            done += 1
+
+        planned = fleet_plan.plan(fleet, overrides(set_), watch, jobs, cluster, page_ is not None, on_run)
     # Before anything is printed, so that the file exists when its name is shown.
     write_text(out, planned.scenario_text())
     if page_ is not None:

@@ -181,7 +181,6 @@ def _product(a: A32, b: A32, ring: Ring) -> A32:
     return (a.astype(np.uint64) * b % _column(ring)).astype(np.uint32)
 
 
-@lru_cache(maxsize=4)
 def public(name: bytes, ring: Ring, m: int) -> A32:
     """Return m uniform elements that follow from the name of a run, as values [primes, n, m]."""
     seeds = (blake2b(name, digest_size=32, salt=j.to_bytes(8, "big")) for j in range(len(ring.primes)))

@@ -89,7 +89,7 @@ class RingOps(Ledger, ABC):
 
 def _derived(ring: Ring, elements: int) -> dict[str, int]:
     """Return the work of deriving public elements, which each party does for each use."""
-    # Charged though `rings.public` is cached here: each real party computes it.
+    # `rings.public` has no cache: a measured step pays for them too.
     return {"expansion": 1, "prg_element": len(ring.primes) * ring.n * elements}
 
 

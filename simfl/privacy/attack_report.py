@@ -55,11 +55,11 @@ def table(outcome: Outcome) -> Table:
         alike = {name: min(shown) for name, shown in values.items() if len(shown) == 1}
         names = [name for name in names if name not in alike]
     # A terminal of 80 columns has no room for lines between so many columns.
-    style = {"box": box.SIMPLE_HEAD, "collapse_padding": True} if wide else {}
+    style = {"box": box.SIMPLE_HEAD, "padding": 0} if wide else {}
     grid = Table(show_edge=False, pad_edge=False, caption_justify="left", **style)  # type: ignore[arg-type]
     grid.caption = ", ".join(f"{name} {value}" for name, value in alike.items()) or None
     grid.add_column("entry", min_width=9)
-    grid.add_column("attacked", min_width=7)
+    grid.add_column("attacked", min_width=8)
     for name in names:
         grid.add_column(name, justify="right", no_wrap=True)
     for finding in outcome.findings:

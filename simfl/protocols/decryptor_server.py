@@ -31,7 +31,7 @@ from simfl.protocols.index_views import Same, Users, UsersExcept
 from simfl.protocols.keyed_messages import Advertise, Invite, Roster, Signature, Survivors
 from simfl.protocols.long_term_keys import Directory, Memory
 from simfl.protocols.machine import SERVER, Effects, Entropy, GiveUp, Member, Params, Result, Send, misshapen
-from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES, Derived, Problems
+from simfl.protocols.protocol import Derived, Problems
 from simfl.protocols.server import Server, Stage
 
 
@@ -142,6 +142,8 @@ class DecryptorServer(Server):
         if not self.fresh:
             return self.begin_round([user for user in self.users if user in self.keys])
         self.members = Users(filter(got.__contains__, self.members))
+        if len(self.members) < self.params.U:
+            return self.abort(f"shares: {len(self.members)} decryptors have a key, {self.params.U} needed")
         roster = Roster(self.members, self.ops.join([self.keys[user] for user in self.members]))
         # Of users, only those with a key are in the round.
         self.drawn = frozenset(roster.users)
@@ -164,7 +166,7 @@ class DecryptorServer(Server):
         if len(helpers) < self.params.U:
             return self.abort(f"offline: {len(helpers)} decryptors in the round, {self.params.U} needed")
         member_publics = ops.join([self.keys[member] for member in self.members])
-        sends, alone = list[Send](), list[int]()
+        sends, alone, key, v = list[Send](), list[int](), self.memory["key"], self.memory["v"]
         for user in users:
             near = UsersExcept(self.graph_row(user), user)
             if not len(near):
@@ -172,9 +174,8 @@ class DecryptorServer(Server):
                 continue
             publics = ops.gather([self.keys[j] for j in near], Same(0, len(near)))
             deals = self.deals_for(user) if user in self.deals else None
-            sends.append(
-                Send(user, Task(users, publics, self.members, member_publics, self.memory["key"], deals))
-            )
+            task = Task(users, publics, self.members, member_publics, key, v, deals)
+            sends.append(Send(user, task))
         give_up: Effects = [GiveUp(tuple(alone), "offline")] if alone else []
         return [*give_up, *sends, *self.open_stage("upload", (send.to for send in sends))]
 
@@ -225,7 +226,8 @@ class DecryptorServer(Server):
 class Decrypted(Committee):
     """The base of the protocols with a setup that outlives rounds, and decryptors."""
 
-    points, timers = SIGNED_POINTS, SIGNED_STAGES
+    points = ("advertise", "shares", "training", "upload", "consistency", "recovery")
+    timers = ("advertise", "shares", "upload", "consistency", "recovery")
     member_points = ("shares", "consistency", "recovery")
     model_with = (Task, Task)
 

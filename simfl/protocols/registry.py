@@ -1,6 +1,7 @@
 """The protocols by name. A new one of ours is a module and a line here."""
 
 from simfl.config.kinds import KindRegistry
+from simfl.protocols.assistants import Assistants
 from simfl.protocols.disagg import DisAgg
 from simfl.protocols.fastsecagg import FastSecAgg
 from simfl.protocols.fedavg import FedAvg
@@ -23,6 +24,7 @@ OURS = (
     DisAgg,
     FastSecAgg,
     Flamingo,
+    Assistants,
     Willow,
 )
 

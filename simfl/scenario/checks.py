@@ -255,7 +255,7 @@ def _noise(s: Scenario) -> Problems:
         elif not kind.noisy:
             yield "dp", f"protocol {name} carries no noisy updates (Protocol.noisy): leave one of them out"
         elif s.dp.dropout.kind == "repair" and not kind.repairs:
-            reason = "its users share no secrets, so seeds of lost users' noise could not be opened"
+            reason = "its users hold no shares of each other's secrets, so seeds of noise could not be opened"
             remedy = f"leave {name} out of protocols, or take worst_case"
             yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; {remedy}"
         else:

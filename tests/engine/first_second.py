@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import simfl
-from simfl.crypto import discrete_noise
+from simfl.crypto import discrete_noise, rings
 from simfl.scenario.load import load
 from simfl.trace.rows import Trace
 
@@ -50,7 +50,7 @@ class Log:
         self.counts: dict[str, int] = {}
 
     def row(self) -> None:
-        now = {"a loop was compiled": _signatures(), "a table of noise was computed": _tables()}
+        now = {"a loop was compiled": _signatures(), "a table was computed": _tables()}
         if self.pid != os.getpid():
             self.pid, self.counts = os.getpid(), now
         for event, count in now.items():
@@ -91,8 +91,9 @@ def _signatures() -> int:
 
 
 def _tables() -> int:
-    """Return how many tables of discrete noise were computed."""
-    return discrete_noise.thresholds.cache_info().misses
+    """Return how many tables were computed, of discrete noise and of rings."""
+    caches = [value for module in (discrete_noise, rings) for value in vars(module).values()]
+    return sum(cache.cache_info().misses for cache in caches if hasattr(cache, "cache_info"))
 
 
 def _lazy_import() -> None:

@@ -24,6 +24,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "transform": {"protocols": ["lightsecagg"], "field.q": "ntt"},
     "disagg": {},
     "fastsecagg": {},
+    "willow": {"deadlines.reveal": 2},
     "fedbuff": ASYNC,
     "lightsecagg_async": ASYNC,
 }
@@ -106,7 +107,7 @@ def test_planted_first_calls_are_seen() -> None:
     plants = [case("fedavg", plant="lazy import"), case("secagg", 64010, plant="small warm-up")]
     plants += [case("secagg", 64010, plant="threshold"), case("dp secagg", 4010, plant="no tables")]
     lazy, small, threshold, noise = violations(plants)
-    assert "a table of noise was computed" in noise
+    assert "a table was computed" in noise
     assert "import colorsys" in lazy
     assert "import numba" in small
     assert "import colorsys" in threshold

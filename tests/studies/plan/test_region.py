@@ -101,7 +101,7 @@ def test_many_more_bytes_are_named(answer: Answer) -> None:
 
 
 def test_what_decides_is_one_sentence(answer: Answer) -> None:
-    """Three changes, of which two lead to one protocol: a clause for each protocol, the nearest change first."""
+    """Three changes, two to one protocol: a clause for each protocol, the nearest change first."""
     changes = [Crossover(*one) for one in ((LENGTH, 6.0, "b"), (LOSSES, 3.0, "a"), (LINKS, 0.5, "b"))]
     texts = [text for text in plan_report(answer, changes).on("text") if text.startswith("What decides")]
     near = f"b with 0.5 x the {LINKS} or 6 x the {LENGTH}"
