@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: run quick test test-ci test-all fuzz bench live site gpu lint clean
+.PHONY: run quick test test-ci test-all fuzz bench evidence live site gpu lint clean
 
 run: .venv/ready
 	$(BIN)/python run.py scenarios/async_buffer.yaml
@@ -25,6 +25,9 @@ fuzz: .venv/ready  # 30 minutes on two cores; what is found goes to runs/fuzz
 
 bench: .venv/ready  # about 15 minutes; the table goes to benchmarks/results/ratios.json
 	$(BIN)/python -m pytest benchmarks -p no:xdist --benchmark-columns=median,rounds --benchmark-json=benchmarks/results/benchmarks.json
+
+evidence: .venv/ready  # all tables and figures of the papers, on two cores; a rerun goes on with runs/evidence
+	OMP_NUM_THREADS=1 $(BIN)/simfl reproduce all --keep runs/evidence --jobs 2
 
 live: .venv/ready  # as root, for links by the kernel; about 25 minutes on two quiet cores, and a rerun goes on
 	$(BIN)/python -m benchmarks.live && $(BIN)/python -m docs.tools.reality

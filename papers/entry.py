@@ -119,6 +119,10 @@ class Place:
 
     root: Path
     """Root of a checkout."""
+    kept: Path | None = None
+    """Folder that keeps what is done of a run of entries; None keeps nothing."""
+    jobs: int = 1
+    """Cells of a study at a time, if they are kept."""
 
     def study(self, name: str) -> Path:
         """Return the file of a table's study."""

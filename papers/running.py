@@ -1,41 +1,63 @@
-"""A table's study, run cell by cell in this process, on the paper's data if they are installed."""
+"""A table's study, run cell by cell, on the paper's data, on those in their place, or on the bundled digits.
+
+Cells of a study are kept in a folder if the place has one, each as soon as it is done, so that evidence that
+was stopped goes on.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from papers.entry import Line, Place
+from simfl.errors import RunFailed
+from simfl.learning.data import DATASETS
 from simfl.learning.data.published import ROOT_VARIABLE
 from simfl.runs.folder.result import Result
 from simfl.runs.simulation import run
 from simfl.studies.sweep.plan import check, make_plan
+from simfl.studies.sweep.run import Sweep
+from simfl.studies.sweep.store import Store
 
 BUNDLED = "the bundled digits"
+FASHION = "fashion_mnist"
+"""What stands in the place of MNIST and CIFAR-10, which cannot be installed as packages."""
 
 
 def has(dataset: str) -> bool:
-    """Whether SIMFL_DATA has a folder of this name."""
+    """Whether SIMFL_DATA has a folder of this name, or a package of the system has the data."""
     root = os.environ.get(ROOT_VARIABLE)
-    return bool(root and (Path(root).expanduser() / dataset).is_dir())
+    if root and (Path(root).expanduser() / dataset).is_dir():
+        return True
+    return getattr(DATASETS[dataset](), "installed", None) is not None
 
 
 def chosen(place: Place, theirs: Mapping[str, str], ours: str) -> dict[str, Path]:
-    """Data set -> its study: of the paper's those that SIMFL_DATA has, else ours on the bundled digits.
+    """Data set -> its study: of `theirs` those whose data are here, else ours on the bundled digits.
 
-    theirs: data set -> the name of the study that has the paper's model, partition, rates and rounds for it.
+    Fashion-MNIST, which is no paper's, is left out where a data set of the paper is here.
+
+    theirs: data set -> the name of the study that has the paper's model, partition and rates for it.
     """
-    return {dataset: place.study(name) for dataset, name in theirs.items() if has(dataset)} or {
-        BUNDLED: place.study(ours)
-    }
+    here = {dataset: place.study(name) for dataset, name in theirs.items() if has(dataset)}
+    if len(here) > 1:
+        here.pop(FASHION, None)
+    return here or {BUNDLED: place.study(ours)}
 
 
-def told(studies: Mapping[str, Path]) -> str:
-    """Return the data of a run in words, or "" for the bundled digits."""
+def told(studies: Mapping[str, Path], instead: str = "") -> str:
+    """Return the data of a run in words, or "" for the bundled digits.
+
+    instead: what a run on Fashion-MNIST is, in words.
+    """
     if BUNDLED in studies:
         return ""
+    if FASHION in studies:
+        return instead
     named = ", ".join(study.stem for study in studies.values())
     return f"{' and '.join(studies)} from a local folder, in the paper's setting ({named})"
 
@@ -53,6 +75,13 @@ def curve(name: str, rounds: list[dict[str, Any]]) -> Line:
     return Line(name, tuple(x for x, _ in known), tuple(y for _, y in known))
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A cell that is done: its summary, as a run's result has it."""
+
+    summary: dict[str, Any]
+
+
 def results(study: Path) -> Iterator[tuple[Mapping[str, Any], Result]]:
     """Each cell of a study: what varies by dotted key, with the result; its scenario has the seed.
 
@@ -63,3 +92,25 @@ def results(study: Path) -> Iterator[tuple[Mapping[str, Any], Result]]:
     check(plan, plan.cells)
     for cell in plan.cells:
         yield plan.points[cell.point], run(cell.scenario)
+
+
+def summaries(study: Path, place: Place) -> Iterator[tuple[Mapping[str, Any], Kept]]:
+    """Each cell of a study as `results`, but kept as soon as it is done where the place keeps cells.
+
+    Raises:
+        ScenarioError: as for `results`.
+        RunFailed: a cell that is to be kept failed; the others are kept.
+    """
+    if place.kept is None:
+        yield from ((point, Kept(result.summary)) for point, result in results(study))
+        return
+    plan = make_plan(study)
+    check(plan, plan.cells)
+    sweep = Sweep(plan, Store(place.kept / study.stem))
+    with sweep.store.locked():
+        sweep.perform(sweep.missing(print), min(place.jobs, sweep.at_once))
+    for cell, failed in sweep.failures.values():
+        raise RunFailed(f"{study.stem}, {plan.label(cell)}: {failed.reason}")
+    for key, cell in zip(sweep.keys, plan.cells, strict=True):
+        text = (sweep.store.cells / key / "summary.json").read_text(encoding="utf-8")
+        yield plan.points[cell.point], Kept(json.loads(text))

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import asdict, dataclass
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -51,8 +53,13 @@ def path_of(place: Place, name: str) -> Path:
 def perform(entry: Entry, place: Place) -> Stored:
     """Run an entry and store its result. An earlier result stays until then, and after that if its
     evidence is the same: a file does not change with the seconds that a run took."""
-    stored, earlier = run(entry, place), read(place, entry.name)
+    stored, earlier = kept(entry, place) or run(entry, place), read(place, entry.name)
     content = json.dumps(asdict(stored), indent=1, allow_nan=False)
+    if place.kept is not None:
+        file_kept = _kept_file(place.kept, entry)
+        file_kept.parent.mkdir(parents=True, exist_ok=True)
+        with atomic(file_kept) as file:
+            file.write(f"{content}\n")
     if earlier is not None and _SHAPE.validate_json(content).evidence == earlier.evidence:
         return stored
     place.results.mkdir(parents=True, exist_ok=True)
@@ -66,6 +73,28 @@ def run(entry: Entry, place: Place) -> Stored:
     code, before = code_version(), _cpu_s()
     evidence = entry.run(place)
     return Stored(entry.name, entry.command, entry.seed, code, round(_cpu_s() - before, 1), evidence)
+
+
+def kept(entry: Entry, place: Place) -> Stored | None:
+    """The kept result of an entry by this very code, its entries and scenarios; None without one."""
+    if place.kept is None or not (file := _kept_file(place.kept, entry)).is_file():
+        return None
+    return _SHAPE.validate_json(file.read_bytes())
+
+
+def _kept_file(folder: Path, entry: Entry) -> Path:
+    return folder / "entries" / f"{entry.name}-{_digest()}.json"
+
+
+@cache
+def _digest() -> str:
+    """A digest of all that decides an entry's result."""
+    home = Path(__file__).parents[1]
+    files = sorted((*(home / "papers").rglob("*.py"), *(home / "scenarios").rglob("*.yaml")))
+    digest = sha256(code_version().encode())
+    for path in files:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def read(place: Place, name: str) -> Stored | None:

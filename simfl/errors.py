@@ -233,7 +233,7 @@ def step_failed(where: tuple[object, ...], operation: str, error: BaseException)
         name, index, party, call, what = where
         worker = "the server" if party == -1 else f"user {party}"
         step = f"{name}, round {index}, {worker}, {call} {what}".rstrip()
-    # The class is kept: what follows depends on it.
+    # The class is kept: the report depends on it.
     kind = ClusterFailed if isinstance(error, ClusterFailed) else DataPlaneError
     return kind(": ".join(part for part in (step, operation, blame(error) or str(error)) if part))
 

@@ -91,7 +91,7 @@ class MovedModules:
         """Return None: a module returned here would get the old name's spec (see `exec_module`)."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Put the module in the place of an empty one, which importing allows a loader to do."""
+        """Put the module instead of an empty one, which importing allows a loader to do."""
         spec = module.__spec__
         assert spec is not None
         assert spec.origin is not None

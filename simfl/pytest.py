@@ -95,11 +95,11 @@ def assert_exact(result: Result) -> None:
 
 @pytest.fixture
 def explored(request: pytest.FixtureRequest) -> Explored:
-    """A function that replays a pattern of `simfl explore`, and holds every law of the explorer to it.
+    """A function that replays a pattern of `simfl explore`, and checks every invariant of the explorer.
 
     `explored("explored.yaml")` takes the file that the command wrote, relative to the test's file;
     `explored("user 1 lost before upload (told)", "secagg", users=4)` a pattern as the command prints it.
-    It returns the result of the pattern's run, and fails with the laws that are broken.
+    It returns the result of the pattern's run, and fails with the broken invariants.
     """
 
     def replay(pattern: str | Path, protocol: str = "", **cohort: Any) -> Result:

@@ -14,6 +14,7 @@ import pytest
 
 from simfl.config.python_files import executed
 from simfl.dataplane import pooled
+from simfl.learning.data.raw_images import FashionMnist
 from simfl.learning.data.unpublished import Digits
 from simfl.learning.device_choice import pick_device
 from simfl.trace import rows
@@ -40,6 +41,7 @@ else:
     settings.load_profile("simfl")
 
 NO_GPU = "torch sees no NVIDIA GPU"
+NO_FASHION = "Debian's package dataset-fashion-mnist is not installed"
 
 # A job in a shell's background ignores Ctrl-C, and so would every command that a test starts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -80,6 +82,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         gone = set(left_out)
         items[:] = [item for item in items if item not in gone]
     skip_without_gpu(items)
+    if FashionMnist().installed is None:
+        for item in items:
+            if item.get_closest_marker("fashion_mnist"):
+                item.add_marker(pytest.mark.skip(reason=NO_FASHION))
 
 
 def skip_without_gpu(items: list[pytest.Item]) -> None:
@@ -93,9 +99,10 @@ def skip_without_gpu(items: list[pytest.Item]) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = [r for r in terminalreporter.stats.get("skipped", ()) if NO_GPU in str(r.longrepr)]
-    if skipped:
-        terminalreporter.write_line(f"{len(skipped)} tests marked gpu were skipped: {NO_GPU}")
+    for marker, reason in (("gpu", NO_GPU), ("fashion_mnist", NO_FASHION)):
+        skipped = [r for r in terminalreporter.stats.get("skipped", ()) if reason in str(r.longrepr)]
+        if skipped:
+            terminalreporter.write_line(f"{len(skipped)} tests marked {marker} were skipped: {reason}")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -84,6 +84,7 @@ HOMES = {
     "sklearn": (),
     "cryptography": ("crypto",),
     "galois": ("crypto",),
+    "nacl": ("crypto",),
     "numba": ("crypto",),
     "typer": ("cli", "__main__"),
     "rich": ("reports", "cli", "privacy", "studies"),

@@ -69,7 +69,7 @@ def public() -> dict[str, Any]:
 
 def markdown() -> str:
     """Return the whole page."""
-    parts = [HEAD.rstrip(), "## For everybody"]
+    parts = [HEAD.rstrip(), "## For all users"]
     for name, thing in public().items():
         if name == "simfl.runs.callbacks.Tracker":
             parts += ["## For trackers of experiments", TRACKERS]

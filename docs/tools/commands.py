@@ -18,7 +18,7 @@ Every command with its arguments and options. Made from the code:
 
 Exit codes: 0 done, 1 the run failed or an aggregate is not exact (stderr names it), 2 a bad scenario, bad
 usage or a damaged file, 3 an entry of the protocols completed nothing or broke its promise of privacy, 130
-interrupted, 141 nobody reads what is printed, 143 terminated.
+interrupted, 141 the output was closed, 143 terminated.
 """
 
 

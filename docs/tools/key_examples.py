@@ -71,6 +71,16 @@ WRITTEN: dict[str, dict[str, Any]] = {
     "OwnClip": {"module": "my_clip.py:MyClip"},
     "OwnServerRule": {"module": "my_rule.py:MyRule"},
     "Targets": {"accuracy": 0.9, "loss": 0.5},
+    "Fleet": {
+        "seed": 2, "checked_in": "25 %", "check_in": {"every_s": 600.0, "within_s": 60.0, "users": 1500},
+        "samples": 100, "within_s": 60.0, "user_mb": 20.0, "return_s": 60.0, "memory_limit_gb": 8.0,
+        "model": {"mb": 5, "train_s": 30, "on": "assumed_phone"}, "population": {"users": 2_000_000},
+        "network": {"users": {"preset": "lte_2021"}},
+        "updates": 1000, "collude": "5 %", "lost": "10 %", "protocols": ["secagg", "lightsecagg"],
+        "server": {"cores": 32}, "sigma": 30.0, "failure": 1e-4, "detect": "timeout",
+        "dropout": {"rate": 0.1}, "learning": {"dataset": "digits"},
+    },
+    "FleetModel": {"name": "mobilenet_v3", "mb": 5, "train_s": 30, "on": "assumed_phone"},
 }  # fmt: skip
 """Keys that no shipped scenario gives and that have no default to show, by block."""
 

@@ -1,4 +1,4 @@
-"""The reference of scenarios: every key of the schema, in `docs/scenario.md` and a page for each block.
+"""The reference of scenarios and fleets: every key, in `docs/scenario.md` and a page for each block.
 
     python -m docs.tools.scenario     writes them
 
@@ -19,7 +19,7 @@ from docs.tools.key_examples import example
 from simfl.config import blocks
 from simfl.config.blocks import UnionName
 from simfl.config.yaml_tree import dump
-from simfl.scenario import schema, world
+from simfl.scenario import fleet, fleet_model, schema, world
 from simfl.scenario.schema_shape import Shape, hints
 
 HEAD = """# Scenarios
@@ -46,6 +46,8 @@ docs.tools.scenario` makes the pages from the schema.
 """
 
 TOP = "Scenario"
+ROOTS: dict[str, Any] = {TOP: schema.Scenario, "Fleet": fleet.Fleet}
+"""The blocks that are files of their own, with the names of their sections."""
 PAGES = {
     "Clock": "the source of durations",
     "Population": "how many users, and what each has",
@@ -71,6 +73,7 @@ PAGES = {
     "Targets": "accuracy or loss to reach",
     "Protocol": "the protocols and their settings",
     "Staleness": "weights of stale updates",
+    "Fleet": "the file that `simfl plan` reads: a fleet, and the guarantees that its aggregates keep",
 }
 """The sections that begin a page, with what each answers. Others stand on the page that first names them."""
 
@@ -79,17 +82,19 @@ PLACED = {"Tcp": "Network", "UserLink": "Network"} | dict.fromkeys(
 )
 """Sections that stand on another page than the first that names them."""
 
-WORDS: dict[Any, str] = {int: "whole number", float: "number", str: "text", bool: "true or false"}
+WORDS: dict[Any, str] = {
+    int: "whole number", float: "number", str: "text", bool: "true or false", Any: "number or share",
+}  # fmt: skip
 BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 
 
 def sections() -> dict[str, list[str]]:
     """Return the parts of each block and union by name, in the order in which they are met."""
-    aliases = vars(blocks) | vars(world) | vars(schema)
+    aliases = vars(blocks) | vars(world) | vars(schema) | vars(fleet_model)
     names = {id(value): name for name, value in aliases.items() if get_origin(value) is Annotated}
     found: dict[str, list[str]] = {}
     described: dict[Any, str] = {}
-    todo: list[tuple[str, Any]] = [(TOP, schema.Scenario)]
+    todo: list[tuple[str, Any]] = [*ROOTS.items()]
     while todo:
         name, annotation = todo.pop(0)
         if name not in found:

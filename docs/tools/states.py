@@ -1,4 +1,4 @@
-"""The state diagrams of docs/protocols.md, drawn from the tables of the machines.
+"""The state diagrams of docs/states.md, drawn from the tables of the machines.
 
 python -m docs.tools.states     writes the page's blocks; a test compares them with the tables
 """
@@ -14,14 +14,15 @@ from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.buffered_server import BufferedServer
 from simfl.protocols.client import BufferedClient, Client
 from simfl.protocols.consistency import Consistent
+from simfl.protocols.long_term_keys import Memory
 from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 from simfl.protocols.server import Server
 
-PAGE = ROOT / "docs" / "protocols.md"
+PAGE = ROOT / "docs" / "states.md"
 BLOCK = re.compile(r"(<!-- python -m docs\.tools\.states -->\n)(.*?)(<!-- end -->\n)", re.S)
-PARAMS = Params(d=2, q=101, N=4, T=1, D=1, U=3, t=3, k=2)
+PARAMS = Params(d=2, q=101, N=4, T=1, D=1, U=3, t=3, k=2, m=3, memory=Memory())
 WIDTH = 36
 """Characters of the user's column."""
 
@@ -40,7 +41,7 @@ def markdown() -> str:
             names.setdefault(signed, []).append(name)
     parts = []
     for drawn, protocols in names.items():
-        signs = ", with `consistency: signatures`" if "consistency" in drawn else ""
+        signs = ", with `consistency: signatures`" if "send_signatures" in drawn else ""
         parts.append(f"**{', '.join(protocols)}**{signs}\n\n```text\n{drawn}```\n")
     return "\n".join(parts)
 

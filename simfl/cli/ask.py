@@ -10,7 +10,7 @@ from string import Template
 
 import typer
 
-from simfl.cli.common import INTERRUPTED, print_lines
+from simfl.cli.common import INTERRUPTED, print_lines, print_paragraph, wrapped
 from simfl.config.quantities import meant
 from simfl.config.yaml_tree import parse, plain
 from simfl.errors import ScenarioError
@@ -44,13 +44,17 @@ def ask(file: Path) -> None:
                     continue
             break
     write_text(file, written(answers))
-    print_lines(f"Written to {file}: change it there, and plan again by simfl plan {file}")
+    print_paragraph(f"Written to {file}: change it there, and plan again by simfl plan {file}", indent="  ")
 
 
 def _asked(question: str, default: str) -> str:
     """Return the answer to a question; an end of the input, or Ctrl-C, ends the command as interrupted."""
+    # The terminal would break a long prompt within a word.
+    *above, last = wrapped(f"{question} [{default}]", indent="  ")
+    for line in above:
+        print_lines(line)
     try:
-        return str(typer.prompt(question, default=default))
+        return str(typer.prompt(last, default=default, show_default=False))
     except typer.Abort:
         raise typer.Exit(INTERRUPTED) from None
 

@@ -120,7 +120,7 @@ def init(
     print_lines(f"Try: simfl {shipped.command_of(name)} {next(iter(files))}")
 
 
-new = App(help="Begin a protocol of your own.")
+new = App(help="Begin a user-defined protocol.")
 app.add_typer(new, name="new")
 
 

@@ -152,11 +152,7 @@ def broken_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Iterat
     """Yield a line for each protocol of a run that spent more epsilon than was promised."""
     for name, protocol in protocols.items():
         if protocol.broken_promise:
-            yield (
-                f"{label}: {name}: {protocol.broken_promise}"
-                if label
-                else f"{name}: {protocol.broken_promise}"
-            )
+            yield f"{_entry(label, name)}: {protocol.broken_promise}"
 
 
 def inexact_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Iterator[str]:
@@ -169,8 +165,12 @@ def inexact_lines(label: str, protocols: Mapping[str, ProtocolSummary]) -> Itera
             more = f" and {len(rounds) - MAX_NAMED} more" if len(rounds) > MAX_NAMED else ""
             where = f"{unit(protocol.buffered)} {indices}{more} of {len(protocol.rounds)}"
             differ = counted(sum(r.differ for r in rounds), "element")
-            subject = f"{label}: {name}" if label else name
-            yield f"{subject}: not the plain sum of its updates in {where}: {differ} off"
+            yield f"{_entry(label, name)}: not the plain sum of its updates in {where}: {differ} off"
+
+
+def _entry(label: str, name: str) -> str:
+    """Return an entry's name, behind the label of its run if several are listed."""
+    return f"{label}: {name}" if label else name
 
 
 app = App(name="simfl", pretty_exceptions_enable=False)
@@ -193,9 +193,15 @@ def options(
 
 def print_paragraph(text: str, indent: str = "") -> None:
     """Print a paragraph within `WIDTH` columns, each line but the first behind `indent`. No word is cut."""
+    print_lines("\n".join(wrapped(text, indent)))
+
+
+def wrapped(text: str, indent: str = "") -> list[str]:
+    """Return the lines of a paragraph within `WIDTH` columns, as `print_paragraph` prints them."""
     # A cut word would be a wrong path or option to copy.
-    whole_words = textwrap.TextWrapper(WIDTH, "", indent, break_long_words=False, break_on_hyphens=False)
-    print_lines(whole_words.fill(text))
+    return textwrap.wrap(
+        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def warn(text: str) -> None:

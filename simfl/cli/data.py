@@ -14,7 +14,7 @@ from simfl.errors import BadInput, need
 if TYPE_CHECKING:
     from simfl.connect.importers import Imported
 
-NAME_HELP = "mnist, fashion_mnist, cifar10, cifar100 or att_faces."
+NAME_HELP = "mnist, fashion_mnist, cifar10, cifar100, att_faces or shakespeare_plays."
 ROOT_HELP = "The folder of data sets (SIMFL_DATA)."
 TRACES_HELP = "Traces by pairs, uplink and downlink, one pair per user."
 TABLE_HELP = "A table of speed tests: CSV, one location per row."

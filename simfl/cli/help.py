@@ -21,7 +21,7 @@ PURPOSES = {
     "Find scenarios and data": ("list", "init", "data", "import", "schema"),
     "Study many settings": ("sweep", "plan", "calibrate"),
     "Privacy": ("privacy",),
-    "A protocol of your own": ("new", "verify", "explore"),
+    "Your protocol": ("new", "verify", "explore"),
     "Over real networks": ("live", "serve", "join", "ping"),
     "The papers": ("reproduce",),
 }
@@ -37,7 +37,7 @@ FIRST_STEPS = """simfl: federated learning with real secure aggregation, in virt
   simfl list protocols       what can be compared; simfl list scenarios: more to run
 
 All commands: simfl --help. In Python: import simfl; help(simfl)."""
-"""Printed in place of the help where no command is named."""
+"""Printed instead of the help where no command is named."""
 
 LONGEST = 300
 """Characters of a message about an option's value."""

@@ -98,7 +98,7 @@ def _left(folder: Path) -> str:
     """Return the end of the message of a run that stopped early."""
     # Rounds of a live run are saved by protocol: if none has ended, nothing can be continued.
     unfinished = (folder / "unfinished").is_dir()
-    return f"; what was finished is in {folder}, and --out {folder} --resume continues it" * unfinished
+    return f"; finished rounds are in {folder}, and --out {folder} --resume continues" * unfinished
 
 
 def _show(folder: Path, loaded: Scenario) -> None:

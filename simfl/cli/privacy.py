@@ -110,7 +110,7 @@ def sums(
 
 @privacy.command()
 def attack(
-    kind: Annotated[str, Argument(help="See `simfl list attacks`; or path.py:Name of your own.")],
+    kind: Annotated[str, Argument(help="See `simfl list attacks`; or path.py:Name for yours.")],
     target: Target,
     with_: Annotated[KeyValues, Option("--with", metavar="KEY=VALUE", help=WITH_HELP)] = None,
     set_: Set = None,

@@ -16,15 +16,21 @@ AT_HELP = "Only print what an entry predicts for a setting that is not in the pa
 
 ROOT_HELP = "The checkout whose docs are written; this folder, if it is one. Elsewhere nothing is stored."
 
+KEEP_HELP = "Keep each cell of a study and each entry here, and go on with what this code has kept."
+
+JOBS_HELP = "With --keep: cells of a study at a time."
+
 HEAD = "", "paper", "simfl", "unit", "difference"
 
 
 @app.command()
 def reproduce(
     names: Annotated[list[str] | None, Argument(help=NAMES_HELP, metavar="[NAME]...")] = None,
-    page: Annotated[bool, Option("--page", help="Only write the pages from what is stored.")] = False,
+    page: Annotated[bool, Option("--page", help="Only write the pages, from stored results.")] = False,
     at: Annotated[str | None, Option(metavar="n=600,...", help=AT_HELP)] = None,
     root: Annotated[Path | None, Option(metavar="DIR", help=ROOT_HELP)] = None,
+    keep: Annotated[Path | None, Option(metavar="DIR", help=KEEP_HELP)] = None,
+    jobs: Annotated[int, Option(min=1, help=JOBS_HELP)] = 1,
 ) -> None:
     """Run the papers' tables and figures again, and print them beside the papers' own.
 
@@ -40,7 +46,7 @@ def reproduce(
 
     stored_here = root is not None or (Path("docs") / "reproduction.md").is_file()
     # Without a checkout results have no place; an entry is then run and printed alone.
-    place = Place(root or Path()) if stored_here else Place(shipped.root())
+    place = Place((root or Path()) if stored_here else shipped.root(), keep, jobs)
     if page and names:
         raise typer.BadParameter("runs nothing: give either names or --page", param_hint="--page")
     if at is not None:

@@ -114,7 +114,7 @@ def run_command(
     # Progress goes to stderr, so a redirected table or JSON on stdout has none of it.
     on_terminal = terminal.console(stderr=True).is_terminal
     live = format_ == "table" and not no_progress and on_terminal
-    # A pipe or a log gets a line for each ended protocol in place of bars.
+    # A pipe or a log gets a line for each ended protocol instead of bars.
     lines = not no_progress and not on_terminal
     summaries, limits_hit, late = {}, list[str](), dict[Path, dict[str, str]]()
     # `run_folder` is outermost: a folder that stayed empty is removed after the message was printed.
@@ -193,7 +193,7 @@ def _perform(
         from simfl.runs.folder.result import breakdown_columns
 
         write_parquet(folder / "breakdown.parquet", breakdown_columns(result.rounds))
-    # Read back from the file: what is printed is what the folder holds.
+    # Read back from the file: so the printed figures are the folder's.
     summary, late = read(folder / "summary.json"), dict[str, str]()
     if not all(entry.completed for entry in summary.protocols.values()):  # `result.rounds` reads whole traces
         late = {name: late_users(loaded, name, result.traces[name], of) for name, of in result.rounds.items()}
@@ -256,8 +256,8 @@ def _left(folder: Path, count: int | None) -> str:
         done = f"{sum(map(is_finished, runs))} of {count} repeats are finished in {folder}"
         return f"; {done}, and simfl run --resume {folder} --repeat {count} continues them"
     if (folder / "unfinished").is_dir():
-        return f"; what was finished is in {folder}, and simfl run --resume {folder} continues it"
-    return f"; what was finished is in {folder}" if (folder / "summary.json").exists() else ""
+        return f"; finished rounds are in {folder}, and simfl run --resume {folder} continues"
+    return f"; finished rounds are in {folder}" if (folder / "summary.json").exists() else ""
 
 
 @app.command()

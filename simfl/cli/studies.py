@@ -113,6 +113,9 @@ def _show(state: Sweep) -> None:
     without = Counter(name for s in summaries for name, entry in s.protocols.items() if not entry.completed)
     for name, count in without.items():
         print_lines(f"{name} has no aggregate in {count} of {len(summaries)} cells")
+    # Their number decides how many clients train at a time, and with it how sums are rounded.
+    for way in sorted(state.shared_trainings()):
+        print_paragraph(f"Training {way}")
     cells, failures = len(set(state.keys)), len(state.failures)
     failed = f", {failures} failed" if failures else ""
     counts = f"{state.stored} were stored, {cells - state.stored - failures} run{failed}"
@@ -231,6 +234,8 @@ def calibrate(
 ) -> None:
     """Measure the seconds of each kind of work on this machine, with 95 % intervals: a device profile.
 
+    A link and its queue are of two machines: `simfl ping` measures them.
+
     It times this machine alone, so there is no --cluster.
 
     Example: simfl calibrate here.yaml
@@ -265,7 +270,7 @@ def plan_command(
     json_: Annotated[bool, Option("--json", help="Print the answer as JSON.")] = False,
     page_: Annotated[Path | None, Option("--page", metavar="FILE", help=PAGE_HELP)] = None,
 ) -> None:
-    """Find the protocol and the settings that keep a fleet's guarantees in the least time, in shadow.
+    """Find the protocol and the settings that keep a fleet's guarantees in minimum time, in shadow.
 
     Example: simfl plan fleets/phones
     """
@@ -285,12 +290,17 @@ def plan_command(
     if fleet is None:
         raise typer.BadParameter("missing: a fleet's file, or --ask for seven questions", param_hint="FLEET")
     with stages() as stage:
+        done = 0
 
         def watch(text: str) -> None:
             name_executed_files()
-            stage(text)
+            stage(text, lambda: f", {done} runs in all")
 
-        planned = fleet_plan.plan(fleet, overrides(set_), watch, jobs, cluster, page_ is not None)
+        def on_run() -> None:
+            nonlocal done
+            done += 1
+
+        planned = fleet_plan.plan(fleet, overrides(set_), watch, jobs, cluster, page_ is not None, on_run)
     # Before anything is printed, so that the file exists when its name is shown.
     write_text(out, planned.scenario_text())
     if page_ is not None:

@@ -396,7 +396,7 @@ class _Columns:
 
 
 class Quantiles(Block):
-    """Any distribution, such as a measured one, by its quantiles: linear between those that are given."""
+    """Any distribution, such as a measured one, by its quantiles: linear between the given ones."""
 
     kind: Literal["quantiles"] = "quantiles"
     points: Annotated[tuple[tuple[Fraction, Positive], ...], Field(min_length=1, max_length=1000)]

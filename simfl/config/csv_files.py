@@ -44,7 +44,7 @@ def number(row: Cells, column: str, minimum: float, maximum: float, scale: float
     text = row[column].strip()
     if not _NUMBER.fullmatch(text):
         raise Wrong(column, f"must be a number, not {show(text)}")
-    # The bounds are those of the scaled value (test_numbers.py: test_a_bound_holds_after_the_scale).
+    # The bounds are of the scaled value (test_numbers.py: test_a_bound_holds_after_the_scale).
     value = float(text) * scale
     if not math.isfinite(value):
         raise Wrong(column, f"must be a finite number, not {cut(text)}")

@@ -101,7 +101,7 @@ def checked(path: Path) -> Path:
     digests = listed(path.parent)
     if digests is None:
         need_regular(path)
-        # Accepted, but listed: a command warns of what it could not check.
+        # Accepted, but listed: a command warns of unchecked files.
         _unchecked[path.parent] = None
         return path
     if path.name not in digests:

@@ -172,7 +172,7 @@ class KindRegistry(Generic[B]):
             listed = f"such as {word:.200}:{names[0]}" if names else f"but it has no {self.thing}"
             raise BadInput(f"{word:.200}: name a class behind a colon, {listed}")
         if word not in self.classes:
-            known = f"{', '.join(self.classes)}, or path.py:Name of your own"
+            known = f"{', '.join(self.classes)}, or path.py:Name for yours"
             raise BadInput(f"unknown {self.thing} {word!r:.200}; known: {known}")
         return self.classes[word]
 

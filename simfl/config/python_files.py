@@ -69,7 +69,7 @@ def classes(path: Path, base: type) -> list[str]:
 
 
 def _classes(module: ModuleType, base: type) -> list[str]:
-    # Only classes that the file defines: those that it imports have another module.
+    # Only classes that the file defines: imported ones have another module.
     kinds = (kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base))
     return list(dict.fromkeys(kind.__name__ for kind in kinds if kind.__module__ == module.__name__))
 

@@ -78,7 +78,7 @@ def read_npz(path: Path, needed: Sequence[str], optional: Sequence[str] = ()) ->
             return {name: _read_member(archive, name, info) for name, info in wanted.items()}
     except UnpackingError:
         raise
-    # zipfile and its decompressors have kinds of errors of their own.
+    # zipfile and its decompressors have other kinds of errors.
     except Exception as error:
         raise UnpackingError(f"cannot be read as an .npz file of plain arrays: {_short(error)}") from None
 

@@ -18,6 +18,10 @@ from uuid import uuid4
 from simfl.connect import worker
 from simfl.connect.engine import ANSWERS_S, TRIES, Engine, gone, reachable, warning_without_workers
 from simfl.errors import BadInput, ClusterFailed, need
+from simfl.learning import device_choice
+
+PROCESSES = "simfl.processes"
+"""Key of Dask's configuration: processes that are started on this machine."""
 
 
 class DaskEngine:
@@ -139,7 +143,8 @@ def connected(option: str, jobs: int, address: str | None) -> Iterator[Any]:
             cluster: Any = address
             if address is None:
                 # A scheduler that runs elsewhere has its own configuration.
-                stack.enter_context(dask.config.set({"distributed.scheduler.allowed-failures": TRIES - 1}))
+                config = {"distributed.scheduler.allowed-failures": TRIES - 1, PROCESSES: jobs}
+                stack.enter_context(dask.config.set(config))
                 cluster = stack.enter_context(LocalCluster(n_workers=jobs, threads_per_worker=1, **options))
             client = stack.enter_context(Client(cluster, timeout=ANSWERS_S))
         for name, threads in client.nthreads().items():
@@ -155,8 +160,10 @@ def connected(option: str, jobs: int, address: str | None) -> Iterator[Any]:
 def dask_setup(worker: Any) -> None:
     """Leave interrupts to the parent, and give each worker a separate GPU while there are any.
 
-    Dask calls this by its name in each worker that is started here.
+    Dask calls this by its name in each worker that is started here, which has the head's configuration.
     """
+    import dask
+
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     # Errors return to the parent as results, so logs would only repeat them.
     logging.disable()
@@ -168,6 +175,8 @@ def dask_setup(worker: Any) -> None:
     if gpus and isinstance(worker.name, int):
         # Before torch is imported, which reads it then.
         os.environ["CUDA_VISIBLE_DEVICES"] = gpus[worker.name % len(gpus)]
+        # The same for all workers, as a client's update must not depend on the worker that trains it.
+        device_choice.processes = -(-dask.config.get(PROCESSES, 1) // len(gpus))
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def trainers(spec: RunSpec) -> dict[str, Trainer]:
         # a wrong digest.
         if scenario_key(scenario, spec.code) != spec.key:
             raise Refusal("has files of other content under the names in the scenario")
-        # Once a process: the limit holds for all that follows.
+        # Once a process: the limit holds for everything after.
         if not _trainers:
             _limits.enter_context(one_thread(any(trainer.by_torch for trainer in by_entry.values())))
         # Dictionaries keep their order: the earliest run goes.

@@ -219,7 +219,7 @@ def prepare(content: bytes, shape: tuple[int, int], q: int) -> tuple[F64, list[t
     Returns:
         lo above hi, float64 [2a, k]; column ranges; c W 1 mod q, float64 [a, 1].
     """
-    # Signed from here on: int64 holds the centred elements and both limbs.
+    # Signed below: int64 holds the centred elements and both limbs.
     w = np.frombuffer(content, np.uint32).reshape(shape).astype(np.int64)
     w -= (w > q // 2) * np.int64(q)
     # Rounded to the nearest multiple of 2^16 and not down, so that lo is signed too: |lo| <= 2^15, half of an

@@ -19,6 +19,9 @@ from simfl.crypto import A8, A32, F64, I64, Floats, discrete_noise, rotation
 from simfl.crypto.prg import stream_of
 from simfl.crypto.quantize import signed
 
+MAX_BOUND = 2**62
+"""Squared lengths of rounded updates are below it: a sum of squares in 64 bits then shows each longer one."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lattice:
@@ -172,6 +175,7 @@ def _rounded(x: F64, seed: A8, bound: int) -> I64:
     while True:
         words = np.frombuffer(stream.update(bytes(4 * x.size)), "<u4")
         levels = np.floor(x + words * 2.0**-32).astype(np.int64)
-        # In 64 bits without a wrap-around: lengths are below 2^31 (`Lattice` is refused above).
+        # In 64 bits without a wrap-around: a rounding is at most sqrt(L) longer than x, and x is below 2^31
+        # (`DifferentialPrivacy.problems` refuses `MAX_BOUND`).
         if int(np.dot(levels[0], levels[0])) <= bound:
             return levels

@@ -126,7 +126,7 @@ def _sample(count: int, cost: int, result: Any) -> list[int]:
     compared = max(2, LIMIT // cost)
     if count <= compared:
         return list(range(count))
-    # A generator of its own, seeded by the result: an audited run draws as any other does, and the same run
+    # A separate generator, seeded by the result: an audited run draws as any other does, and the same run
     # compares the same columns (test_oracle.py: test_the_sample_moves_with_the_content).
     rng = np.random.Generator(np.random.Philox(crc32(result[0].tobytes())))
     inner = rng.choice(count - 2, compared - 2, replace=False) + 1

@@ -11,7 +11,7 @@ from simfl.crypto.prg import stream_of
 
 
 def padded(d: int) -> int:
-    """Return the least power of two that is at least d: the length of a rotated update."""
+    """Return the smallest power of two that is at least d: the length of a rotated update."""
     return 1 << (d - 1).bit_length()
 
 
@@ -33,7 +33,7 @@ def rotate(x: Floats, seed: A8) -> F64:
 
 
 def unrotate(y: F64, seed: A8, d: int) -> F64:
-    """Return the update [1, d] whose rotation y is: D H y / sqrt(n), without what was filled up."""
+    """Return the update [1, d] whose rotation y is: D H y / sqrt(n), without the filling."""
     return (_transform(y.copy()) * _signs(seed, y.shape[1]))[:, :d]
 
 

@@ -182,7 +182,7 @@ def _at_zero(x: A64) -> A64 | None:
     """Return prod_(j != i) x_j / (x_j - x_i) mod p = 2^31 - 1 for each i, 0 < x < p; None unless all x
     differ."""
     p = np.uint64(_MERSENNE)
-    # Row j has x_j - x_i, with 1 on the diagonal in place of the factor 0.
+    # Row j has x_j - x_i, with 1 on the diagonal instead of the factor 0.
     away = (x[:, None] + (p - x)) % p
     np.fill_diagonal(away, 1)
     below, product = x, np.uint64(1)

@@ -17,7 +17,7 @@ def real_sum(vectors: Sequence[Floats], weights: Sequence[float]) -> F64:
     """Return sum_i weights[i] vectors[i] in float64 [1, L], added in the order of the list."""
     total = np.zeros(vectors[0].shape, np.float64)
     for vector, weight in zip(vectors, weights, strict=True):
-        # One by one in float64: a product by BLAS would add in an order of its own.
+        # One by one in float64: a product by BLAS would add in another order.
         total += np.float64(weight) * vector
     return total
 

@@ -87,7 +87,7 @@ class EagerOps(Ops):
         return target.value
 
     def _make(self, node: Node) -> None:
-        # One needed call of a batched kernel releases all that wait.
+        # One needed call of a batched kernel releases the waiting ones.
         if node in self._waiting:
             self._release()
         # A node may be on the path twice, or have been executed with the batch.

@@ -50,7 +50,7 @@ class Handle:
 
 
 def with_forged(handle: Handle, rows: Iterable[int]) -> Handle:
-    """Return the handle with these rows marked as forged; itself if there are none."""
+    """Return the handle with these rows marked as forged; itself without any."""
     # A new handle and no flag on the old one, which other operations hold. Most rows are honest, so it is
     # rarely made.
     flags = frozenset(rows)

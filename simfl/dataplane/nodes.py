@@ -2,7 +2,7 @@
 
 Theory of operation. A node is an operation that has not been executed: its arguments are values, other nodes,
 or lists of them. `finish` sets its value once, drops its arguments, and so frees each value that no other
-node needs. A recipe is an operation without a value of its own: each consumer executes it again. Nodes
+node needs. A recipe is an operation without a stored value: each consumer executes it again. Nodes
 compare by identity, so they may be keys of dictionaries.
 """
 

@@ -24,7 +24,9 @@ from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape, with_forged
-from simfl.dataplane.work import Ledger, expanding, noisy, over_rows, over_vector, rotating
+from simfl.dataplane.ring_ops import RingOps
+from simfl.dataplane.threshold_ops import ThresholdOps
+from simfl.dataplane.work import expanding, noisy, over_rows, over_vector, rotating
 from simfl.errors import PeerFault as PeerFault
 
 Oracle = Callable[[Kernel, tuple[Any, ...], Any], None]
@@ -63,7 +65,7 @@ class Trainer(Protocol):
         ...
 
 
-class Ops(Ledger, ABC):
+class Ops(RingOps, ThresholdOps, ABC):
     """The operations over F_q. Implementations override `_run` only: the execution of a kernel.
 
     Args:
@@ -261,7 +263,7 @@ class Ops(Ledger, ABC):
             t: Shares that give a secret.
         """
         shape = (len(points), shamir.SHARE_BYTES * secrets.rows, U8)
-        # Nine limbs a secret, each with a polynomial of its own (shamir.py).
+        # Nine limbs a secret, each with a separate polynomial (shamir.py).
         n = 9 * secrets.rows
         work = {"sharing": 1, "shamir_mac": n * len(points) * t, **expanding(1, n * (t - 1))}
         return self._op(shamir.share, shape, work, secrets, seed, points, t)

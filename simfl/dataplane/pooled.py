@@ -118,7 +118,7 @@ class PooledOps(EagerOps):
                 return Handle(*shape, shares)
             node = self._streams.total(kernel, symbols, self.where)
         node = node or Node(kernel, symbols, self.where)
-        # In line if its inputs are there: a thread's turn would cost more (SHORT).
+        # In line if its inputs exist: a thread's turn would cost more (SHORT).
         quick = kernel is seed_array or (self._small and self._streams is None and not batched(kernel))
         if quick and all(need.done for need in within(symbols, Node)) and not any(within(symbols, Recipe)):
             self._make(node)
@@ -265,7 +265,7 @@ class PooledOps(EagerOps):
                     self._diverged[node] = content
                     continue
                 for recipe in within(node.args, Recipe):
-                    # Both dictionaries hold None: `pop` returns it exactly if the key was there.
+                    # Both dictionaries hold None: `pop` returns it exactly if the key existed.
                     self.executed += self._unused.pop(recipe, 0) is None
                 self.executed += self._open.pop(node, 0) is None
                 self.pending_bytes -= node.size

@@ -95,7 +95,7 @@ class Total(Node):
             field.add_to(self.array[0, start : start + part.size], part, q)
 
     def _take(self, senders: list[None]) -> A32 | None:
-        # The node's value alone holds the sum from here on, and the shares' senders can be freed.
+        # The node's value alone holds the sum now, and the shares' senders can be freed.
         array, self.array, self.shares = self.array, None, []
         return array
 
@@ -121,7 +121,7 @@ class ShareStreams:
         """
         if kernel is mds.encode:
             sender = Sender(args, where)
-            # Pending from now on: shares that are never summed are coded at the end (`begin_all`).
+            # Pending: shares that are never summed are coded at the end (`begin_all`).
             self._touch(sender.shares)
             return sender.shares
         if kernel is row_routing.pick and are_shares(args[0]):

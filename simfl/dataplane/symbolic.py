@@ -32,13 +32,16 @@ from simfl.crypto import (
     row_routing,
     shamir,
     signatures,
+    threshold_elgamal,
 )
 from simfl.crypto import field as fq
 from simfl.crypto.noisy_rounding import Lattice
 from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
+from simfl.dataplane.group_terms import GROUP_TWINS
 from simfl.dataplane.handles import F32, Handle, Kernel, Shape
 from simfl.dataplane.ops import Trainer, seed_array
+from simfl.dataplane.ring_terms import RING_PURPOSES, RING_TWINS, cut
 from simfl.dataplane.terms import (
     REALS,
     Agreed,
@@ -74,6 +77,9 @@ PURPOSES: dict[Any, tuple[int, str]] = {
     keys.seal: (0, "sealing"),
     keys.agree: (0, KEY_AGREEMENT),
     signatures.sign: (0, "signatures"),
+    **RING_PURPOSES,
+    threshold_elgamal.deal: (1, "the coefficients of shares"),
+    threshold_elgamal.encrypt: (2, "encryption under a shared key"),
 }
 """Kernels that use a secret or expand a seed -> the index of that argument, and the purpose."""
 
@@ -135,6 +141,8 @@ class SymbolicOps(EagerOps):
                 contents[-1] = False
             elif kernel is noisy_rounding.perturb:
                 contents[2], contents[-1] = replace(contents[2], d=len(contents[0][0]), rotation=b""), False
+            elif kernel in RING_TWINS:
+                contents = [cut(content, self.longest) for content in contents]
         result = twin(*contents)
         if kernel in PURPOSES:
             self._note(kernel, contents)
@@ -221,8 +229,9 @@ def _parts(rows: Rows, which: Sequence[int], length: int) -> Rows:
 
 def _columns(item: Item) -> int:
     """Return the columns of a handle that an item stands for."""
-    if isinstance(item, Form):
+    if isinstance(item, Form) and item.q != threshold_elgamal.L:
         return shamir.SHARE_BYTES if item.q == shamir.P else 1
+    # Shares of a scalar and points of the group too.
     return keys.KEY_BYTES
 
 
@@ -397,5 +406,7 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     discrete_noise.add: lambda x, *public: x,
     audit.real_sum: _real_sum,
     np.divide: lambda total, divisor: total,
+    **RING_TWINS,
+    **GROUP_TWINS,
 }
 """Kernel -> its twin, a function of the kernel's arguments on rows of terms."""

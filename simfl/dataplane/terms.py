@@ -204,6 +204,12 @@ Row = tuple[Item, ...]
 Rows = list[Row]
 
 
+class Ideal(tuple[Item, ...]):
+    """A row under an ideal encryption: its terms are what it hides, and its bytes do not follow from them."""
+
+    __slots__ = ()
+
+
 def residue(c: Any, q: int) -> Any:
     """Return a number modulo q, a fraction as numerator / denominator; unchanged over the reals.
 

@@ -69,9 +69,19 @@ DP = {
     "noise_element": "integers of exact noise drawn from a seed",
 }
 """The kinds of work of differential privacy, counted only in scenarios with `dp`; a profile may lack them."""
+RINGS = {
+    "ring_draw": "small integers drawn for keys and errors of ring-LWE",
+    "ring_butterfly": "steps of transforms of ring elements, n log2 n for each prime",
+    "ring_residue": "residues of ring elements multiplied, added, or put in bits",
+    "ring_coefficient": "residues put together to coefficients, by the Chinese remainder theorem",
+}
+"""The kinds of work of encryption under ring-LWE, counted only by protocols with it; a profile may lack
+them."""
 CODEC = "codec_byte"
 """Bytes of messages that are encoded or decoded: a kind of work that is counted only if a scenario has the
 key for it, and that a profile may lack."""
+SPECIAL = (CODEC, *DP, *RINGS)
+"""All kinds that only some scenarios count."""
 
 
 def expanding(seeds: int, elements: int) -> dict[str, int]:

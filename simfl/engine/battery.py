@@ -101,7 +101,7 @@ class Battery:
         # may be less, so that the remainder suffices.
         turns = turn < until if self.is_on else turn <= until
         ns = (turn if turns else until) - begin
-        # At capacity the charger gives no more than is drawn. So the charged amount follows from the levels,
+        # At capacity the charger gives what is drawn. So the charged amount follows from the levels,
         # and the sum of the invariant holds exactly (test_battery.py: test_conservation_in_rounds).
         level = min(self.store.capacity, self.level + (gain - drain) * ns)
         self.charged += level - self.level + drain * ns
@@ -155,6 +155,10 @@ class Batteries:
                 levels[user] = battery.level / battery.store.capacity
         return levels
 
+    def _is_on(self, user: int) -> bool:
+        """Return True for a user whose device has not been turned off."""
+        return user not in self._empty
+
     def turn_off(self, user: int) -> None:
         """Turn off a device that ran empty while it was not followed, and follow it until it is back."""
         account = self._account(user)
@@ -164,11 +168,11 @@ class Batteries:
     def follow(self, user: int, account: Account) -> None:
         """Set the next event of a battery, after a change of the power that its device draws."""
         battery, now = account.battery, self.env.now
-        if battery is None or not (account.is_active or user in self._empty):
+        if battery is None or (self._is_on(user) and not account.is_active):
             return
         turn_ns = now
         # Otherwise it turned while it was not followed, and its device has to be switched now.
-        if battery.is_on != (user in self._empty):
+        if battery.is_on == self._is_on(user):
             turn_ns = battery.earliest_turn(now, account.power())
         # A wait that is too short is repeated, so only one that is too long has to end. Most changes of power
         # thus wake no life.
@@ -192,12 +196,12 @@ class Batteries:
             # set, the device is inactive, and the life ends.
             battery.turn_ns = None
             account.advance(self.env.now)
-            if account.is_active or user in self._empty:
+            if account.is_active or not self._is_on(user):
                 # `advance` leaves a battery on that runs empty exactly now, since the power after now may be
                 # less. Here that power is given.
                 if battery.is_empty(self.env.now, account.power()):
                     battery.is_on = False
-                if battery.is_on == (user in self._empty):
+                if battery.is_on != self._is_on(user):
                     self._switch(user, account, battery.is_on)
                 self.follow(user, account)
         battery.life = None

@@ -178,7 +178,8 @@ class Buffer(ServerSide):
         while self._has_free_flight and self.machine.open and not self.done:
             if not self.idle.size:
                 # Pick again when a sleeping user may be online. An earlier time that was set before stays.
-                self.waking = min([self.waking, *(until for until, _ in asleep[:1])])
+                if asleep:
+                    self.waking = min(self.waking, asleep[0][0])
                 return
             user = self.idle.draw(self.rng)
             # Drawn first and looked at afterwards: the state of a user that is not drawn is never read.

@@ -190,7 +190,7 @@ class Clock(ABC):
         if ns(total_steps) <= within_ns:
             return total_steps
         # The range begins at 1, so the index that `bisect_right` returns is the number of minibatches that
-        # fit. If none fits, one is left: without a minibatch there is no update (test_partial_work.py:
+        # fit. If none fits, one remains: without a minibatch there is no update (test_partial_work.py:
         # test_a_deadline_below_one_step_leaves_one).
         return max(1, bisect_right(range(1, total_steps), within_ns, key=ns))
 

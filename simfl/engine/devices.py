@@ -75,7 +75,7 @@ class Job:
     factor: float = 1.0
     """Noise of the training time."""
     run: Callable[[], Effects] | None = None
-    """Called in place of the machine's method."""
+    """Called instead of the machine's method."""
     on_done: Callable[[int], None] | None = None
     """Called with the step's row once its effects took place."""
     start: int = field(init=False)
@@ -349,7 +349,7 @@ class Lane:
         return row
 
     def work(self) -> Waits:
-        """Do the jobs until none is left or the device is off."""
+        """Do the jobs until none remains or the device is off."""
         device, runtime, jobs = self.device, self.device.runtime, self.jobs
         env, name = runtime.env, self.name
         while jobs and not device.is_off:

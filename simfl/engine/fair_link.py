@@ -257,7 +257,7 @@ class FairLink:
         self._queued = max(0, min(most, self._queued + (self._demand - self._rate) * ns))
 
     def _count(self, flow: Flow, sign: int) -> None:
-        """Count a transfer among those that fill the queue (1), or no longer (-1)."""
+        """Count a transfer that fills the queue (1), or no longer does (-1)."""
         group = flow.group
         self._demand += sign * group.cap
         self._unmoved += sign * (flow.mark - group.offset - self._counter(group))
@@ -353,7 +353,7 @@ class FairLink:
     def _rebalance(self) -> None:
         """Compute the level, and move the groups that it passes to its other side."""
         caps = self._caps
-        # Products in place of quotients, so that the comparison is exact. If the spare rate is below zero,
+        # Products instead of quotients, so that the comparison is exact. If the spare rate is below zero,
         # even 0 uncapped transfers uncap the fastest group.
         while self._capped and caps[self._capped - 1] * self._uncapped_flows > self._spare:
             self._capped -= 1

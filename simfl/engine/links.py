@@ -101,8 +101,10 @@ class UserLink:
     """Carries the transfers; None while none moves."""
     _follow_at: int = 0
     """End of the state for which a call is pending."""
-    _flow: tuple[FairLink, Flow] | None = None
+    _flow: Flow | None = None
     """The active transfer on a shared link; None while it waits for TCP."""
+    _on: FairLink | None = None
+    """That link, or the last one; two fields take half of the memory of a pair."""
     draining: Life | None = None
     """Moves bytes that had left the device as its uplink was interrupted; None where there are none."""
     _enters_ns: int = 0
@@ -162,7 +164,7 @@ class UserLink:
             if self.connection is not None:
                 yield from self._windows(transfer, link, self.connection)
             self._move(link, self._on_wire(transfer) - self._moved)
-            # `_moved_all` wakes this life.
+            # `__call__` wakes this life.
             yield None
             self.active = None
             if self.on_moving is not None:
@@ -214,10 +216,11 @@ class UserLink:
         if self.opposite_delay_ns is not None:
             self._enters_ns = self._since + 8 * NS * size_bytes // max(1, self.rate)
         window = (self._window_bytes, 2 * self.latency_ns) if self._window_bytes else None
-        self._flow = link, link.start(size_bytes, self._cap, self._moved_all, window)
+        self._on, self._flow = link, link.start(size_bytes, self._cap, self, window)
         self._follow()
 
-    def _moved_all(self) -> None:
+    def __call__(self) -> None:
+        """Continue as the last bit has moved. A bound method for each transfer would take 64 bytes."""
         assert self._life is not None
         # Before the life continues, as it may begin the next transfer within this call.
         self._flow = None
@@ -284,17 +287,19 @@ class UserLink:
     @property
     def own_delay_ns(self) -> int:
         """Nanoseconds for which a byte that enters this link's own queue now waits in it."""
-        if self._flow is None or not (own_ns := self._own_queue_ns(*self._flow)):
+        link, flow = self._on, self._flow
+        if link is None or flow is None or not (own_ns := self._own_queue_ns(link, flow)):
             return 0
-        link, flow = self._flow
         waiting = self._moving_bytes - link.moved_bytes(flow) + sum(map(self._on_wire, self.queue))
         return min(own_ns, 8 * NS * waiting // self.rate)
 
     def _standing_bytes(self) -> int:
         """Return the bytes beyond those that have passed an uplink that have left the device."""
-        if self._flow is None or self.active is None or not self.up or self.opposite_delay_ns is None:
+        link, flow = self._on, self._flow
+        if link is None or flow is None or self.active is None:
             return 0
-        link, flow = self._flow
+        if not self.up or self.opposite_delay_ns is None:
+            return 0
         pace, moved = link.pace(flow), link.moved_bytes(flow)
         # No more than the own link has let through: the server's queue may have been full before.
         passed_own = self.rate * (self.env.now - self._since) // (8 * NS)
@@ -308,8 +313,9 @@ class UserLink:
         if not (standing := self._standing_bytes()):
             return
         assert self.active is not None
-        assert self._flow is not None
-        link, flow = self._flow
+        link, flow = self._on, self._flow
+        assert link is not None
+        assert flow is not None
         left: list[tuple[int, Transmission | None]] = []
         moved = self._moved + link.moved_bytes(flow)
         for waiting in (self.active, *self.queue):
@@ -355,9 +361,8 @@ class UserLink:
         up_bps, down_bps, self.latency_s, self.until = self.links(self.user, self.env.now)
         self.rate = up_bps if self.up else down_bps
         self.latency_ns = nanoseconds(self.latency_s)
-        if self._flow is not None:
-            link, flow = self._flow
-            link.change(flow, self._cap)
+        if self._flow is not None and self._on is not None:
+            self._on.change(self._flow, self._cap)
             self._follow()
 
     def _follow(self) -> None:
@@ -415,10 +420,10 @@ class UserLink:
     def _interrupt(self) -> list[Transmission]:
         """Interrupt, and return in order, the transfers that stop while the user is offline."""
         self.detach()
-        standing, flow = self._standing_bytes(), self._flow
+        standing, link = self._standing_bytes(), self._on
         aborted = self._abort(standing)
-        if standing and flow is not None:
-            self._drain(flow[0], [(standing, None)])
+        if standing and link is not None:
+            self._drain(link, [(standing, None)])
         if self.connection is not None:
             self.connection.broke()
         # On the uplink, messages that propagate have left the user and still arrive at the server.
@@ -438,9 +443,9 @@ class UserLink:
         assert self._life is not None
         # The life first: the end of its transfer must not wake it.
         self._life.stop()
-        flow = self._flow
+        link, flow = self._on, self._flow
         self.active = self._flow = self._life = None
-        return self._moved + (0 if flow is None else flow[0].stop(flow[1]))
+        return self._moved + (0 if link is None or flow is None else link.stop(flow))
 
     def _abort(self, standing_bytes: int = 0) -> list[Transmission]:
         """Abort the transfer that moves, if any; return it in a list.

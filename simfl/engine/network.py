@@ -45,12 +45,14 @@ class VirtualNetwork:
     drops_idle: bool = False
     """Links on which nothing is are made anew when they are used: of many users most are idle."""
     _links: dict[int, UserLink | None] = field(default_factory=dict)
-    """Links by 2 x user, and 1 more upwards: a pair would take 40 bytes more. None for one that was idle and
-    is made again when it is used: its place decides the order of `close`."""
+    """Links by user upwards, and by ~user downwards: no new object for most keys. None for one that was idle
+    and is made again when it is used: its place decides the order of `close`."""
     _paused: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         queue_ns = self.server_queue_ns
+        # One for all links: each would make a bound method of its own.
+        self._on_idle = self._drop
         self._shared = {up: ServerLink(self.env, partial(self._rates, up), queue_ns) for up in (True, False)}
         self._peers = {up: FairLink(self.env, UNBOUNDED) if self.direct else None for up in (True, False)}
 
@@ -61,7 +63,7 @@ class VirtualNetwork:
 
     def link(self, user: int, up: bool) -> UserLink:
         """Return a user's link in one direction, made when it is first used."""
-        user_link = self._links.get(2 * user + up)
+        user_link = self._links.get(user if up else ~user)
         if user_link is None:
             jitter_s = None if self.jitter is None else self.jitter(user, up)
             shared, peers = self._shared[up], self._peers[up]
@@ -74,24 +76,24 @@ class VirtualNetwork:
             user_link.is_paused = user in self._paused
             # Draws of a jitter, and windows of TCP, last for a run.
             if self.drops_idle and jitter_s is None and user_link.connection is None:
-                user_link.on_idle = self._drop
+                user_link.on_idle = self._on_idle
             user_link.on_moving = None if self.on_moving is None else partial(self.on_moving, user, up)
-            self._links[2 * user + up] = user_link
+            self._links[user if up else ~user] = user_link
         return user_link
 
     def _delay_ns(self, user: int, up: bool) -> int:
         """Return the queueing delay of one direction between a user and the server."""
-        own = self._links.get(2 * user + up)
+        own = self._links.get(user if up else ~user)
         return self._shared[up].delay_ns + (0 if own is None else own.own_delay_ns)
 
     def _drop(self, user: int, up: bool) -> None:
         """Drop an idle link."""
-        self._links[2 * user + up] = None
+        self._links[user if up else ~user] = None
 
     def detach(self, user: int) -> None:
-        """Leave to the network what has left a user's device, as the user is about to go."""
+        """Let the network keep the bytes beyond a user's device, as the user is about to go offline."""
         # A link that was never used is not made for it.
-        if (user_link := self._links.get(2 * user + 1)) is not None:
+        if (user_link := self._links.get(user)) is not None:
             user_link.detach()
 
     def pause(self, user: int) -> None:
@@ -112,7 +114,7 @@ class VirtualNetwork:
         return any(link.active or link.queue or link.propagating or link.draining for link in links)
 
     def _links_of(self, user: int) -> list[UserLink]:
-        links = (self._links.get(2 * user + up) for up in (True, False))
+        links = (self._links.get(user if up else ~user) for up in (True, False))
         return [link for link in links if link is not None]
 
     def close(self) -> None:

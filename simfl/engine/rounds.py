@@ -4,8 +4,9 @@ A user is in flight while its upload of an earlier round is on its way, or it st
 selected then.
 """
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,14 @@ class Rounds(ServerSide):
     begun = -1
     """The latest round that has begun."""
     checked_in = 0
-    """Users among whom those of the round are chosen."""
+    """Users among whom the round's are chosen."""
     left = 0
     """Users that checked in for the round and went offline before the choice."""
 
     def main(self) -> Waits:
         """Begin round after round; each begins as the one before it has closed."""
-        self.tasks: dict[tuple[int, int], UserRound] = {}
+        self.tasks: dict[int, dict[int, UserRound]] = {}
+        """Tasks by round and user: a key of both would take 100 bytes of each."""
         self.history = Participation(self.config.users)
         self.users.follow_all()
         # `follow_all` has taken offline the users that begin offline. The calls for time 0 that it requested
@@ -44,21 +46,27 @@ class Rounds(ServerSide):
             # An event and not a call: the next round begins after the other effects of the step that closes
             # this one.
             self.closed = self.env.event()
-            check_in = self.config.check_in
-            waiting = None if check_in is None else (yield from self._check_in(check_in))
-            chosen = self._select(self._available() if waiting is None else waiting)
-            if not chosen and waiting is None:
-                # As long as a server with users would wait for its first answers. Then it selects once more,
-                # and without users the round aborts (test_cohorts.py:
-                # test_a_skipped_round_lasts_as_long_as_the_server_waited).
-                yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
-                chosen = self._select(self._available())
+            if self.config.check_in is None:
+                chosen = yield from self._wait_for_users()
+            else:
+                chosen = self._select((yield from self._check_in(self.config.check_in)))
+            # Without users the round aborts.
             self._begin(chosen or [])
             yield self.closed
 
+    def _wait_for_users(self) -> Generator[int, Any, list[int] | None]:
+        """Select among the available users; without enough of them wait, and select once more."""
+        chosen = self._select(self._available())
+        if not chosen:
+            # As long as a server with users would wait for its first answers (test_cohorts.py:
+            # test_a_skipped_round_lasts_as_long_as_the_server_waited).
+            yield self.config.deadlines_ns[self.runtime.setup.protocol.round_timers[0]]
+            chosen = self._select(self._available())
+        return chosen
+
     def _available(self) -> Users:
         """Return the users that can be selected, ascending."""
-        in_flight = [task.user for task in self.tasks.values() if self.users.in_flight(task)]
+        in_flight = [task.user for task in self.using_model()]
         available = self.users.online()
         available[in_flight] = False
         if self.config.in_round is not None:
@@ -66,14 +74,12 @@ class Rounds(ServerSide):
         return np.flatnonzero(available)
 
     def _check_in(self, check_in: CheckIn) -> Generator[int, Any, Users]:
-        """Let users check in until enough wait, or time is over; return those that wait, ascending."""
+        """Let users check in until enough wait, or time is over; return the waiting ones, ascending."""
         users, presence = self.config.users, self.users.presence
         drawn = None if self.config.in_round is None else self.config.in_round(self.round)
-        working = {task.user: task for task in self.tasks.values()}
-        closes_ns, rng = (
-            self.start + nanoseconds(check_in.within_s),
-            self.runtime.streams.rng("check-in", self.round),
-        )
+        working = {task.user: task for task in self._all_tasks()}
+        closes_ns = self.start + nanoseconds(check_in.within_s)
+        rng = self.runtime.streams.rng("check-in", self.round)
         waiting: set[int] = set()
         self.checked_in = self.left = 0
         for gap_ns, user in check_in.attempts(users, rng):
@@ -85,7 +91,7 @@ class Rounds(ServerSide):
             if is_busy or not presence.is_online(user) or not (drawn is None or drawn[user]):
                 continue
             waiting.add(user)
-            # Only then: of users that come and go it is enough to look when it may matter.
+            # Only then: for users with churn it is enough to look when it may matter.
             if len(waiting) == check_in.users:
                 self._drop_offline(waiting)
                 if len(waiting) == check_in.users:
@@ -105,7 +111,7 @@ class Rounds(ServerSide):
             waited = f"checked in within {self.config.check_in.within_s:g} s"
             return f"{self.checked_in} of {self.config.users} users {waited}"
         shortage = f"{len(self._available())} of {self.config.users} users available"
-        busy = sum(map(self.users.in_flight, self.tasks.values()))
+        busy = len(list(self.using_model()))
         if not busy:
             return shortage
         aborts = (row for row in reversed(self.trace) if isinstance(row, rows.Aborted))
@@ -132,13 +138,15 @@ class Rounds(ServerSide):
         # it.
         plans = setup.losses.in_round(index, chosen)
         # A task stays while one of its messages is on its way, which has to find it.
-        for key, task in tuple(self.tasks.items()):
+        for task in tuple(self._all_tasks()):
             if not users.in_flight(task):
-                users.forget(self.tasks.pop(key))
+                users.forget(self.tasks[task.round].pop(task.user))
+        tasks = dict[int, UserRound]()
+        self.tasks = {number: earlier for number, earlier in self.tasks.items() if earlier} | {index: tasks}
         weights = self.host.weights
         for user in chosen:
             task = UserRound.begin(setup, user, index, server, weights, plans.get(user))
-            self.tasks[user, index] = task
+            tasks[user] = task
             users.begin(task)
         run = partial(self.host.open_round, server, chosen)
         self.call(server, "start", None, cause, setup.first_phase, run=run)
@@ -158,20 +166,23 @@ class Rounds(ServerSide):
         super().stall(why)
 
     def members(self, result: Result) -> list[tuple[UserRound, float]]:
-        return [(self.tasks[m.user, self.round], m.factor) for m in result.members]
+        return [(self.tasks[self.round][m.user], m.factor) for m in result.members]
 
     def using_model(self) -> Iterable[UserRound]:
-        return filter(self.users.in_flight, self.tasks.values())
+        return filter(self.users.in_flight, self._all_tasks())
+
+    def _all_tasks(self) -> Iterator[UserRound]:
+        return chain.from_iterable(tasks.values() for tasks in self.tasks.values())
 
     def task_of(self, user: int, index: int, subject: Subject) -> UserRound | None:
-        return self.tasks.get((user, index))
+        return self.tasks.get(index, {}).get(user)
 
     @property
     def awaited(self) -> str:
         return "the round did not end"
 
     def _on_round_closed(self, step: int) -> None:
-        for task in self.tasks.values():
+        for task in self._all_tasks():
             if not task.is_over:
                 self.users.end_task(task.user, task)
         self.closed.succeed()

@@ -43,7 +43,7 @@ class Session:
         self.runtime = Runtime(self.env, config, setup, ops, clock, trainer, streams)
         self.trace = self.runtime.trace
         self.network = config.network(self.env)
-        # A server over a buffer that has no connection to idle users cannot see them come and go
+        # A server over a buffer that has no connection to idle users cannot see their churn
         # (`buffered.py`).
         drops_idle = setup.protocol.asynchronous and not setup.protocol.connected
         # Before their check-in, users have no connection.

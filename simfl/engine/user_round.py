@@ -131,7 +131,7 @@ class UserRound:
     clipped: Handle | None = None
     """1 x 1: whether the scenario's rule clipped the update."""
     life: Any = None
-    """Runs from the user's selection until the server has processed the upload, or the user is lost."""
+    """Runs from the user's selection until its update is submitted or it is lost; None after that."""
 
     @classmethod
     def begin(

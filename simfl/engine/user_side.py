@@ -82,7 +82,7 @@ class UserSide:
             lambda: self.server.count_return(stays=True),
         )
         self.devices: dict[int, Device] = {}
-        self.tasks: dict[int, list[UserRound]] = {}
+        self.tasks: dict[int, tuple[UserRound, ...]] = {}
         """Tasks of each user in which it may still be lost, the oldest first."""
         self._clients: dict[int, tuple[ClientMachine, Any]] = {}
         self._params: Params | None = None
@@ -118,7 +118,7 @@ class UserSide:
         user, index = task.user, task.round
         if task.id is not None:
             # Earlier tasks were given up: if the user goes offline, it is no longer lost in them.
-            for given_up in tuple(self.tasks.get(user, ())):
+            for given_up in self.tasks.get(user, ()):
                 self._remove(given_up)
             task.client, task.entropy = self.client(user)
         else:
@@ -128,7 +128,7 @@ class UserSide:
             task.client, task.entropy = _machine(self.runtime, user, self._params, index)
         task.life = Life(self.env, self._take_part(task), at_once=True)
         # Before the user is followed: if its session is off, it is lost in this task at once.
-        self.tasks.setdefault(user, []).append(task)
+        self.tasks[user] = (*self.tasks.get(user, ()), task)
         self.presence.follow(user)
         if self.runtime.meter is not None:
             self.runtime.meter.join(user)
@@ -145,7 +145,8 @@ class UserSide:
         # A task that was ended by a loss has left already.
         if self._remove(task) and self.runtime.meter is not None:
             self.runtime.meter.leave(task.user)
-        task.life.stop()
+        if task.life is not None:
+            task.life.stop()
 
     def in_flight(self, task: UserRound) -> bool:
         """Return True while a message is on its way from or to a user, or its device works."""
@@ -175,7 +176,7 @@ class UserSide:
             self._interrupt(task, None)
 
     def _interrupt(self, task: UserRound, loss: tuple[str, str, int] | None) -> None:
-        if task.life.is_alive:
+        if task.life is not None:
             task.life.interrupt(loss, at_once=True)
         else:  # the update is submitted, or the task was forgotten and a message is still on its way
             self._end(task, loss)
@@ -188,7 +189,8 @@ class UserSide:
             step = yield None
             if (loss := task.begin_training()) is not None:
                 raise simpy.Interrupt((*loss, step))
-            self._train(task, step)
+            device = self.device(task.user)
+            device.training.put(training_job(self.runtime, task, device, step))
             # The training's job wakes it; the training of a lost user never does.
             step = yield None
             planned = task.end_training()
@@ -196,14 +198,13 @@ class UserSide:
                 raise simpy.Interrupt((*planned, step))
             if planned is not None:
                 yield planned.ns
-            # Nothing is left to wait for: a loss after this finds the life ended (`_interrupt`).
+            # Nothing is left to wait for: a loss after this finds no life (`_interrupt`).
             self._submit(task, step)
         except simpy.Interrupt as interrupt:
             self._end(task, interrupt.cause)
-
-    def _train(self, task: UserRound, step: int) -> None:
-        device = self.device(task.user)
-        device.training.put(training_job(self.runtime, task, device, step))
+        finally:
+            # Others hold the task, and need no life that has ended.
+            task.life = None
 
     def _submit(self, task: UserRound, step: int) -> None:
         task.advance_to(State.SUBMITTED)
@@ -250,11 +251,12 @@ class UserSide:
 
     def _remove(self, task: UserRound) -> bool:
         """Remove a task from `tasks`; return False if it is not there."""
-        tasks = self.tasks.get(task.user, [])
+        tasks = self.tasks.get(task.user, ())
         if task not in tasks:
             return False
-        tasks.remove(task)
-        if not tasks:
+        if remaining := tuple(other for other in tasks if other is not task):
+            self.tasks[task.user] = remaining
+        else:
             del self.tasks[task.user]
         return True
 
@@ -356,18 +358,24 @@ class UserSide:
         buffered, was_lost = self.runtime.setup.protocol.asynchronous, False
         # Before the phase is read in which it is missed: an upload that has left its device counts as sent.
         self.network.detach(user)
-        # Over a buffer, a user is lost while its own work is not done. In a round, it is also lost after
-        # that, until the round is over: the recovery may need it.
-        # A copy, as each loss removes its task.
-        for task in tuple(self.tasks.get(user, ())):
-            may_work = task.state < self.done_at
-            if may_work if buffered else not task.is_over or (may_work and self.in_flight(task)):
+        for task in self.tasks.get(user, ()):
+            if self._needs_user(task):
                 self.lose(task, task.phase, WHY[why], row)
                 was_lost = True
         # Rounds have no mailbox: a round from which the user is lost sends it nothing again.
         if not buffered:
             self.network.link(user, up=False).cut()
         self.server.on_offline(user, why, row, was_lost)
+
+    def _needs_user(self, task: UserRound) -> bool:
+        """Return True while the loss of a task's user matters."""
+        has_work = task.state < self.done_at
+        # Over a buffer, until the user's own work is done.
+        if self.runtime.setup.protocol.asynchronous:
+            return has_work
+        # In a round also after that, until the round is over: the recovery may need the user. Of a round that
+        # is over, while it still works.
+        return not task.is_over or (has_work and self.in_flight(task))
 
     def _is_idle(self, user: int) -> bool:
         """Return True for a user whose going offline would change nothing."""

@@ -6,6 +6,25 @@ import sys
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Drivers of NVIDIA, of Windows below Linux, and of AMD."""
 
+processes = 1
+"""Processes that train on this one's GPU at the same time, such as jobs of a study: each plans a part of its
+memory. Whatever starts such processes sets it in each."""
+
+
+def part_of(total_bytes: int) -> int:
+    """Return the bytes of a GPU that are this process's to plan."""
+    return total_bytes // processes
+
+
+SHARED = " processes on it"
+"""End of such a description."""
+
+
+def sharing() -> str:
+    """Return how the description of a GPU ends: with the processes that share it, if several do."""
+    return f", one of {processes}{SHARED}" if processes > 1 else ""
+
+
 MIN_GPU_MACS = 10**8
 """Multiply-adds of a step, of all clients that train together, from which `device: auto` takes a GPU.
 

@@ -83,7 +83,7 @@ class DeviceTimer(Timer, threading.local):
 
     def _settle(self) -> None:
         taken_ns = self._events.elapsed_ns()
-        # The kernels' time in place of the CPU time between, during which the thread launched them and
+        # The kernels' time instead of the CPU time between, during which the thread launched them and
         # waited.
         self._beyond_ns += taken_ns - (time.thread_time_ns() - self._began_ns)
 

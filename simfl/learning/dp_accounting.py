@@ -1,6 +1,6 @@
 """The privacy that noisy sums cost: (epsilon, delta) of rounds, and the noise that keeps a promise.
 
-Pure functions. The distributed mechanisms have bounds of their own here, in Renyi differential privacy (RDP):
+Pure functions. The distributed mechanisms have separate bounds here, in Renyi differential privacy (RDP):
 
 * distributed Skellam: Agarwal, Kairouz and Liu (2021, arXiv 2110.04995), their bound on the Renyi divergence;
 * distributed discrete Gaussian: Kairouz, Liu and Steinke (2021, arXiv 2102.06387), Proposition 14, with the
@@ -50,7 +50,7 @@ class Release:
     l2: float
     """Largest L2 norm of a user's rounded update."""
     dim: int
-    """Coordinates that are sent: those of the model, padded for a rotation."""
+    """Coordinates that are sent: the model's, padded for a rotation."""
     variance: float
     """Of a coordinate of the whole noise."""
     users: int
@@ -168,7 +168,13 @@ def epsilon_from_rdp(rdp: Curve, delta: float, orders: Curve = ORDERS) -> float:
     # The same special case as dp-accounting's: here the total variation distance is below delta.
     if np.any(delta**2 + np.expm1(-rdp) >= 0):
         return 0.0
-    return max(0.0, float(np.min(rdp + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1))))
+    return max(0.0, float(np.min(rdp + _conversion(delta, orders))))
+
+
+def _conversion(delta: float, orders: Curve) -> Curve:
+    """Return the epsilon at each order in addition to the divergence."""
+    curve: Curve = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return curve
 
 
 def epsilon_of(
@@ -188,7 +194,7 @@ def epsilon_of(
         sampling: Probability with which a user takes part in a round, if the adversary does not see who does;
             1 against a server, which does see it.
         accountant: `rdp`; `pld` for `gaussian` only, and tighter.
-        present: The noise that rounds had, in place of `rounds`.
+        present: The noise that rounds had, instead of `rounds`.
 
     Returns:
         Epsilon, infinite without noise; 0 before the first round.
@@ -242,7 +248,7 @@ def noise_multiplier_for(
     sampling: float = 1.0,
     accountant: Accountant = "rdp",
 ) -> float:
-    """Return the least noise multiplier that keeps a promised epsilon, by bisection to twelve digits.
+    """Return the smallest noise multiplier that keeps a promised epsilon, by bisection to twelve digits.
 
     Args:
         plan: Returns the release with a noise multiplier: more noise leaves less of the bits to the updates.
@@ -256,18 +262,24 @@ def noise_multiplier_for(
         The noise multiplier, on the side that keeps the promise.
 
     Raises:
-        BadInput: No noise keeps the promise: with so few bits, rounding costs more than epsilon.
+        BadInput: No noise keeps the promise: with this few bits, rounding costs more than epsilon; or the
+            accountant's orders show no epsilon so low.
     """
 
     def spent(multiplier: float) -> float:
         return epsilon_of(plan(multiplier), delta, rounds, sampling, accountant)
 
-    low, high = 0.0, 1.0
+    low, high, least = 0.0, 1.0, math.inf
     # Bits that are few make updates coarse once there is much noise, so that more noise may cost more.
-    while (least := spent(high)) > epsilon:
-        low, high = high, 2 * high
+    while (cost := spent(high)) > epsilon:
+        low, high, least = high, 2 * high, min(least, cost)
         if high > MAX_NOISE:
-            raise BadInput(f"epsilon must be above {least:.3g}, or dp.bits larger: rounding alone costs that")
+            floor = float(np.min(_conversion(delta, ORDERS)))
+            if epsilon <= floor:
+                limit = f"the least that Renyi orders up to {ORDERS[-1]:,} show at delta={delta:g}"
+                raise BadInput(f"epsilon must be above {floor:.3g}, not {epsilon:g}: {limit}; raise either")
+            remedy = "use a larger epsilon, or more dp.bits"
+            raise BadInput(f"epsilon must be above {least:.3g}, which rounding alone costs: {remedy}")
     while high - low > 1e-12 * high:
         middle = (low + high) / 2
         low, high = (middle, high) if spent(middle) > epsilon else (low, middle)
@@ -292,7 +304,7 @@ def _curve(release: Release, noise: Noise, sampling: float) -> Curve:
 def _central_epsilon(
     deviations: float, noises: list[Noise], delta: float, sampling: float, accountant: Accountant
 ) -> float:
-    """Return the epsilon of Gaussian noise that the server adds, of so many times an update's norm.
+    """Return the epsilon of Gaussian noise that the server adds, of `deviations` times an update's norm.
 
     A discrete Gaussian has at most the divergence of a Gaussian of its parameter (Canonne, Kamath and Steinke
     2020, Theorem 4); by PLD it is taken for one.

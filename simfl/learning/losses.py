@@ -60,7 +60,7 @@ class CrossEntropy(Loss):
         """Return the mean loss of a minibatch, by one operation of torch's."""
         from torch.nn.functional import cross_entropy
 
-        # One operation, in place of the samples' losses and their mean.
+        # One operation, instead of the samples' losses and their mean.
         return cross_entropy(logits, y)
 
 

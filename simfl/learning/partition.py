@@ -145,7 +145,7 @@ class Iid(Partition):
 
 
 class Drawn(Partition):
-    """A number of samples for each user, drawn from all samples by a stream of its own.
+    """A number of samples for each user, drawn from all samples by a separate stream.
 
     Users may have samples in common, so there may be more users than samples. A user's samples do not depend
     on the number of users, and a user that takes no part costs nothing: the partition of large populations.

@@ -25,7 +25,7 @@ from threadpoolctl import ThreadpoolController
 from simfl.errors import Diverged, RunFailed
 from simfl.learning.closed_form import ClosedForm
 from simfl.learning.data.dataset import EVALUATED, F32, I64, U8, Dtype, Floats, Split
-from simfl.learning.device_choice import MIN_GPU_MACS, may_have_gpu, pick_device
+from simfl.learning.device_choice import MIN_GPU_MACS, may_have_gpu, part_of, pick_device, sharing
 from simfl.learning.device_clock import Timer, timer_of
 from simfl.learning.losses import CrossEntropy, Loss
 from simfl.learning.minibatches import Cohort, Cutoff
@@ -263,9 +263,9 @@ class Trainer:
             return self.way.chunk
         from simfl.learning.on_device import fitting, total_bytes
 
-        # The samples are on the device once, for all threads; images on disk are not.
+        # A process has its samples there once, for all threads; images on disk are not sent.
         x = self.split.x_train
-        free = total_bytes() - (x.nbytes if isinstance(x, np.ndarray) else 0)
+        free = part_of(total_bytes()) - (x.nbytes if isinstance(x, np.ndarray) else 0)
         return fitting(self.way.chunk, self.client_bytes, max(free, 0) // self._workers)
 
     @property
@@ -276,7 +276,7 @@ class Trainer:
         import torch
 
         fewer = f" ({self.planned} were planned)" if self.chunk < self.planned else ""
-        return f"{replace(self.way, chunk=self.chunk)}{fewer}, on {torch.cuda.get_device_name()}"
+        return f"{replace(self.way, chunk=self.chunk)}{fewer}, on {torch.cuda.get_device_name()}{sharing()}"
 
     @cached_property
     def client_bytes(self) -> int:

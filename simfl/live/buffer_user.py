@@ -71,6 +71,6 @@ class LiveBufferUser(LiveUser):
     def on_broken(self, connection: Connection) -> None:
         super().on_broken(connection)
         if not self.finished.is_set():
-            # The server counts the end of the connection as a loss, so the user is away for as long as after
+            # The server counts the end of the connection as a loss, so the user is offline as after
             # any other one.
             self.users.stay_away(self.user, self.config.return_ns or 0)

@@ -306,7 +306,7 @@ class ConnectedServer:
         return ""
 
     def _join(self, connection: Peer, online: bool) -> None:
-        """Put a connection in the place of its user's last one."""
+        """Replace a user's last connection."""
         user = connection.user
         earlier = self.peers.get(user)
         # The end of that connection has not arrived yet. It is booked before the new one takes its place, or

@@ -27,6 +27,8 @@ from simfl.live.hello import Admission
 from simfl.live.real_time import RealTime
 from simfl.live.shaping import ShapedFlow, ShapedLink
 from simfl.live.wire import Codec, Malformed, Parser
+from simfl.scenario.messages import error
+from simfl.scenario.schema import Scenario
 from simfl.virtual_time import nanoseconds
 from simfl.world.links import Links, ServerLink
 
@@ -73,6 +75,16 @@ class Sockets:
     """Enters the server's network namespace, for the server's thread."""
     enter_user: Callable[[int], None] = lambda user: None
     """Enters a user's network namespace, for a process and until it ends."""
+
+    def check_queue(self, scenario: Scenario) -> None:
+        """Check that processes need not shape a link of the server with a queue.
+
+        Raises:
+            ScenarioError: They would have to.
+        """
+        if self.has_links and self.shapes_rates and scenario.network.server.queue_s:
+            reason = "processes that shape links have no queue of all users: must be 0, or --links none"
+            raise error(scenario, "network.server.queue_s", reason)
 
 
 @dataclass(frozen=True)
@@ -217,7 +229,7 @@ class Latencies:
 
 
 class LiveLink:
-    """One direction of a user's link, in place of the engine's `UserLink`; only its sender uses it."""
+    """One direction of a user's link, instead of the engine's `UserLink`; only its sender uses it."""
 
     def __init__(self, network: LiveNetwork, user: int) -> None:
         self.network, self.user = network, user

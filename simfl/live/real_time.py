@@ -1,4 +1,4 @@
-"""Real time in place of virtual: the session's environment, executed by an asyncio loop.
+"""Real time instead of virtual: the session's environment, executed by an asyncio loop.
 
 A session requests calls at times and reads `now`. Here `now` is the machine's monotonic clock since the run's
 begin, which all processes of a machine share. Invariant: no call is made before it is due

@@ -25,7 +25,6 @@ from simfl.live.server import LiveServer
 from simfl.runs.build import Experiment
 from simfl.runs.callbacks import Tracker, TrackerFeed
 from simfl.runs.folder.result import Result
-from simfl.scenario.messages import error
 
 WARN_OVERRUN, WARN_HELD_S = 0.02, 0.05
 """Overrun and longest step beyond which a run's figures depend on this machine."""
@@ -71,9 +70,7 @@ def run_live(
     # A process is in one network namespace, so each user needs a process.
     processes = users if sockets is not None else processes or min(users, cores())
     sockets = sockets or Sockets(has_links=links == "user")
-    if sockets.has_links and sockets.shapes_rates and experiment.scenario.network.server.queue_s:
-        reason = "processes that shape links have no queue of all users: must be 0, or --links none"
-        raise error(experiment.scenario, "network.server.queue_s", reason)
+    sockets.check_queue(experiment.scenario)
     # In turns, so that parts differ by one user at most.
     parts = [range(k, users, processes) for k in range(processes)]
     facts = {"links": links, "scheduler": scheduler(), "processes": processes}

@@ -113,8 +113,10 @@ def serve(
 
     Raises:
         RunFailed: Too few users joined.
+        ScenarioError: The server's link has a queue, and processes would have to shape it.
     """
-    s = experiment.scenario
+    s, sockets = experiment.scenario, Sockets(has_links=shaped)
+    sockets.check_queue(s)
     facts = {"links": "user" if shaped else "none", "listens": "TLS" if at.context else "loopback"}
     with open_live_run(experiment, out, resume, facts) as runs, one_thread(experiment.by_torch):
         todo = runs.todo
@@ -125,16 +127,14 @@ def serve(
                 code=code_version(),
                 scenario=digest(s),
                 protocol=name,
-                # The entries that are left, so that a user joins no protocol that is complete.
+                # The entries that remain, so that a user joins no protocol that is complete.
                 welcome=Welcome(resolved_yaml(portable(s)), ",".join(todo[k:]), facts["links"]),
                 own_entropy=True,
             )
             # A user that ended in an earlier protocol does not keep the others from the later ones
             # (test_entrance.py: test_later_protocols_begin_without_missing_users).
             is_first = name == next(iter(s.protocols))
-            protocol = LiveProtocol(
-                experiment, name, Sockets(has_links=shaped), admission, join_s, begins_without=not is_first
-            )
+            protocol = LiveProtocol(experiment, name, sockets, admission, join_s, begins_without=not is_first)
             protocol.warm()
             began = time.monotonic()
             server = run(runs.serve(protocol, at.socket, at.context))

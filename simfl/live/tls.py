@@ -36,7 +36,7 @@ def server_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def client_context() -> ssl.SSLContext:
-    """Return the context of a user, who checks the pinned fingerprint in place of names and authorities."""
+    """Return the context of a user, who checks the pinned fingerprint instead of names and authorities."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     # In this order: Python refuses CERT_NONE while names are checked. It is safe, as `hello.py` compares the

@@ -330,7 +330,7 @@ class LiveUser:
         if self.wires.admission.reveals and self.runtime.setup.params.dp is None:
             self.roundings[number] = task.entropy, f"quantise{name_of(task.id)}"
         self.tasks = {k: task for k, task in self.tasks.items() if k > number - TASKS} | {number: task}
-        for old in tuple(self.users.tasks[self.user]):
+        for old in self.users.tasks[self.user]:
             # An old task that still works stays in `users.tasks`: a loss has to find it.
             is_over = old.state >= State.SENT or not self.users.in_flight(old)
             if is_over and old not in self.tasks.values():

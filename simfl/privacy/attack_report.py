@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
 from rich.table import Table
 from rich.text import Text
 
@@ -34,16 +35,31 @@ TILE = 80
 """Pixels: minimum width of an image with its caption."""
 BAR_HEIGHT = 90
 """Pixels of the highest bar."""
+MAX_COLUMNS = 8
+"""Numbers beside which the names have room in a terminal."""
 BAR_CELLS, MAX_NAMED = 40, 6
 """Terminal: characters of the longest bar, and users whose numbers are printed."""
 COLOURS = (chart.PHASE_COLOUR["training"], chart.PHASE_COLOUR["recovery"])
 
 
 def table(outcome: Outcome) -> Table:
-    """Return the findings as a table: a row for each, a column for each number that one of them has."""
+    """Return the findings as a table: a row for each, a column for each number that one of them has.
+
+    Of more than `MAX_COLUMNS` numbers, those that are alike in all findings stand below the table.
+    """
     # Findings may have different numbers; a column is empty where one has none.
     names = list(dict.fromkeys(name for finding in outcome.findings for name in finding.numbers))
-    grid = Table("entry", "attacked", show_edge=False, pad_edge=False)
+    wide, alike = len(names) > MAX_COLUMNS, dict[str, str]()
+    if wide:
+        values = {name: {number(f.numbers.get(name, math.nan)) for f in outcome.findings} for name in names}
+        alike = {name: min(shown) for name, shown in values.items() if len(shown) == 1}
+        names = [name for name in names if name not in alike]
+    # A terminal of 80 columns has no room for lines between so many columns.
+    style = {"box": box.SIMPLE_HEAD, "padding": 0} if wide else {}
+    grid = Table(show_edge=False, pad_edge=False, caption_justify="left", **style)  # type: ignore[arg-type]
+    grid.caption = ", ".join(f"{name} {value}" for name, value in alike.items()) or None
+    grid.add_column("entry", min_width=9)
+    grid.add_column("attacked", min_width=8)
     for name in names:
         grid.add_column(name, justify="right", no_wrap=True)
     for finding in outcome.findings:

@@ -9,8 +9,9 @@ result has the bits of the run itself if the same users took part to the end
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pydantic import ValidationError
 
 from simfl.config.blocks import as_name
 from simfl.config.digests import checked, names_in
+from simfl.crypto.noisy_rounding import mean_of
 from simfl.crypto.quantize import signed
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
@@ -39,12 +41,15 @@ from simfl.runs.build import Experiment, build
 from simfl.runs.folder.disk import write_text
 from simfl.runs.folder.latest import need_run, run_folder
 from simfl.runs.results import metrics
+from simfl.runs.results.promise import LARGEST
 from simfl.runs.simulation import run
 from simfl.scenario.load import load
 from simfl.scenario.schema import Scenario
 from simfl.trace import reader as trace_reader
 from simfl.trace.text import first_problem
 
+NO_NOISE = 1e-9
+"""Noise multiplier of the run beside a noisy one: its noise is below a step of the rounding."""
 Stage = Callable[[str], None]
 """Function of a sentence on the stage that begins."""
 Target = str | Path | Mapping[str, Any] | Scenario
@@ -149,12 +154,22 @@ def attack(
             raise BadInput(f"{s.name}, {name}: {problem}")
     # The checks above need the data and not the run, so a wrong attack costs no run.
     folder = folder or _run_into(out, s, begin)
+    runs = {"": (folder, experiment)}
+    if s.dp is not None:
+        # The same users, losses, clip and rounding, and next to no noise: the noise is the difference.
+        bare = load(s, {"dp.epsilon": None, "dp.noise_multiplier": NO_NOISE, "record_updates": True})
+        beside = folder / "without_noise"
+        if not (beside / "resolved.yaml").is_file():
+            _run_into(beside, bare, begin)
+        runs[", no noise"] = beside, build(bare)
     outcome = Outcome(())
     with one_thread():
-        for view, truth in views(folder, experiment):
-            begin(f"attacking {view.entry}")
-            # The same draws for each entry: its masks alone then make the difference.
-            outcome += chosen(view, truth, Streams(seed).rng("attack"))
+        for suffix, place in runs.items():
+            for view, truth in views(*place):
+                begin(f"attacking {view.entry}{suffix}")
+                # The same draws for each entry: its masks or its noise alone then make the difference.
+                named = replace(view, entry=view.entry + suffix, epsilon=math.inf if suffix else view.epsilon)
+                outcome += chosen(named, truth, Streams(seed).rng("attack"))
     # A user-defined attack is named by its class, as its path is no name of a file.
     name = as_name(kind.rpartition(":")[2])
     text = json.dumps(attack_report.record(chosen, outcome, s.name, seed), indent=2, allow_nan=False) + "\n"
@@ -283,8 +298,20 @@ class _Recorded:
             sgd=trainer.sgd,
             shape=trainer.split.shape,
             classes=trainer.split.classes,
+            epsilon=self.epsilon(),
+            delta=0.0 if s.dp is None else s.dp.delta,
         )
         return view, Truth(trainer.split, list(trainer.parts), self.sums.first_updates)
+
+    def epsilon(self) -> float:
+        """Return the epsilon that the entry spent; infinite without a promise."""
+        s, number = self.experiment.scenario, int(self.sums.arrays["rounds"][-1])
+        if s.dp is None:
+            return math.inf
+        path = self.folder / "summary.json"
+        rounds = json.loads(checked(path).read_text(encoding="utf-8"))["protocols"][self.name]["rounds"]
+        spent = next(r["epsilon"] for r in rounds if r["index"] == number)
+        return math.inf if spent >= LARGEST else float(spent)
 
     def models(self) -> NDArray[np.float32]:
         """Return the global model before each aggregate and after the last, [t + 1, d]."""
@@ -308,8 +335,9 @@ class _Recorded:
         updates = dict(zip(members, self.sums.arrays["updates"][rows], strict=True))
         # A stale update was made on an earlier model, which the server has.
         models = {user: index - age for user, age in zip(members, self.ages(index), strict=True)}
-        if self.experiment.scenario.protocols[self.name].offline:
-            # The recorded update is behind a mask for the server: it is masked again, as it was sent.
+        setup = self.setup
+        if setup.protocol.in_field(setup.params):
+            # The recorded update is behind a mask or noise for the server: it is hidden again, as it was.
             updates = self.masked(index, updates)
         return {user: (delta, models[user]) for user, delta in updates.items()}
 
@@ -325,15 +353,20 @@ class _Recorded:
             updates: The members' updates, [d] each.
         """
         setup, q = self.setup, self.experiment.scenario.field.q
+        in_round, levels = setup.params, setup.params.levels
         number, d = int(self.sums.arrays["rounds"][index]), self.sums.arrays["updates"].shape[1]
         asynchronous = setup.protocol.asynchronous
         invited = list(range(self.sums.users)) if asynchronous else list(self.rounds[number].invited)
         ops, zero = EagerOps(q), np.zeros(d, np.float32)
+        if not asynchronous:
+            # The rotation under differential privacy is of one round.
+            in_round = setup.in_round(number)
+        how = in_round.lattice
         # A round's machines have its number in their scope; those of a buffered run live through the run,
         # under 0.
         scope = 0 if asynchronous else number
-        clients = {u: setup.client(u, setup.params, ops, setup.entropy(u, scope)) for u in invited}
-        server = setup.server(invited, setup.params, ops, setup.entropy(SERVER, scope))
+        clients = {u: setup.client(u, in_round, ops, setup.entropy(u, scope)) for u in invited}
+        server = setup.server(invited, in_round, ops, setup.entropy(SERVER, scope))
         # A client rounds and multiplies by its samples; the server multiplies by the staleness weight.
         trainer = self.experiment.trainers[self.name]
         # Of all invited users, also those that were lost: the others' masks need their keys.
@@ -348,12 +381,16 @@ class _Recorded:
         if asynchronous:
             sent = _sent_to_buffer(server, clients, sorted(updates), update)
         else:
-            round_ = run_round(server, clients, {user: update(user) for user in invited})
+            offline = setup.protocol.offline
+            round_ = run_round(server, clients, {user: update(user) for user in invited}, offline=offline)
             sent = [(sender, message) for sender, to, message in round_.sent if to == SERVER]
-        levels = setup.params.levels
         return {
             # The last coordinate is the weight. Residues above q / 2 are negative numbers.
-            user: (signed(np.asarray(content)[0, :d], q) / (levels * counts[user])).astype(np.float32)
+            user: (
+                (signed(np.asarray(content)[0, :d], q) / (levels * counts[user])).astype(np.float32)
+                if how is None
+                else mean_of(np.asarray(content), how, 1, q)[0].astype(np.float32)
+            )
             for user, message in sent
             if user in updates and (content := _content(message)) is not None
         }

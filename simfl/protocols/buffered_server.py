@@ -172,7 +172,7 @@ class BufferedServer(ABC):
         return []
 
     def next(self) -> Effects:
-        """Discard stale updates; aggregate if enough are left and no aggregation is open."""
+        """Discard stale updates; aggregate if enough remain and no aggregation is open."""
         # Stale updates are discarded at each arrival and each close: an update in the buffer grows older with
         # each aggregate.
         bound = self.version - self.params.staleness_bound

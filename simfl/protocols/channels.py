@@ -2,7 +2,7 @@
 
 Invariant: no key meets a nonce twice (`tests/protocols/test_refusals.py::test_no_key_meets_a_nonce_twice`). A
 machine derives one key for each peer, for both directions. A nonce is (sender, counter), so the directions
-have different nonces, and each call of `seal` has a counter of its own: 0 in a round, the cycle over a
+have different nonces, and each call of `seal` has another counter: 0 in a round, the cycle over a
 buffer. Nonces and associated data are not sent: both ends derive them from sender, receiver and counter.
 """
 
@@ -95,10 +95,10 @@ class Channels:
     def open_all(
         self, senders: Sequence[int], sealed: Handle, dtype: DType, counter: int = 0
     ) -> tuple[Sequence[int], Handle | None, Effects]:
-        """Open the authentic rows among those that `senders` sealed with one counter.
+        """Open the authentic ones of the rows that `senders` sealed with one counter.
 
         Returns:
-            The senders whose rows were opened; these rows, None if there are none; and a refusal of each
+            The senders whose rows were opened; these rows, None if no row is; and a refusal of each
             other row.
         """
         honest, rows, effects = senders, sealed, list[Effect]()
@@ -129,7 +129,7 @@ class Channels:
 
     def _keys_of(self, users: Sequence[int]) -> Handle:
         assert self._keys is not None
-        # The first users' rows by their shared list; a dictionary only for those who came later.
+        # The first users' rows by their shared list; a dictionary only for later ones.
         return self.ops.pick(self._keys, Lookup(self._row if self._later else self._first.row, users))
 
     def _row(self, user: int) -> int:

@@ -12,7 +12,7 @@ more part: it trains and uploads too. So a member that is lost or late before it
 and it can be lost at `recovery` too, before or after its answer. Members are
 asked for their sums only where their own upload is in the sum.
 
-A subclass says what the rows are (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
+A subclass defines the rows (`protect`), and how sums of them recover the aggregate (`unmask`). The rows
 must be additive: the sum of the rows of users is the row of the sum.
 
 Invariant: a member answers for one set of survivors, never for fewer than `least` of them.
@@ -141,10 +141,7 @@ class CommitteeClient(Client):
 
     def join_round(self, roster: Roster) -> Effects:
         """Derive a channel key with each member."""
-        check_roster(roster, None, self.params, keys=1)
-        if not self.params.U <= len(roster.users) <= self.params.m:
-            bounds = f"{self.params.U} to {self.params.m}"
-            raise PeerFault(SERVER, f"a committee of {len(roster.users)} members, instead of {bounds}")
+        self.check_committee(roster)
         if self.public is None:
             self.public = self.make_key()
         self.members = roster.users
@@ -152,6 +149,13 @@ class CommitteeClient(Client):
         self.committee = Users(self.members[k] for k in places)
         self.channels.agree(self.committee, self.ops.pick(roster.publics, places))
         return []
+
+    def check_committee(self, roster: Roster) -> None:
+        """Refuse a roster that is none of a committee, with a PeerFault."""
+        check_roster(roster, None, self.params, keys=1)
+        if not self.params.U <= len(roster.users) <= self.params.m:
+            bounds = f"{self.params.U} to {self.params.m}"
+            raise PeerFault(SERVER, f"a committee of {len(roster.users)} members, instead of {bounds}")
 
     def upload(self, update: Update) -> Effects:
         x, ops = self.params.quantise(self.ops, update, self.entropy, weighted=True), self.ops
@@ -215,9 +219,11 @@ class CommitteeServer(Server):
     masked: ClassVar[bool] = False
     """True if uploads have a masked update."""
 
-    def __init__(self, users: Iterable[int], members: Iterable[int], params: Params, ops: Ops) -> None:
+    def __init__(
+        self, users: Iterable[int], members: Iterable[int], params: Params, ops: Ops, entropy: Entropy
+    ) -> None:
         super().__init__(users, ops)
-        self.members, self.params = Users(sorted(members)), params
+        self.members, self.params, self.entropy = Users(sorted(members)), params, entropy
         self.uploads: dict[int, tuple[Handle, Handle]] = {}
         self.sum: Handle | None = None
         self.survivors = Users()
@@ -258,7 +264,7 @@ class CommitteeServer(Server):
         return (
             misshapen(message.public, 1, 32, U8)
             or misshapen(message.sealed, others, self.row_bytes + TAG_BYTES, U8)
-            or (misshapen(message.masked, 1, self.params.d + 1, U32) if message.masked is not None else "")
+            or (misshapen(message.masked, 1, self.params.width, U32) if message.masked is not None else "")
         )
 
     def keep(self, sender: int, message: Any) -> Any:
@@ -300,7 +306,7 @@ class CommitteeServer(Server):
         """Recover the sum from the members' sums, and end the round."""
         first = dict(islice(got.items(), self.params.U))
         total = self.unmask(self.ops.join([m.content for m in first.values()]), tuple(first))
-        mean = self.ops.dequantise(total, self.params.levels, None)
+        mean = self.params.mean(self.ops, total, len(self.survivors), self.entropy)
         return [Result(total, mean, tuple(map(Member, self.survivors)))]
 
 
@@ -316,9 +322,10 @@ class Committee(Protocol):
     """
 
     # No loss is planned at `advertise`, which has no message of most users: it is one before training.
-    points, timers = ("training", "upload", "recovery"), ("advertise", "upload", "recovery")
-    member_points = ("recovery",)
-    model_with = (Roster, Roster)
+    points: ClassVar[tuple[str, ...]] = ("training", "upload", "recovery")
+    timers: ClassVar[tuple[str, ...]] = ("advertise", "upload", "recovery")
+    member_points: ClassVar[tuple[str, ...]] = ("recovery",)
+    model_with: ClassVar[tuple[type[Message], type[Message]]] = (Roster, Roster)
     widest: ClassVar[float] = math.inf
     """By rule, m / (U - t) is at most this: vectors that a user sends for one of its own."""
 

@@ -99,7 +99,7 @@ class SigningClient(MaskedClient):
         self.publics, self.first_row = p.pki.publics(users, self.ops), 0
         signed = roster.signatures
         if signed is None or misshapen(signed, n, SIGNATURE_BYTES, U8):
-            raise PeerFault(SERVER, f"{Refusal.UNSIGNED}: those of {n} users are needed")
+            raise PeerFault(SERVER, f"{Refusal.UNSIGNED}: {n} users' are needed")
         self.verify(
             self.publics, signed, Lookup(partial(_signed_bytes_of_keys, p), users), users, roster.publics
         )
@@ -234,4 +234,4 @@ class Consistent(Protocol):
     def notes(self, p: Params) -> Iterator[str]:
         yield from super().notes(p)
         if self.signed and not self.pki:
-            yield "signatures: the server could advertise keys of its own unless a PKI vouches for them: pki"
+            yield "signatures: the server could advertise false keys unless a PKI vouches for them: pki"

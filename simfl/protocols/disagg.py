@@ -9,7 +9,7 @@ DisAgg (MLSys 2026, arXiv 2605.13708), in the rounds of `committee`:
 No mask is made, and nothing is expanded: a user sends m / (U - t) vectors for its one, a member receives
 1 / (U - t) of each survivor's vector. Losses of users cost nothing.
 
-The code is that of LightSecAgg's masks (`simfl.crypto.mds`): Vandermonde rows in place of Shamir's, with the
+The code is that of LightSecAgg's masks (`simfl.crypto.mds`): Vandermonde rows instead of Shamir's, with the
 same thresholds and sizes.
 """
 
@@ -27,7 +27,7 @@ from simfl.protocols.machine import Entropy, Params
 
 
 def _row_bytes(p: Params) -> int:
-    return 4 * mds.share_length(p.d + 1, p.U, p.t)
+    return 4 * mds.share_length(p.width, p.U, p.t)
 
 
 class DisAggClient(CommitteeClient):
@@ -52,7 +52,7 @@ class DisAggServer(CommitteeServer):
 
     def unmask(self, rows: Handle, members: tuple[int, ...]) -> Handle:
         p = self.params
-        return self.ops.decode(rows, mds.points_of(members, p.q), p.U, p.t, p.d + 1)
+        return self.ops.decode(rows, mds.points_of(members, p.q), p.U, p.t, p.width)
 
 
 class DisAgg(Committee):
@@ -60,6 +60,8 @@ class DisAgg(Committee):
 
     # Chosen here: the paper's own rule for the committee was not at hand.
     widest = 4.0
+
+    noisy = True
 
     protocol: Literal["disagg"] = "disagg"
 
@@ -72,4 +74,4 @@ class DisAgg(Committee):
         return DisAggClient(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> DisAggServer:
-        return DisAggServer(users, self.members_of(users, p, entropy), p, ops)
+        return DisAggServer(users, self.members_of(users, p, entropy), p, ops, entropy)

@@ -30,6 +30,7 @@ from simfl.protocols.machine import Entropy, Params
 class FastSecAgg(Coded):
     """Packed shares of updates among all users, without masks (Kadhe 2020)."""
 
+    noisy = True
     points, timers, model_with = ("advertise", *Committee.points), Committee.timers, (Roster, Roster)
 
     protocol: Literal["fastsecagg"] = "fastsecagg"
@@ -44,4 +45,4 @@ class FastSecAgg(Coded):
         return DisAggClient(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> DisAggServer:
-        return DisAggServer(users, users, p, ops)
+        return DisAggServer(users, users, p, ops, entropy)

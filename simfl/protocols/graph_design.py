@@ -9,14 +9,14 @@ shares in a closed neighbourhood reconstruct. A round goes well if
 
     E1  no user has t or more colluding neighbours: no user's second secret is revealed;
     E2  the graph without colluding and lost users is connected: no partial sum is revealed;
-    E3  of each closed neighbourhood at least t users are left: every requested secret is reconstructed.
+    E3  of each closed neighbourhood at least t users remain: every requested secret is reconstructed.
 
 Without E1 or E2 a round may be *insecure*, without E3 *incorrect*. Seen from one user, its neighbours are a
 random k-subset of the other n - 1, so the number of those marked is hypergeometric. With H(K) for k draws
 from n - 1 users of whom K are marked, and the union bound over users,
 
     P[not E1] <= n P[H(T) >= t]
-    P[not E3] <= (n - D) P[1 + k - H(D) < t] + D P[k - H(D - 1) < t]     (who is left holds its own share)
+    P[not E3] <= (n - D) P[1 + k - H(D) < t] + D P[k - H(D - 1) < t]     (who remains holds its own share)
 
 For E2 let m users be gone. The s = n - m others split the ring into s gaps, each s-tuple of gaps with sum m
 being equally likely. Neighbours on the ring across a gap shorter than h = floor(k / 2) are joined, so one
@@ -159,7 +159,7 @@ def edges(n: int, q_total: float, sigma: float, eta: float) -> tuple[float, int]
         return t if reliable and not_private_bound(n, p, q_total) <= hidden else None
 
     # More edges never make a graph less safe, with the t that fits them.
-    # The index of 1 / 256 is 0. If none of 1 .. 255 fits, p = 1 is left, which is looked at below.
+    # The index of 1 / 256 is 0. If none of 1 .. 255 fits, p = 1 remains, which is looked at below.
     p = (1 + bisect_left(range(1, 256), True, key=lambda part: fitting(part / 256) is not None)) / 256
     t = fitting(p)
     return None if t is None else (p, t)
@@ -216,7 +216,7 @@ def design(
     (20, 11)
     """
     _check_counts(n, T, D)
-    # From the sparsest on; the complete graph, k = n - 1, is what is left after the loop.
+    # From the sparsest on; the complete graph, k = n - 1, is what remains after the loop.
     for degree in range(2, n - 1) if k is None else [min(k, n - 1)]:
         # log2(0) = -inf is meant: a bound of zero is below every goal.
         with np.errstate(divide="ignore"):
@@ -232,7 +232,7 @@ def design(
 # --- committees -----------------------------------------------------------------------------------
 def committee_failure(n: int, m: int, t: int, U: int, T: int, D: int) -> Failure:
     """Return the probabilities that a committee of m of n users fails: that more than t of its members are
-    among T users who collude, and that fewer than U are left when D users are lost.
+    among T users who collude, and that fewer than U remain when D users are lost.
 
     Both numbers are hypergeometric: m draws from n users, of whom T (or D) are marked.
 
@@ -290,10 +290,30 @@ def committee(
         hidden = int(np.argmax(_tail(n + 1, T, size)[1:] <= 2.0**-sigma))
         missing = int(np.argmax(_tail(n + 1, D, size)[1:] <= 2.0**-eta))
         chosen = hidden if t is None else t, size - missing if U is None else U
-        # A given m stays, also where no t and U meet the goals: `Committee.problems` says so.
+        # A given m stays, also where no t and U meet the goals: `Committee.problems` reports it.
         if chosen[1] - chosen[0] >= max(1, size / widest) or size == n or m is not None:
             return m or size, *chosen
     raise AssertionError("the last committee is all users")
+
+
+@lru_cache(maxsize=256)
+def edge_probability(n: int, sigma: float) -> float:
+    """Return the least p, to 1/1024, for which G(n, p) is connected but for a chance of 2^-sigma; at most 1.
+
+    By the union bound over the sets of k users without an edge to the n - k others.
+
+    >>> edge_probability(1000, sigma=40), edge_probability(3, sigma=40)
+    (0.0341796875, 1.0)
+    """
+    lg = math.lgamma
+    sets = [(k, lg(n + 1) - lg(k + 1) - lg(n - k + 1)) for k in range(1, n // 2 + 1)]
+
+    def is_enough(step: int) -> bool:
+        missing = math.log1p(-step / 1024)
+        return math.fsum(_exp(count + k * (n - k) * missing) for k, count in sets) <= 2.0**-sigma
+
+    # Larger p are better, so a bisection finds the least one.
+    return (bisect_left(range(1, 1024), True, key=is_enough) + 1) / 1024
 
 
 def at_most(probability: float) -> str:

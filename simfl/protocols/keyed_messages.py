@@ -23,7 +23,7 @@ class UsersMessage(Message):
     """The users, in the server's order."""
 
     def __post_init__(self) -> None:
-        # One object from here on, whose facts (rows, digest, bounds) are computed once. `object.__setattr__`,
+        # One object, whose facts (rows, digest, bounds) are computed once. `object.__setattr__`,
         # as the class is frozen.
         if not isinstance(self.users, Users):
             object.__setattr__(self, "users", Users(self.users))

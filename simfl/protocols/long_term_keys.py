@@ -1,4 +1,6 @@
-"""The long-term signing keys of a run's users: a public-key infrastructure as it stands before a run."""
+"""State that outlives a round: long-term signing keys as they stand before a run, and each party's memory."""
+
+from typing import Any
 
 from simfl.crypto.keys import hkdf
 from simfl.dataplane.handles import Handle, HandleList
@@ -35,3 +37,17 @@ class Directory:
                 rows = HandleList([self._known[user] for user in users])
                 self._last = users, ops.gather(rows, Same(0, len(users)))
         return self._last[1]
+
+
+class Memory:
+    """Each party's own memory of a run, which its machines of later rounds read.
+
+    A machine reads its own party's part only. In a live run each process has a memory of its own.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[int, dict[str, Any]] = {}
+
+    def of(self, party: int) -> dict[str, Any]:
+        """Return a party's memory by name: empty before its first round."""
+        return self._parts.setdefault(party, {})

@@ -1,6 +1,6 @@
 """The drivers without time: to try machines by hand, for tests, and to run every kernel once before a run.
 
-`run_round` drives a synchronous round: it delivers messages in the order of sending, and if none is left, the
+`run_round` drives a synchronous round: it delivers messages in the order of sending, and if none remains, the
 oldest timer fires. A `Fate` decides on each message of a user. `LoopbackBuffer` holds a buffered run, whose
 caller picks each next event.
 """
@@ -119,7 +119,7 @@ def run_round(
     fate: Fate = lambda user, message: "deliver",
     offline: bool = True,
 ) -> LoopbackRound:
-    """Drive one synchronous round to its result or its abort, and deliver the messages that are left.
+    """Drive one synchronous round to its result or its abort, and deliver the messages that remain.
 
     Args:
         server: The server's machine.
@@ -142,7 +142,7 @@ class _Round:
         fate: Decides on each message of a user.
         offline: True submits an update at its user's `Ready`, False all updates at once.
         out: The round's record.
-        wires: (sender, receiver, message) on their way, in the order of sending; None in place of a message
+        wires: (sender, receiver, message) on their way, in the order of sending; None instead of a message
             is the transport's report that the sender's connection broke.
         late: Messages that wait for a deadline.
         timers: The server's timers, in the order in which they were set.
@@ -215,7 +215,7 @@ class _Round:
     def deliver(self, sender: int, to: int, message: Message | None) -> None:
         if message is None:
             self.apply_effects(SERVER, self.server.gone(sender))
-        # A lost user receives nothing. What it sent before still arrives.
+        # A lost user receives nothing. Its earlier messages still arrive.
         elif to not in self.lost:
             machine = self.server if to == SERVER else self.clients[to]
             self.apply_effects(to, machine.receive(sender, message))

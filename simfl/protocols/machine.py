@@ -35,12 +35,12 @@ from simfl.trace.rows import SERVER as SERVER
 Number = Annotated[int, "number"]
 """A whole number in a message's list that is no user; the items of a `tuple[int, ...]` are users."""
 
-SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery")
-"""Points of a round at which a user can be lost, in their order: all that a scenario can name."""
+SIGNED_POINTS = ("advertise", "shares", "training", "upload", "consistency", "recovery", "reveal")
+"""Points of a round at which a user can be lost, in their order: the names that a scenario can use."""
 # Keep in step: `Deadlines` (scenario/world.py) has a key for each stage, `protocol.py` the lists without
 # signatures.
-SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery")
-"""Stages of a server, each with a deadline: all that a scenario can name."""
+SIGNED_STAGES = ("advertise", "shares", "upload", "consistency", "recovery", "reveal")
+"""Stages of a server, each with a deadline: the names that a scenario can use."""
 
 
 def place_of(kind: type) -> str:

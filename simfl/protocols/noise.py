@@ -1,4 +1,4 @@
-"""Differential privacy of the sum: what a scenario's block `dp` says, and the numbers that follow from it.
+"""Differential privacy of the sum: a scenario's block `dp`, and the numbers that follow from it.
 
 Each user clips, rotates and rounds its update, and adds its part of the noise (`crypto/noisy_rounding.py`).
 Secure aggregation then shows the sum alone, whose noise has the variance (noise_multiplier clip)^2 in squared
@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from simfl.config.blocks import Block, Positive, shorthand
 from simfl.config.quantities import unit
 from simfl.crypto import discrete_noise, rotation
-from simfl.crypto.noisy_rounding import Lattice, norm_bound, scale_of
+from simfl.crypto.noisy_rounding import MAX_BOUND, Lattice, norm_bound, scale_of
 
 Problems = Iterator[tuple[str, str]]
 Share = Annotated[float, Field(strict=True, ge=0, lt=1, allow_inf_nan=False), unit("1")]
@@ -162,24 +162,32 @@ class DifferentialPrivacy(Block):
         """
         return _lattice(self, d, users, seed if self.rotation == "hadamard" else b"")
 
-    def present(self, users: int, survivors: int) -> float:
+    def present(self, users: int, survivors: int, opened: int | None = None) -> float:
         """Return the variance of the noise in a sum over the promised variance.
 
         Args:
             users: Most users of the round.
-            survivors: Users in the sum.
+            survivors: Users in the round's sum.
+            opened: Users in the sum that is open, if it is a part of the round's.
         """
         if self.central:
             return 1.0
         parts = noise_shares(users, self.dropout.enough(users), self.dropout.tolerated(users))
-        return float(survivors * sum(parts[: 1 + users - survivors]))
+        return float((opened or survivors) * sum(parts[: 1 + users - survivors]))
 
-    def problems(self, users: int, q: int) -> Problems:
-        """Yield each problem of the block, as (key, message), for rounds of `users` over F_q."""
+    def problems(self, users: int, q: int, d: int | None = None) -> Problems:
+        """Yield each problem of the block, as (key, message).
+
+        Args:
+            users: Most users of a round.
+            q: Size of the field.
+            d: Length of an update. Unless given, all that does not depend on it is checked: longer updates
+                have a finer lattice, in whose steps noise and updates are longer.
+        """
         if self.dropout.kind == "repair" and self.mechanism != "skellam":
             reason = {
                 "gaussian": "the server adds all of its noise, and no user takes a part of it away",
-                "discrete_gaussian": "a sum of discrete Gaussians is none, so the noise left has another law",
+                "discrete_gaussian": "a sum of discrete Gaussians is none, so the noise would change its law",
             }[self.mechanism]
             yield "dropout", f"repair must go with skellam, not {self.mechanism}: {reason}; use skellam"
         if 2**self.bits > q:
@@ -187,13 +195,14 @@ class DifferentialPrivacy(Block):
         if self.noise_multiplier is None:
             # Derived noise follows from the model, which `runs.build` has: here the bits must hold the rest.
             least = self.model_copy(update={"noise_multiplier": 1e-9, "epsilon": None})
-            yield from least.problems(users, q)
+            yield from least.problems(users, q, d)
             return
         try:
-            # The longest model has the finest lattice, and so the widest noise in steps.
-            how = self.lattice(2**40, users, bytes(32))
+            how = self.lattice(d or 1, users, bytes(32))
         except ValueError as problem:
             yield "bits", str(problem)
+            return
+        if d is None:
             return
         variance = max(how.variances, default=how.server_variance)
         if variance > discrete_noise.LARGEST_VARIANCE:
@@ -201,6 +210,12 @@ class DifferentialPrivacy(Block):
             fewer = self.bits - math.ceil(math.log2(deviation / most))
             reason = f"noise of standard deviation {deviation:,.0f} steps is above {most:,.0f}, the largest"
             yield "bits", f"{reason} that is drawn exactly: use at most {fewer} bits"
+        elif how.bound >= MAX_BOUND:
+            fewer = self.bits - math.ceil(math.log2(how.bound / MAX_BOUND) / 2 + 1e-9)
+            reason = (
+                f"an update of {math.sqrt(how.bound):.3g} steps is not below 2^31, as 64-bit squares need"
+            )
+            yield "bits", f"{reason}: use at most {fewer} bits"
 
     def too_coarse(self, d: int, users: int) -> Problems:
         """Yield a problem, as (key, message), if rounding could double the norm of an update of length d."""

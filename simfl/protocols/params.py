@@ -18,7 +18,7 @@ from simfl.dataplane import audit
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops, seed_array
 from simfl.protocols.batches import SINGLES, Batches
-from simfl.protocols.long_term_keys import Directory
+from simfl.protocols.long_term_keys import Directory, Memory
 from simfl.protocols.noise import DifferentialPrivacy
 from simfl.trace.codes import UpdateId, name_of
 
@@ -78,8 +78,9 @@ class Params:
         entry: Binds them to the protocol's name in it.
         round: Binds them to one round of it.
         pki: Users' long-term keys, if they have them.
+        memory: Each party's memory of earlier rounds; None for protocols whose rounds are independent.
         batches: Users that no sum may separate.
-        dp: Noise of differential privacy, in place of `clip` and `levels`; None without.
+        dp: Noise of differential privacy, instead of `clip` and `levels`; None without.
 
     >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
     >>> p.sparse, p.threshold(circle=10)
@@ -112,6 +113,7 @@ class Params:
     entry: str = ""
     round: int = 0
     pki: Directory | None = None
+    memory: Memory | None = None
     batches: Batches = SINGLES
     dp: DifferentialPrivacy | None = None
 

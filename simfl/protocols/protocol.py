@@ -231,7 +231,7 @@ class Protocol(Block):
         return 0
 
     def relayed_bytes(self, p: Params) -> int:
-        """Return the least bytes of shares that a server relays in a round. `simfl plan` skips settings that
+        """Return the fewest bytes of shares that a server relays in a round. `simfl plan` skips settings that
         these alone make too slow."""
         return 0
 

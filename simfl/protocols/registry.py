@@ -1,15 +1,31 @@
 """The protocols by name. A new one of ours is a module and a line here."""
 
 from simfl.config.kinds import KindRegistry
+from simfl.protocols.assistants import Assistants
 from simfl.protocols.disagg import DisAgg
 from simfl.protocols.fastsecagg import FastSecAgg
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
+from simfl.protocols.flamingo import Flamingo
 from simfl.protocols.lightsecagg import LightSecAgg
 from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
+from simfl.protocols.willow import Willow
 
-OURS = (FedAvg, SecAgg, SecAggPlus, Ccesa, LightSecAgg, FedBuff, LightSecAggAsync, DisAgg, FastSecAgg)
+OURS = (
+    FedAvg,
+    SecAgg,
+    SecAggPlus,
+    Ccesa,
+    LightSecAgg,
+    FedBuff,
+    LightSecAggAsync,
+    DisAgg,
+    FastSecAgg,
+    Flamingo,
+    Assistants,
+    Willow,
+)
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

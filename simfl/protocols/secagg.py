@@ -198,7 +198,7 @@ class Ccesa(Pairwise):
         return p.D / p.N if self.q_total is None else self.q_total
 
     def params(self, p: Params) -> Params:
-        # p* may exceed 1, or be inf: only the complete graph is left then.
+        # p* may exceed 1, or be inf: only the complete graph remains then.
         edge = min(1.0, graph_design.p_star(p.N, self.lost_in_all(p))) if self.p is None else self.p
         if self.majority:
             # t is the least of all users' thresholds here; each user's own follows from its neighbourhood.

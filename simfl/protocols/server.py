@@ -5,7 +5,7 @@ has the common part: the expected users, deadlines and quorums, ignored and refu
 
 Invariant: a stage closes once, by its last answer, its deadline, a quorum or the loss of the last missing
 user. Each expected user is then in `answered`, or named by one `GiveUp` or `Surplus`, unless the stage needs
-no more. An answer that comes later is ignored.
+no longer. A later answer is ignored.
 """
 
 import math
@@ -178,7 +178,7 @@ class Server(ABC):
         return give_up + (self._close() if self.enough() else [])
 
     def open_stage(self, stage: str, expected: Iterable[int]) -> Effects:
-        """Open a stage and set its timer; close it at once if no expected user is left."""
+        """Open a stage and set its timer; close it at once if no expected user remains."""
         self.stage = stage
         self.expected = set(expected) - self.lost
         self.got = {}

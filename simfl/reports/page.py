@@ -4,10 +4,11 @@ Invariant: text from a scenario reaches the page only through the template's esc
 literal `<` (`test_names_cannot_break_the_page`).
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -75,6 +76,7 @@ def page(run: Run, asked: tuple[int, int] | None = None, focus: Focus | None = N
         reasons=tables.reasons(run),
         accuracy=accuracy(protocols),
         epsilon=epsilon(protocols),
+        attacks=attacks(run),
         facts=world.world_facts(run.scenario),
         strips=strip.strips(run, timelines),
         participation=participation(run, report),
@@ -186,13 +188,35 @@ def accuracy(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
 def epsilon(protocols: Mapping[str, ProtocolSummary]) -> dict[str, Any] | None:
     """Return lines of the epsilon spent over virtual time, and the promise across, as `accuracy`."""
     promises = [p.promise.epsilon for p in protocols.values() if p.promise]
+    # Nothing is spent before the first round, so lines and axis begin at zero.
     series = {
-        name: [(r.end_s, r.epsilon) for r in p.rounds if r.epsilon is not None]
+        name: [(0.0, 0.0), *((r.end_s, r.epsilon) for r in p.rounds if r.epsilon is not None)]
         for name, p in protocols.items()
-        if p.promise
+        if p.promise and p.rounds
     }
-    # Entries may have promises of their own; the line is that of the strictest.
+    # Entries may have different promises; the line is that of the strictest.
     return _plot(series, min(promises, default=None), {})
+
+
+def attacks(run: Run) -> list[dict[str, Any]]:
+    """Return the attacks on the run whose findings are in its folder, each with its table as text."""
+    shown = []
+    for path in sorted(run.folder.glob("attack-*.json")):
+        content = json.loads(path.read_text(encoding="utf-8"))
+        findings = content["findings"]
+        # A narrow screen shows the first columns; those that are alike in all rows come last.
+        columns = dict.fromkeys(["entry", "attacked", "advantage", "epsilon", *chain.from_iterable(findings)])
+        cells = {name: [finding.get(name) for finding in findings] for name in columns}
+        names = sorted(
+            (n for n in columns if any(n in f for f in findings)), key=lambda name: len({*cells[name]}) < 2
+        )
+        rows = [
+            [NO_VALUE if x is None else x if isinstance(x, str) else f"{x:.4g}" for x in row]
+            for row in zip(*(cells[name] for name in names), strict=True)
+        ]
+        kind = content["attack"].get("kind", path.stem)
+        shown.append({"kind": kind, "columns": names, "rows": rows, "measures": content["measures"]})
+    return shown
 
 
 def _plot(

@@ -68,7 +68,7 @@ def choose(run: Run, asked: tuple[int, int] | None = None, limit: int = MAX_ROWS
             raise BadInput(f"--rounds {asked[0]}:{asked[1]}: must be A:B with 0 <= A <= B <= {last}")
         return {name: _from_to(rounds, *asked) for name, rounds in groups.items()}
     chosen: dict[str, Choice] = {}
-    # The smallest first: what it does not need is shared by those that follow.
+    # The smallest first: the next ones share the rest.
     for name in sorted(groups, key=lambda name: len(run.traces[name])):
         rounds, share = groups[name], limit // (len(groups) - len(chosen))
         last = max(trace_series.first_that_fit(rounds, rounds, share), default=-1)

@@ -1,4 +1,4 @@
-"""The figures of `Result.plot`: those of `simfl report --figures`, of a result that need not be on disk."""
+"""The figures of `Result.plot`, as of `simfl report --figures`, of a result that need not be on disk."""
 
 from pathlib import Path
 from typing import Any

@@ -72,7 +72,7 @@ def escape(text: str) -> str:
     >>> print(escape("a_b & 5 %"))
     a\_b \& 5 \%
     """
-    # A line end in a name would end a comment line, and what follows would be LaTeX.
+    # A line end in a name would end a comment line, and the rest of the line would be LaTeX.
     return "".join(sign if sign.isprintable() else " " for sign in text).translate(LATEX_ESCAPES)
 
 

@@ -187,8 +187,8 @@ def build(
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
         if s.dp is not None and isinstance(s.clock, Modelled) and (lacking := set(DP) - set(profile.seconds)):
-            kind = min(lacking)
-            raise error(s, "dp", f"profile {s.profile} gives no seconds.{kind}: add a rate to it")
+            kind, remedy = min(lacking), "use profile: reference, or add the rate to a copy of the profile"
+            raise error(s, "dp", f"profile {s.profile} gives no seconds.{kind}: {remedy}")
         # Trainers are made once, on first use: an availability that depends on users' samples needs them
         # early.
         make = cache(partial(make_trainers, s, streams, profile, on_stage, trains_here))
@@ -394,7 +394,7 @@ def _entropy(s: Scenario, streams: Streams, name: str) -> Callable[..., Any]:
     draw = partial(Entropy, streams.bytes("entropy", name))
     # Without payload users' secrets are never used. The server still draws graphs and weights.
     if s.payload == "shadow":
-        # Drawing zeros costs no hash. A graph or a weight that the server draws decides who talks to whom,
+        # Drawing zeros costs no hash. A graph or a weight that the server draws decides which users connect,
         # and must be that of the real run.
         return lambda party, *scope: (draw if party == SERVER else ZeroEntropy)(party, *scope)
     return draw
@@ -410,7 +410,7 @@ def _check_noise(s: Scenario, d: int) -> None:
         promised(dp, d, s.cohort, s.rounds)
     except BadInput as problem:
         raise error(s, "dp", str(problem)) from None
-    for key, message in (*dp.problems(s.cohort, s.field.q), *dp.too_coarse(d, s.cohort)):
+    for key, message in (*dp.problems(s.cohort, s.field.q, d), *dp.too_coarse(d, s.cohort)):
         raise error(s, f"dp.{key}", message)
 
 

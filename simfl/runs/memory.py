@@ -9,6 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from simfl.crypto import mds
+from simfl.crypto.keys import TAG_BYTES
+from simfl.crypto.shamir import SHARE_BYTES
 from simfl.dataplane.handles import U32
 from simfl.dataplane.shadow import MemoryProbeOps
 from simfl.dataplane.streamed_shares import BLOCK_COLUMNS
@@ -131,12 +133,15 @@ def _circle(s: Scenario) -> int:
 
 
 def _vectors(s: Scenario, name: str, p: Params) -> int:
-    """Return the bytes of four vectors, of 8-byte elements, for each user that may have an update."""
+    """Return the bytes of four vectors, of 8-byte elements, for each user that may have an update; with
+    repair, three copies of each share of its seeds of noise too."""
     holders = _circle(s)
     if s.buffer is not None and not s.protocols[name].offline:
         # In flight, in the buffer, and in the aggregation that is open.
         holders = min(holders, (s.buffer.concurrency or holders) + 2 * s.buffer.K)
-    return 4 * 8 * (p.width) * (holders + 2)
+    row = p.repaired * SHARE_BYTES + TAG_BYTES
+    seeds = 3 * row * holders * (p.k + 1 if p.k else holders) if p.repaired else 0
+    return 4 * 8 * (p.width) * (holders + 2) + seeds
 
 
 def room_bytes(s: Scenario, read_bytes: int = 0) -> float:

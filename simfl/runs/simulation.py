@@ -86,7 +86,7 @@ async def simulate(
             saved there as the run goes on, so that whatever ends it leaves them. What it holds of an earlier
             run is replaced by the results, and reports of that run are removed (`folder.outdated`).
         watch: called with the progress, a few times a second.
-        resume: go on with the unfinished run in `out`, which must be of this scenario and this code.
+        resume: continue the unfinished run in `out`, which must be of this scenario and this code.
         save_every_s: seconds from one saving of finished rounds to the next; more if saving takes long.
         cluster: where users are trained, `dask://HOST:PORT`, `ray://HOST:PORT` or `local:N`; in this process
             unless given.
@@ -148,7 +148,10 @@ async def simulate(
             one_thread(loaded.payload == "real" and study.by_torch),
             seldom_collecting(),
         ):
-            return await _all(study, saver, resume, watch, there, callbacks)
+            result = Result(loaded, assumed=assumed(study))
+            if saver is not None:
+                result = saver.resume(loaded) if resume else saver.begin(loaded, result.assumed)
+            return await _Run(study, result, saver, watch, there, TrackerFeed(callbacks)).run()
 
 
 def run(
@@ -192,116 +195,114 @@ def refuse_in_a_loop(name: str, instead: str = "") -> None:
     raise RuntimeError(f"simfl.{name} blocks, and an event loop runs here: {remedy}")
 
 
-async def _all(
-    study: Experiment,
-    saver: Saver | None,
-    resume: bool,
-    watch: Watch | None,
-    there: Cluster | None,
-    callbacks: Sequence[Tracker],
-) -> Result:
-    loaded, clock_of = study.scenario, make_clocks(study)
-    result = Result(loaded, assumed=assumed(study))
-    if saver is not None:
-        result = saver.resume(loaded) if resume else saver.begin(loaded, result.assumed)
-    speed = SpeedProbe() if isinstance(loaded.clock, Measured) else lambda: None
-    feed = TrackerFeed(callbacks)
-    try:
-        with located_errors(RunFailed), feed.of(loaded, result.summarised):
-            for name in loaded.protocols:
-                if saver is None or not saver.is_done(name):
-                    await _one(study, name, clock_of(name), speed, result, saver, watch, there, feed)
-    # Ctrl-C, a cancelled task and SIGTERM are no `Exception`, and each must leave the finished rounds behind.
-    except BaseException as error:
-        result.interrupted = True
+@dataclass
+class _Run:
+    """A run in progress."""
+
+    study: Experiment
+    """What is run."""
+    result: Result
+    """What has been found so far."""
+    saver: Saver | None
+    """Saves finished rounds; None for a run without a folder."""
+    watch: Watch | None
+    """Called with the progress."""
+    there: Cluster | None
+    """Cluster on which users are trained."""
+    feed: TrackerFeed
+    """Sends rounds to trackers."""
+
+    async def run(self) -> Result:
+        """Run the protocols that are not finished, one after the other."""
+        loaded, clock_of, saver = self.study.scenario, make_clocks(self.study), self.saver
+        speed = SpeedProbe() if isinstance(loaded.clock, Measured) else lambda: None
+        try:
+            with located_errors(RunFailed), self.feed.of(loaded, self.result.summarised):
+                for name in loaded.protocols:
+                    if saver is None or not saver.is_done(name):
+                        await self.one(name, clock_of(name), speed)
+        # Ctrl-C, a cancelled task and SIGTERM are no `Exception`, and each must leave the finished rounds
+        # behind.
+        except BaseException as error:
+            self.result.interrupted = True
+            if saver is not None:
+                saver.stop(self.result, error)
+            raise
         if saver is not None:
-            saver.stop(result, error)
-        raise
-    if saver is not None:
-        saver.finish(result)
-    return result
+            saver.finish(self.result)
+        return self.result
 
+    async def one(self, name: str, clock: Clock, speed: Callable[[], int | None]) -> None:
+        """Run one protocol to its end, publish its rounds in the result, and save them.
 
-async def _one(
-    study: Experiment,
-    name: str,
-    clock: Clock,
-    speed: Callable[[], int | None],
-    result: Result,
-    saver: Saver | None,
-    watch: Watch | None,
-    there: Cluster | None,
-    feed: TrackerFeed,
-) -> None:
-    """Run one protocol to its end, publish its rounds in the result, and save them.
-
-    `speed` is called between rounds, and returns the machine's speed then.
-    """
-    s, trainer = study.scenario.of(name), study.trainers[name]
-    past = ResumeState() if saver is None else saver.past(name)
-    # Steps of finished rounds are not timed again: the replay takes the durations that the trace has.
-    if saver is not None and clock.measures and past.rounds:
-        saver.set_recording(clock, name, result.traces[name])
-    places = [] if there is None else there.places(name, trainer)
-    session = study.session(name, clock, places=places)
-    ops = session.ops
-    if isinstance(s.clock, Measured):
-        # Before the first event of the session: a rehearsal may import and compile, a timed step must not
-        # (`engine/warm_up.py`).
-        warm(session.setup.protocol, session.setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
-    elif s.payload == "real":
-        # On a cluster the workers choose how they train; they reported it when they were connected.
-        result.training[name] = trainer.described if there is None else there.ways[name][0]
-    # A resumed session writes its trace anew. Until it has passed the saved rounds, the result keeps the
-    # trace that was read: an interrupt during the replay loses nothing.
-    if past.rounds == 0:
-        result.traces[name] = session.trace
-    if saver is not None:
-        session.resume(past)
-        saver.start(name, session.trace, result.training.get(name))
-    measured = result.measured.setdefault(name, [])
-    updates = result.updates.setdefault(name, [])
-
-    def tell() -> None:
-        if watch is not None:
-            accuracy = next((m.accuracy for m in reversed(measured) if m.accuracy is not None), None)
-            watch(Progress(name, len(measured), s.rounds, session.env.now / NS, accuracy))
-
-    async def publish(outcome: ClosedRound) -> None:
-        # A round that was saved before is only replayed. At the last of them the traces are compared.
-        if outcome.round < past.rounds:
-            if outcome.round == past.rounds - 1:
-                _compare(result.traces[name], session)
-                result.traces[name] = session.trace
-                if saver is not None:
-                    saver.replaying = False
-            return
-        measured.append(await measurement(ops, outcome, speed()))
-        kept = None if outcome.record is None else await _recorded_updates(ops, outcome)
-        if kept is not None:
-            updates.append(kept)
+        `speed` is called between rounds, and returns the machine's speed then.
+        """
+        study, result, saver, there = self.study, self.result, self.saver, self.there
+        s, trainer = study.scenario.of(name), study.trainers[name]
+        past = ResumeState() if saver is None else saver.past(name)
+        # Steps of finished rounds are not timed again: the replay takes the durations that the trace has.
+        if saver is not None and clock.measures and past.rounds:
+            saver.set_recording(clock, name, result.traces[name])
+        places = [] if there is None else there.places(name, trainer)
+        session = study.session(name, clock, places=places)
+        ops, setup = session.ops, session.setup
+        if isinstance(s.clock, Measured):
+            # Before the first event of the session: a rehearsal may import and compile, a timed step must not
+            # (`engine/warm_up.py`).
+            warm(setup.protocol, setup.params, s.cohort, trainer, s.learning.server, ops.oracle)
+        elif s.payload == "real":
+            # On a cluster the workers choose how they train; they reported it when they were connected.
+            result.training[name] = trainer.described if there is None else there.ways[name][0]
+        # A resumed session writes its trace anew. Until it has passed the saved rounds, the result keeps the
+        # trace that was read: an interrupt during the replay loses nothing.
+        if past.rounds == 0:
+            result.traces[name] = session.trace
         if saver is not None:
-            # As arrays, even if no save is due: `Saver.stop` may have to save this round after the session
-            # has failed.
-            saver.add(measured[-1], kept, await _checkpoint_arrays(ops, outcome))
-        feed.send(name, session.trace, measured)
-        tell()
+            session.resume(past)
+            saver.start(name, session.trace, result.training.get(name))
+        measured = result.measured.setdefault(name, [])
+        updates = result.updates.setdefault(name, [])
 
-    try:
-        await drive(session, publish, tell)
-        if there is None and name in result.training:
-            # A GPU may have trained fewer clients at a time than were planned.
-            result.training[name] = trainer.described
-        if saver is not None:
-            saver.end()
-    finally:
-        # Also after an error: the pool's queued work is not wanted then.
-        ops.close()
-        # Before the session is discarded, as it reads the trace.
-        feed.send(name, session.trace, measured, last=True)
-        # A notebook may keep the result for hours: the session's parts point at each other, and would wait
-        # for the collector (`test_a_run_leaves_nothing_to_the_garbage_collection`).
-        session.discard()
+        def tell() -> None:
+            if self.watch is not None:
+                accuracy = next((m.accuracy for m in reversed(measured) if m.accuracy is not None), None)
+                self.watch(Progress(name, len(measured), s.rounds, session.env.now / NS, accuracy))
+
+        async def publish(outcome: ClosedRound) -> None:
+            # A round that was saved before is only replayed. At the last of them the traces are compared.
+            if outcome.round < past.rounds:
+                if outcome.round == past.rounds - 1:
+                    _compare(result.traces[name], session)
+                    result.traces[name] = session.trace
+                    if saver is not None:
+                        saver.replaying = False
+                return
+            measured.append(await measurement(ops, outcome, speed()))
+            kept = None if outcome.record is None else await _recorded_updates(ops, outcome)
+            if kept is not None:
+                updates.append(kept)
+            if saver is not None:
+                # As arrays, even if no save is due: `Saver.stop` may have to save this round after the
+                # session has failed.
+                saver.add(measured[-1], kept, await _checkpoint_arrays(ops, outcome))
+            self.feed.send(name, session.trace, measured)
+            tell()
+
+        try:
+            await drive(session, publish, tell)
+            if there is None and name in result.training:
+                # A GPU may have trained fewer clients at a time than were planned.
+                result.training[name] = trainer.described
+            if saver is not None:
+                saver.end()
+        finally:
+            # Also after an error: the pool's queued work is not wanted then.
+            ops.close()
+            # Before the session is discarded, as it reads the trace.
+            self.feed.send(name, session.trace, measured, last=True)
+            # A notebook may keep the result for hours: the session's parts point at each other, and would
+            # wait for the collector (`test_a_run_leaves_nothing_to_the_garbage_collection`).
+            session.discard()
 
 
 async def measurement(ops: Ops, outcome: ClosedRound, speed_ns: int | None) -> Measurement:

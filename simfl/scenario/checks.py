@@ -244,6 +244,10 @@ def _selection(s: Scenario) -> Problems:
 
 def _noise(s: Scenario) -> Problems:
     assert s.dp is not None
+    users = s.population.users
+    if s.dp.delta > 1 / users:
+        reason = f"delta={s.dp.delta:g} allows the update of one of {users} users to be released whole"
+        yield "dp.delta", f"{reason}, for certain as delta x users > 1: use at most {1 / users:.3g}"
     for name, kind in s.protocols.items():
         if kind.asynchronous:
             reason = "weights by staleness make one user's part of a sum larger than the clip"
@@ -251,12 +255,13 @@ def _noise(s: Scenario) -> Problems:
         elif not kind.noisy:
             yield "dp", f"protocol {name} carries no noisy updates (Protocol.noisy): leave one of them out"
         elif s.dp.dropout.kind == "repair" and not kind.repairs:
-            reason = "its users share no secrets, so seeds of lost users' noise could not be opened"
-            yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; leave it out"
+            reason = "its users hold no shares of each other's secrets, so seeds of noise could not be opened"
+            remedy = f"leave {name} out of protocols, or take worst_case"
+            yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; {remedy}"
         else:
             yield from _below("dp", s.dp.problems(s.of(name).cohort, s.field.q))
     if s.quantization is not None:
-        yield "quantization", "must be left out: dp.clip and dp.bits say how updates are rounded"
+        yield "quantization", "must be left out: dp.clip and dp.bits set how updates are rounded"
     if s.learning.partial is not None and s.learning.partial.weight == "steps":
         yield "learning.partial.weight", "steps has no effect: under dp each user weighs the same"
 

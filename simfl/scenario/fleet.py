@@ -74,7 +74,7 @@ def _word(value: Any) -> Any:
 
 
 class Fleet(Block):
-    """A fleet of users, and the promises that its aggregates are to keep."""
+    """A fleet of users, and the guarantees that its aggregates keep."""
 
     name: Name = "fleet"
     """Heads the answer; the file's name unless given."""
@@ -100,7 +100,7 @@ class Fleet(Block):
     night_h: Positive = 8.0
     """Hours of a night, in which one round follows another."""
     model: AnyFleetModel | None = None
-    """The model by name, or by `mb`, `train_s` and the phone `on` which it takes so long."""
+    """The model by name, or by `mb`, `train_s` and the phone `on` which that is measured."""
     profile: FileName = "reference"
     """Seconds per operation: a shipped profile's name, or a YAML file's path."""
     memory_limit_gb: Positive = 2.0
@@ -191,7 +191,7 @@ class Fleet(Block):
         """Return the part of a scenario that all scenarios of this fleet share.
 
         Args:
-            with_availability: Users come and go; else all are checked in, as only these are chosen.
+            with_availability: Users churn; else all are checked in, as only these are chosen.
         """
         same = ("population", "network", "server", "detect", "dropout", "learning")
         world: dict[str, Any] = {key: getattr(self, key).model_dump(mode="json") for key in same}

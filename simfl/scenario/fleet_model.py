@@ -41,11 +41,11 @@ class FleetModel(Block):
     name: Text | None = None
     """A model of `simfl list models`, for the samples of its paper unless `learning.dataset` has others."""
     mb: Positive | None = None
-    """MB (10^6 bytes) of its weights as 32-bit floats; in place of a name."""
+    """MB (10^6 bytes) of its weights as 32-bit floats; instead of a name."""
     train_s: Seconds | None = None
     """Seconds of a user's whole local training; of a model by name, counted from its layers unless given."""
     on: Literal["snapdragon_8", "assumed_phone"] | None = None
-    """The phone on which it takes so long; the average of `population.devices` unless given."""
+    """The phone with this training time; the average of `population.devices` unless given."""
 
     @model_validator(mode="after")
     def is_one_of_two(self) -> Self:

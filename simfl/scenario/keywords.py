@@ -15,7 +15,7 @@ MINIMAL = "minimal"
 
 
 class Keywords(TypedDict, total=False):
-    """Changes of a scenario; what is left out stays as it is there. `overrides` change anything else."""
+    """Changes of a scenario; omitted keys keep its values. `overrides` change anything else."""
 
     protocols: Sequence[str] | Mapping[str, Any]
     """The protocols that are compared: names, or a mapping from names to settings."""
@@ -57,7 +57,7 @@ def load_with(source: Source, overrides: Mapping[str, Any] | None, keywords: Key
 
 @contextmanager
 def named_by_keyword(keywords: Keywords) -> Iterator[None]:
-    """Name a problem of a keyword's value by the keyword, in place of the dotted key that it stands for."""
+    """Name a problem of a keyword's value by the keyword, instead of the dotted key that it stands for."""
     try:
         yield
     except ScenarioError as error:

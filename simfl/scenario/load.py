@@ -146,7 +146,7 @@ def load_tree(tree: Node, folders: Mapping[str, Path], overrides: Mapping[str, A
     if problems:
         # Overrides have no lines, and come last.
         raise ScenarioError(sorted(problems, key=lambda p: (is_override(p.file), p.line or 0)))
-    # Set in the place of the cached property: it is no part of equality, dumps and pickles, and a frozen
+    # Set instead of the cached property: it is no part of equality, dumps and pickles, and a frozen
     # block refuses an assignment.
     vars(scenario)["read_from"] = tree
     return scenario

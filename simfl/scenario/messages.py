@@ -195,15 +195,19 @@ def _remedy(kind: str, value: Any) -> str:
 
 def _unknown_key(key: str, owner: Shape) -> str:
     # A misspelt key of this kind is likelier than a key of another kind.
-    if closest(key, owner.keys) or owner.union is None:
-        return f"unknown key {show(key)}{did_you_mean(key, owner.keys)}"
+    known = ", ".join(name for name in owner.keys if name != "kind")
+    listed = f"; known: {known}" if known else "; it has none"
+    if guess := did_you_mean(key, owner.keys):
+        return f"unknown key {show(key)}{guess}"
+    if owner.union is None:
+        return f"unknown key {show(key)}{listed}"
     tag, kinds = owner.union.tag, owner.union.kinds
     chosen = next((name for name, model in kinds.items() if model is owner.model), "module")
     message = f"{tag} {chosen} has no key {show(key)}"
     for name, model in kinds.items():
         for guess in closest(key, model.model_fields):
             return f"{message}; did you mean {guess!r} of {tag} {name}?"
-    return message
+    return message + listed
 
 
 def _unknown(what: str, word: str, known: Iterable[str]) -> str:

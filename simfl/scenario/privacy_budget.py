@@ -71,14 +71,15 @@ def promised(dp: DifferentialPrivacy, d: int, users: int, rounds: int) -> float:
     return epsilon_of(release_of(dp, d, users), dp.delta, rounds, accountant=dp.accountant)
 
 
-def spent(dp: DifferentialPrivacy, d: int, users: int, survivors: Sequence[int]) -> list[float]:
+def spent(dp: DifferentialPrivacy, d: int, users: int, sums: Sequence[tuple[int, int]]) -> list[float]:
     """Return the epsilon that is spent after each round.
 
     Args:
         dp: The scenario's block, with a noise multiplier.
         d: Length of an update.
         users: Most users of a round.
-        survivors: Users in the sum of each round; 0 of a round that opened none, which costs nothing.
+        sums: Of each round, the users in its sum and those in the smallest open part of it; 0 and 0 of a
+            round that opened none, which costs nothing. Each user is in one part, so the smallest costs most.
     """
-    present = [Noise(dp.present(users, n), n, rounds=n > 0) for n in survivors]
+    present = [Noise(dp.present(users, n, part), part, rounds=n > 0) for n, part in sums]
     return epsilon_by_round(release_of(dp, d, users), dp.delta, present, dp.accountant)

@@ -39,7 +39,7 @@ def load_remote(text: str, sender: str, overrides: Mapping[str, Any]) -> Scenari
     with left_alone():
         scenario = load(values, overrides)
     for path, what in openings(scenario):
-        remedy = "pass the scenario as a file of your own, whose files are then your own choice"
+        remedy = "pass the scenario as your file, whose files are then your choice"
         raise BadInput(f"{sender}: {path}: {what}: {remedy}")
     # The values that were checked, and no second reading of the text, so nothing can change between the two.
     # This time the classes are real.

@@ -65,9 +65,9 @@ class Overrides(Block):
     """The part of a scenario that an entry of `protocols` may override."""
 
     selection: AnySelection | None = None
-    """The selection of this entry, in place of the scenario's."""
+    """The selection of this entry, instead of the scenario's."""
     partition: AnyPartition | None = None
-    """The partition of this entry, in place of the scenario's."""
+    """The partition of this entry, instead of the scenario's."""
 
 
 # The union of entries is made at run time from the registry; mypy sees a class with the keys of all of them.
@@ -145,7 +145,7 @@ class Quantization(Block):
     clip: Positive = 4.0
     """Coordinates are held within +-clip, and those outside are counted; the shipped scenarios have 4."""
     on_overflow: Literal["error", "wrap"] = "error"
-    """`wrap` runs although sums could wrap around, and counts those that do."""
+    """`wrap` runs although sums could wrap around, and counts wrapped ones."""
 
 
 class Data(Block):
@@ -178,7 +178,7 @@ class Learning(Block):
     loss: AnyLoss = CrossEntropy()
     """The loss of training and of the test."""
     flower: AnyFlower = None
-    """A Flower app whose clients train with their own data, in place of all above and of local SGD."""
+    """A Flower app whose clients train with their own data, instead of all above and of local SGD."""
     epochs: Count = 5
     """E, passes over a user's samples."""
     batch_size: Count = 10
@@ -282,7 +282,7 @@ class Scenario(Block):
     buffer: Buffer | None = None
     """The buffer of an asynchronous protocol, which needs it."""
     privacy: Privacy | None = None
-    """The coalitions and losses that masked protocols withstand. Left out where they are compared, T is N / 2
+    """The coalitions and losses that masked protocols tolerate. Left out where they are compared, T is N / 2
     and D is 3 N / 10, rounded down, as in LightSecAgg section 7: T = N / 2 and U = 0.7 N. N is that of the
     smallest round."""
     field: FieldOfSums = FieldOfSums()
@@ -296,7 +296,7 @@ class Scenario(Block):
     targets: Targets | None = None
     """Accuracy or loss to be reached; none unless given."""
     protocols: Protocols
-    """The protocols that are compared: a list of names, or a mapping from names of your own to settings."""
+    """The protocols that are compared: a list of names, or a mapping from any names to settings."""
 
     @model_validator(mode="after")
     def masked_protocols_have_their_blocks(self) -> Self:
@@ -309,7 +309,7 @@ class Scenario(Block):
             defaults = {"privacy": Privacy(T=N // 2, D=3 * N // 10), "quantization": Quantization()}
             # Not by assignment, which a frozen block refuses. So `model_fields_set` stays without these keys,
             # by which `load.load` derives them anew after an override.
-            # Under differential privacy updates are rounded as `dp` says.
+            # Under differential privacy updates are rounded by `dp`'s settings.
             if self.dp is not None:
                 del defaults["quantization"]
             vars(self).update({key: block for key, block in defaults.items() if getattr(self, key) is None})

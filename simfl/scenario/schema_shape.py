@@ -43,7 +43,7 @@ class Shape:
         members: Its alternatives except None.
         tag: Key that distinguishes the models of a union, `kind` or `protocol`; None without a union.
         kinds: Models of the union by the word of their tag.
-        mixed: True if a number may stand in place of these models.
+        mixed: True if a number may stand instead of these models.
         model: The block, where the annotation is a single one.
         union: Shape of the union from which this block was chosen.
         open: True if the keys of the mapping are the user's.

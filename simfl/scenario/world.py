@@ -137,7 +137,7 @@ class UserClass(Block):
     share: Annotated[float, Field(strict=True, gt=0, le=1, allow_inf_nan=False), unit("1")]
     """The probability that a user is of this class; the shares of all classes add up to 1."""
     network: UserLink | None = None
-    """The link of each of its users, in place of `network.users`."""
+    """The link of each of its users, instead of `network.users`."""
     devices: Devices | None = None
     """The speed of their devices."""
     availability: AnyAvailability | None = None
@@ -299,6 +299,8 @@ class Deadlines(Block):
     """The wait for signatures of the set of survivors, where a protocol asks for them."""
     recovery: Deadline | None = None
     """The wait for the answers that recover the sum."""
+    reveal: Deadline | None = None
+    """The wait for shares of the keys of decryptors who did not answer, where a protocol asks for them."""
 
     @classmethod
     def patient(cls) -> Self:

@@ -40,7 +40,7 @@ CODES = (mds.encode, mds.code, mds.decode, shamir.share, shamir.reconstruct_many
 
 
 def contract(subject: Subject) -> Findings:
-    """Its points and timers are those that scenarios know, and it has a docstring."""
+    """Scenarios know its points and timers, and it has a docstring."""
     kind = subject.cohort.kind
     for words, names, allowed in (
         ("points", kind.round_points, SIGNED_POINTS),
@@ -95,7 +95,7 @@ def exact_sums(subject: Subject) -> Findings:
 
 
 def oracle(subject: Subject) -> Findings:
-    """Coded shares, decodings and shared secrets are those that galois finds (`audit: galois`)."""
+    """Coded shares, decodings and shared secrets equal galois's (`audit: galois`)."""
     # Without such a kernel the run would pass whatever it did.
     if not any(kernel in CODES for kernel in _kernels(subject)):
         raise NotTried("it neither codes nor shares")
@@ -106,7 +106,7 @@ def oracle(subject: Subject) -> Findings:
 
 
 def loss_patterns(subject: Subject) -> Findings:
-    """Every pattern of losses of four users ends as the protocol's own thresholds say (`simfl explore`)."""
+    """Every pattern of losses of four users ends as the protocol's thresholds demand (`simfl explore`)."""
     cohort = make_cohort(subject.protocol, USERS_TO_LOSE, overrides=subject.overrides)
     # A buffer's patterns are runs on the engine, in four families: only those of one affected user are tried.
     violation = explore(cohort, affected_users=None if len(cohort.detects) == 2 else 1).violation
@@ -152,7 +152,7 @@ def fresh_masks(subject: Subject) -> Findings:
 
 
 def refusals(subject: Subject) -> Findings:
-    """A message whose arrays have another shape or type is refused, whoever gets it; the sum stays right."""
+    """A message whose arrays have another shape or type is refused by either party; the sum stays right."""
     tried = False
     for (kind, key), (words, change) in product(_parts_of_messages(subject), CHANGES.items()):
         label = f"{kind} with {words} in {key}"
@@ -179,7 +179,7 @@ def doubles(subject: Subject) -> Findings:
 
 
 def sizes(subject: Subject) -> Findings:
-    """The bytes of each message are those of what it holds: arrays, and 4 for each public number."""
+    """A message has the bytes of its content: arrays, and 4 for each public number."""
     understated: set[str] = set()
     for _, _, message in subject.run({}).sent:
         array_bytes = sum(part.size_bytes for _, part in handles(message))

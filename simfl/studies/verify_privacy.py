@@ -24,7 +24,7 @@ MAX_DIFFERENCES = 3
 
 
 def secrets(subject: Subject) -> Findings:
-    """The server and the colluders it withstands learn sums alone, in two rounds too (`privacy proof`)."""
+    """The server and the colluders it tolerates learn sums alone, in two rounds too (`privacy proof`)."""
     colluders, small = subject.colluders, subject.small()
     # Two rounds show what both use, which one round cannot. A run of a buffer has several sums by itself.
     cases = small.every_case(0) if isinstance(small, SmallBuffer) else small.two_rounds("told")
@@ -39,7 +39,7 @@ def secrets(subject: Subject) -> Findings:
 
 
 def kernels(subject: Subject) -> Findings:
-    """Its messages and totals are, to the bit, those of the symbols that proofs reckon with."""
+    """Its messages and totals are, to the bit, those of the proofs' symbols."""
     for changes in subject.with_colluders(MORE_COLLUDERS):
         # A setup for each of the two rounds: a directory of long-term keys remembers the keys that it has
         # returned.
@@ -49,7 +49,7 @@ def kernels(subject: Subject) -> Findings:
 
 
 def sessions(subject: Subject) -> Findings:
-    """Two sessions in which users have the same keys say sums alone."""
+    """Two sessions in which users have the same keys reveal sums alone."""
     small, colluders = _private(subject)
     seen = two_sessions(small)
     # Without keys nothing is reused between sessions, and two of them show what one does.

@@ -21,6 +21,7 @@ from joblib import Parallel, cpu_count, delayed, parallel_config
 from simfl.connect.engine import Engine
 from simfl.connect.worker import Refusal, refusal
 from simfl.errors import BadInput, ClusterFailed, RunFailed
+from simfl.learning import device_choice
 from simfl.runs.clusters import OPTION, connector
 from simfl.runs.folder.identity import code_version
 
@@ -88,7 +89,7 @@ def workers(jobs: int | None = None, cluster: str | None = None) -> Iterator[Run
     if jobs == 1:
         yield in_line
         return
-    # A generator and tasks one by one: each result is there as soon as it is computed, and few tasks are
+    # A generator and tasks one by one: each result is available as soon as it is computed, and few tasks are
     # under way when a study is stopped.
     results = "generator_unordered"
     options: dict[str, Any] = {"return_as": results, "batch_size": 1, "pre_dispatch": "2*n_jobs"}
@@ -98,7 +99,7 @@ def workers(jobs: int | None = None, cluster: str | None = None) -> Iterator[Run
         # One thread in each worker's libraries, or jobs times threads would share the cores.
         with (
             parallel_config("loky", n_jobs=jobs, inner_max_num_threads=1),
-            Parallel(initializer=partial(_belong_to, os.getpid()), **options) as parallel,
+            Parallel(initializer=partial(_belong_to, os.getpid(), jobs), **options) as parallel,
         ):
             yield partial(_on_processes, parallel)
 
@@ -172,8 +173,10 @@ def _on_cluster(engine: Engine, function: Callable[..., Any], jobs: Arguments) -
             yield result
 
 
-def _belong_to(parent: int) -> None:
-    """Leave interrupts to a worker's parent, and end when the parent does, even if it is killed."""
+def _belong_to(parent: int, jobs: int) -> None:
+    """Leave interrupts to a worker's parent, end when the parent does, even if it is killed, and plan a part
+    of a GPU's memory, as one of `jobs` processes."""
+    device_choice.processes = jobs
     # Ctrl-C goes to all processes of the terminal. The parent stops the workers when it has stored what is
     # done.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

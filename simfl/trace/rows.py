@@ -65,7 +65,7 @@ class Begin(NamedTuple):
 
 
 class CheckedIn(NamedTuple):
-    """Users have checked in, and those of the round are chosen among them."""
+    """Users have checked in, and the round's users are chosen among them."""
 
     round: int
     start: int
@@ -304,7 +304,7 @@ _NUMBERS = {kind: number for number, kind in enumerate(_KINDS)}
 class Trace(Sequence[Row]):
     """The rows of one protocol's run, in order of time; a step or a transfer has its row when it ends.
 
-    Beyond `2 * RECENT` rows the older ones are packed in blocks: 70 bytes a row in place of 250. They are
+    Beyond `2 * RECENT` rows the older ones are packed in blocks: 70 bytes a row instead of 250. They are
     the same rows when they are read, and a read makes the rows of a block. Packed bytes are in no file.
 
     Args:

@@ -1,12 +1,16 @@
 """Text and values from files, made safe for a terminal, for a message and for a spreadsheet."""
 
+from __future__ import annotations
+
 import csv
 import re
 from collections.abc import Iterable
 from reprlib import Repr
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
-from pydantic import ValidationError
+if TYPE_CHECKING:
+    # `simfl --help` needs this module, and importing pydantic is a fifth of its time.
+    from pydantic import ValidationError
 
 _short = Repr()
 # This also bounds how deep and how wide a nested value is shown, by the defaults of `Repr`: a value of a file

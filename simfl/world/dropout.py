@@ -23,7 +23,7 @@ from simfl.virtual_time import nanoseconds
 from simfl.world.draws import drawn
 from simfl.world.intervals import numbered
 
-Point = Literal["advertise", "shares", "training", "upload", "consistency", "recovery"]
+Point = Literal["advertise", "shares", "training", "upload", "consistency", "recovery", "reveal"]
 When = Literal["before_send", "mid_send", "after_send"]
 WhenAtOne = When | Literal["not_counted"]
 WhenPlanned = WhenAtOne | Literal["delay"]
@@ -74,7 +74,7 @@ class Chance(NamedTuple):
         """Return the chance of one loss, before or after the upload; `fields` are the other fields."""
         # An upload that is `not_counted` arrives, but the server continues without it: a loss before the
         # upload.
-        counts = loss.point in ("consistency", "recovery") or (loss.point, loss.when) == COUNTED
+        counts = loss.point in ("consistency", "recovery", "reveal") or (loss.point, loss.when) == COUNTED
         return cls(0.0, probability, **fields) if counts else cls(probability, **fields)
 
 

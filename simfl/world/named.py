@@ -1,7 +1,7 @@
 """Links and phones by name, each with its source.
 
 A name with a year is of measurements. What a source lacks is another source's, and the entry is marked weak:
-its rows say which of its figures that concerns.
+its rows mark these figures.
 
 Downlinks: the 10,000 speed tests for each technology that Yang et al. published with "Mobile Access Bandwidth
 in Practice" (SIGCOMM 2022; China, August to November 2021; github.com/mobilebandwidth, files 4G, 5G, wifi4,

@@ -35,7 +35,7 @@ LEAST_RTO_NS = 200_000_000
 
 
 class Tcp(Block):
-    """TCP on a user's link, whose rates are then those of the wire.
+    """TCP on a user's link, whose rates are then the wire's.
 
     `fresh` opens the window anew for each message. `idle` keeps it, and halves it for each timeout (a round
     trip + 0.2 s) that passes without sending, as Linux does. `never` has it always open.

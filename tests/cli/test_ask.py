@@ -15,7 +15,14 @@ from simfl.scenario.fleet import load_fleet
 def answered(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the list of answers that the questions get; an empty one is the usual answer."""
     answers: list[str] = []
-    monkeypatch.setattr(typer, "prompt", lambda text, default: answers.pop(0) or default)
+
+    def prompt(text: str, default: str, show_default: bool) -> str:
+        assert not show_default
+        assert len(text) <= 80
+        print(text)
+        return answers.pop(0) or default
+
+    monkeypatch.setattr(typer, "prompt", prompt)
     return answers
 
 
@@ -32,6 +39,19 @@ def test_usual_answers_are_a_fleet(tmp_path: Path, answered: list[str]) -> None:
     assert (fleet.lost, fleet.collude) == (0.1, 0.05)
     assert fleet.model is not None
     assert (fleet.model.mb, fleet.model.train_s) == (5, 30)
+
+
+def test_questions_break_between_words(
+    tmp_path: Path, answered: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Within 80 columns, with the usual answer last."""
+    answered += [""] * len(QUESTIONS)
+    ask(tmp_path / "mine.yaml")
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    printed = " ".join(line.strip() for line in lines)
+    for question, usual in QUESTIONS.values():
+        assert f"{question} [{usual}]" in printed
 
 
 def test_each_value_has_a_comment(tmp_path: Path, answered: list[str]) -> None:

@@ -132,11 +132,14 @@ def test_plan_returns_the_commands_output(tmp_path: Path, printed: Any) -> None:
     code, out = printed(
         "plan", tmp_path / "small.yaml", "--jobs", 1, "--out", tmp_path / "planned.yaml", "--json"
     )
-    stages = list[str]()
-    planned = simfl.plan(SMALL, watch=stages.append, jobs=1)
+    stages, runs = list[str](), list[int]()
+    planned = simfl.plan(SMALL, watch=stages.append, jobs=1, on_run=lambda: runs.append(len(stages)))
     assert (code, json.loads(out)) == (0, json.loads(json.dumps(planned.dump())))
     assert (tmp_path / "planned.yaml").read_text() == planned.scenario_text()
     assert stages[0] == "making the users"
+    # A run of each protocol at least in the second stage and later, before the next stage begins.
+    assert len(runs) > len(planned.answer.candidates)
+    assert set(range(2, len(stages) + 1)) - {*runs} <= {k for k, s in enumerate(stages, 1) if "choosing" in s}
 
 
 @pytest.mark.ci

@@ -39,13 +39,13 @@ def wrong(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             return measurement
         return replace(measurement, aggregate_exact=False, differ=7)
 
-    original_one = simulation._one
+    original_one = simulation._Run.one
 
-    async def one(study: Any, name: str, *more: Any) -> None:
+    async def one(this: Any, name: str, *more: Any) -> None:
         monkeypatch.setattr(simulation, "measurement", measured if name == "secagg" else original)
-        await original_one(study, name, *more)
+        await original_one(this, name, *more)
 
-    monkeypatch.setattr(simulation, "_one", one)
+    monkeypatch.setattr(simulation._Run, "one", one)
     return
 
 

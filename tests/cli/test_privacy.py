@@ -50,13 +50,15 @@ def test_a_leak_is_proved_written_and_replayed(leak, tmp_path) -> None:
     assert code == 1
     assert errors.endswith(f"Runs the code of {own}\n")
     assert "\n".join(out.splitlines()[3:]) == (
-        "  nobody lost (timeout); nobody colludes:\n"
+        "  nobody lost (timeout); no user colludes:\n"
         "  x_0[0] is known, from\n"
         "    + upload of user 0 [0]\n"
         "    less PRG('pad 0' of the server): drawn by the server\n"
         "Written to pads.yaml; replay it with: simfl privacy proof pads.yaml --colluders 0"
     )
-    assert (tmp_path / "pads.yaml").read_text().startswith("# nobody lost (timeout); nobody colludes:\n# x_0")
+    assert (
+        (tmp_path / "pads.yaml").read_text().startswith("# nobody lost (timeout); no user colludes:\n# x_0")
+    )
     code, out, _ = leak("pads.yaml", "--colluders", "0")
     assert code == 1
     assert "    less PRG('pad 0' of the server): drawn by the server\n" in out
@@ -157,7 +159,7 @@ def test_proof_of_a_scenario_writes_the_leak(leak, tmp_path) -> None:
     assert code == 1
     assert out.endswith("Written to mine.yaml; replay it with: simfl privacy proof mine.yaml --colluders 0\n")
     text = (tmp_path / "mine.yaml").read_text()
-    assert text.startswith("# nobody colludes:\n# x_0[0]")
+    assert text.startswith("# no user colludes:\n# x_0[0]")
     assert "\nseed: 7\n" in text
     assert leak("mine.yaml", "--colluders", "0")[0] == 1
     assert leak("tutorial", *SHORT)[0] == 1

@@ -17,6 +17,7 @@ from simfl.connect import dask_engine, remote, worker
 from simfl.connect.remote import checked
 from simfl.connect.worker import Refusal, RunSpec
 from simfl.errors import BadInput, ClusterFailed
+from simfl.learning import device_choice
 from simfl.runs.build import build
 from simfl.runs.folder.identity import code_version, scenario_key
 from simfl.scenario.load import load
@@ -175,14 +176,19 @@ def test_each_worker_here_sees_one_gpu(
     monkeypatch.setattr(dask_engine.glob, "glob", lambda pattern: [f"/dev/nvidia{k}" for k in range(files)])
     monkeypatch.setattr(dask_engine.signal, "signal", lambda *_: None)
     monkeypatch.setattr(dask_engine.logging, "disable", lambda: None)
+    monkeypatch.setattr(device_choice, "processes", 1)
+    config = pytest.importorskip("dask.config", reason="simfl[dask] is not installed")
     seen = []
     for name in range(3):
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         if visible is not None:
             monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-        dask_engine.dask_setup(SimpleNamespace(name=name))
+        with config.set({dask_engine.PROCESSES: 3}):
+            dask_engine.dask_setup(SimpleNamespace(name=name))
         seen.append(os.environ.get("CUDA_VISIBLE_DEVICES"))
     assert seen == expected
+    # Three processes on two GPUs: two of them share one, and all plan half of its memory.
+    assert device_choice.processes == (2 if expected[0] else 1)
 
 
 @pytest.mark.ci

@@ -171,7 +171,7 @@ def test_a_head_that_goes_away_ends_the_run(kind: str, tmp_path: Path) -> None:
     assert process.returncode == 1
     assert len(told) == 1, stderr
     assert f"{processes.head_says} went away; " in told[0]
-    assert f"what was finished is in {out}, and simfl run --resume {out} continues it" in told[0]
+    assert f"finished rounds are in {out}, and simfl run --resume {out} continues" in told[0]
     summary = json.loads((out / "summary.json").read_text())
     assert len(summary["protocols"]["fedavg"]["rounds"]) >= 3
     assert not stdout

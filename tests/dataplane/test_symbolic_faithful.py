@@ -36,6 +36,9 @@ CASES = [
     ("lightsecagg", {"U": 4, "T": 2, "field.q": 2147352577}),  # whose points are roots of unity
     ("disagg", {"committee": 4, "t": 1, "U": 3}),
     ("fastsecagg", {"U": 4, "T": 2}),
+    ("assistants", {"committee": 3, "privacy.D": 1}),
+    ("willow", {"committee": 4, "t": 1, "U": 3}),
+    ("flamingo", {"committee": 4, "t": 1, "U": 2, "privacy.D": 2}),
 ]
 BUFFERED = {
     "fedbuff": {"K": 2, "staleness_bound": 2},

@@ -1,8 +1,9 @@
-"""docs/attacks.md: its tables are what its commands print, up to floats' last digits; its attack is taken."""
+"""Pages with attacks: their tables are what commands print, up to floats' digits; the attack is taken."""
 
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,11 @@ from tests.docs.shell import Shell
 from tests.engine.harness import SIX, run
 
 PAGE = ROOT / "docs" / "attacks.md"
-BLOCKS = [block.text for block in blocks(PAGE, "")]
+EVIDENCE = ROOT / "docs" / "privacy_evidence.md"
 SHOWN = {
-    text.split()[3]: (next(script(block)), table)
-    for block, text, table in zip(blocks(PAGE, "")[:-1], BLOCKS[:-1], BLOCKS[1:], strict=True)
-    if text.startswith("simfl privacy attack ")
+    block.text.split()[3]: (next(script(block)), table.text)
+    for block, table in pairwise([*blocks(PAGE, ""), *blocks(EVIDENCE, "")])
+    if block.text.startswith("simfl privacy attack ")
 }
 """Kind -> its command, and the table below it."""
 
@@ -41,7 +42,7 @@ def test_each_kind_has_its_table() -> None:
 
 
 def test_its_figures_are_light_and_dark() -> None:
-    text = PAGE.read_text(encoding="utf-8")
+    text = "".join(page.read_text(encoding="utf-8") for page in (PAGE, EVIDENCE))
     for figure in FIGURES:
         light, dark = (path.read_text(encoding="utf-8") for path in (figure, dark_path(figure)))
         assert darkened(light) == dark

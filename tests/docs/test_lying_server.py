@@ -56,7 +56,7 @@ def test_the_check_costs_what_the_page_says() -> None:
     changes = {"clock": "modelled", "payload": "shadow", "rounds": 1, "dropout": "none", "privacy.T": 49}
     scenario = ROOT / "scenarios" / "sync_breakdown.yaml"
     result = simfl.run(scenario, {**changes, "deadlines": waits, "protocols": named})
-    rows = re.findall(r"^\| .*? \| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \|", PAGE, re.M)
+    rows = re.findall(r"^\| .*? \| ([\d.]+) s \| ([\d.]+) s \| ([\d.]+) s \|", PROOFS, re.M)
     assert len(rows) == len(named) == 6
     for name, told in zip(named, rows, strict=True):
         (r,) = result.summary["protocols"][name]["rounds"]

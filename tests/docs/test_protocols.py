@@ -13,6 +13,8 @@ import pytest
 
 from docs.tools import states
 from simfl.cli import main
+from simfl.protocols.protocol import SIGNED_POINTS, SIGNED_STAGES
+from simfl.trace.rows import PHASES
 from tests.docs.pages import ROOT, Command, blocks, differs, session
 
 PAGE = ROOT / "docs" / "protocols.md"
@@ -28,9 +30,17 @@ def test_the_code_is_the_examples() -> None:
     assert line in EXAMPLE.with_suffix(".yaml").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize(
+    ("kind", "names"), [("phases", PHASES), ("points", SIGNED_POINTS), ("timers", SIGNED_STAGES)]
+)
+def test_its_names_are_those_that_scenarios_know(kind: str, names: tuple[str, ...]) -> None:
+    (line,) = re.findall(rf"^- {kind}: (.*)$", PAGE.read_text(encoding="utf-8"), re.M)
+    assert tuple(re.findall(r"`(\w+)`", line)) == names
+
+
 def test_state_diagrams_are_those_of_the_tables() -> None:
     """`python -m docs.tools.states` draws them anew."""
-    drawn = states.BLOCK.search(PAGE.read_text(encoding="utf-8"))
+    drawn = states.BLOCK.search(states.PAGE.read_text(encoding="utf-8"))
     assert drawn is not None
     assert drawn[2] == states.markdown()
 

@@ -21,7 +21,7 @@ from benchmarks.live_grid import (
     read,
     scenario,
 )
-from docs.tools.reality import FIGURE, PAGE, TABLES, between
+from docs.tools.reality import PAGE, TABLES, between
 from docs.tools.reality_points import (
     APART,
     CALLED,
@@ -30,7 +30,6 @@ from docs.tools.reality_points import (
     phase_errors,
     played,
     points,
-    quantile,
     simulate,
     tau,
 )
@@ -113,11 +112,6 @@ def test_only_pairs_that_are_apart_have_to_be_in_order() -> None:
     assert in_order([(1.0, 2.0), (near, 1.0), (3.0, 1.5)]) == (1, 2)
 
 
-def test_a_quantile_is_one_of_the_values() -> None:
-    values = [0.3, 0.1, 0.2]
-    assert [quantile(values, share) for share in (0.05, 0.5, 0.9, 1.0)] == [0.1, 0.2, 0.3, 0.3]
-
-
 def test_only_long_phases_count() -> None:
     for point in FOUND:
         assert all(real >= 0.1 * point.found.mean for real, _ in point.spans.values())
@@ -162,10 +156,3 @@ def test_a_run_of_a_busy_machine_is_played_again(
     assert (run["figures"]["overrun"], run["tries"]) == (kept, tries)
     live._play(cell, 0, 0.0)  # it is there
     assert len(live_grid.read(cell.name)["runs"]) == 1
-
-
-def test_its_figure_is_there() -> None:
-    assert f"]({FIGURE.name})" in PAGE.read_text(encoding="utf-8")
-    svg = FIGURE.read_text(encoding="utf-8")
-    for links in {point.links for point in FOUND}:
-        assert f">{CALLED[links]}</text>" in svg

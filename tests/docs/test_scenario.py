@@ -16,7 +16,6 @@ from simfl.config.python_files import left_alone
 from simfl.learning.clipping import AnyClip
 from simfl.learning.models.registry import AnyModel
 from simfl.scenario import schema, world
-from simfl.scenario.load import json_schema
 from simfl.scenario.schema_shape import Shape, hints
 from simfl.world.availability import AnyAvailability
 from simfl.world.dropout import AnyDropout
@@ -106,15 +105,6 @@ def test_every_link_has_its_section_and_every_kind_its_name() -> None:
             assert f"`{kind}`" in page
 
 
-def test_types_defaults_and_bounds_are_those_that_are_held() -> None:
-    assert row("Scenario", "seed")[:3] == ["whole number", "**needed**", "≥ 0, < 2^63"]
-    assert row("Selection", "probability")[2] == "> 0, ≤ 1"
-    assert row("Learning", "momentum")[:3] == ["number", "`0.0`", "≥ 0, < 1"]
-    assert row("Dataset", "shape")[:3] == ["list: whole number", "`[1, 8, 8]`", "≥ 1, < 2^31, 1 to 8 entries"]
-    assert row("Scenario", "dropout")[:2] == ["[Dropout](#dropout)", "`none`"]
-    assert row("Privacy", "U")[1] == ""
-
-
 def test_a_bound_of_the_page_is_a_bound_of_the_schema() -> None:
     """Each number that stands after a sign is tried on its block: just outside is refused."""
     tried = 0
@@ -161,8 +151,3 @@ def test_short_forms_are_those_that_are_taken(
     union = unions.get(section) or vars(world)[section]
     block = TypeAdapter(union).validate_python(value)
     assert block.model_dump() == long
-
-
-def test_editors_show_the_same_sentences() -> None:
-    users = json_schema()["$defs"]["Population"]["properties"]["users"]
-    assert users["description"] == "N, the number of users."

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 
 from docs.tools.which_answer import (
-    FIGURE,
     PAGE,
-    PROTOCOLS,
     README,
     SHOWN,
     perform,
@@ -21,7 +19,6 @@ from docs.tools.which_answer import (
     times,
 )
 from simfl.reports.assumptions import before
-from simfl.reports.figures.catalogue import KINDS
 from simfl.runs.assumptions import assumed, masking
 from simfl.runs.build import Experiment, build
 
@@ -110,11 +107,3 @@ def test_its_costs_are_those_that_check_prints() -> None:
     said = dict(before(s, facts["reference"], {}))["server's link"]
     assert said.endswith("full while 11 or more of them send")
     assert "11 users fill 1 Gbit/s" in TEXT
-
-
-def test_its_figure_is_there() -> None:
-    assert f"]({FIGURE.name})" in TEXT
-    assert FIGURE.suffix[1:] in KINDS
-    svg = FIGURE.read_text(encoding="utf-8")
-    for text in ("reference", "lightsecagg_table4", *PROTOCOLS, "direct, server 1000 Mbit/s, 30 % lost"):
-        assert f">{text}</text>" in svg

@@ -15,7 +15,6 @@ from docs.tools.which_links import (
     BASE,
     CHANGES,
     COSTS,
-    FIGURE,
     LINKS,
     PAGE,
     SHOWN,
@@ -235,15 +234,6 @@ def test_what_it_says_of_shares_is_so() -> None:
 )
 def test_its_sizes_of_models_are_those_of_the_study(cost: str, words: str) -> None:
     assert words == f"d = {assumed(build(first_cell(cost, words))).d:,}"
-
-
-def test_its_figure_is_there() -> None:
-    assert f"]({FIGURE.name})" in TEXT
-    svg = FIGURE.read_text(encoding="utf-8")
-    for links, name in product(LINKS.values(), SHOWN):
-        assert f">{links}: {name}</text>" in svg
-    for path in PATHS.values():
-        assert f"> {path['whole']}</text>" in svg
 
 
 @pytest.mark.ci

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import simfl
+from simfl.crypto import discrete_noise, rings
 from simfl.scenario.load import load
 from simfl.trace.rows import Trace
 
@@ -46,14 +47,16 @@ class Log:
     def __init__(self, path: Path) -> None:
         self.path, self.file = path, os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
         self.pid = 0  # of the process that has seen its first row
-        self.signatures = 0
+        self.counts: dict[str, int] = {}
 
     def row(self) -> None:
+        now = {"a loop was compiled": _signatures(), "a table was computed": _tables()}
         if self.pid != os.getpid():
-            self.pid, self.signatures = os.getpid(), _signatures()
-        elif (now := _signatures()) != self.signatures:
-            self.signatures = now
-            self._line("event", "a loop was compiled")
+            self.pid, self.counts = os.getpid(), now
+        for event, count in now.items():
+            if count != self.counts[event]:
+                self._line("event", event)
+        self.counts = now
         self._line("row", "")
 
     def event(self, name: str, arguments: tuple[Any, ...]) -> None:
@@ -85,6 +88,12 @@ def _signatures() -> int:
     modules = [module for name, module in tuple(sys.modules.items()) if name.startswith("simfl.crypto.")]
     loops = [value for module in modules for value in vars(module).values()]
     return sum(len(loop.signatures) for loop in loops if hasattr(loop, "nopython_signatures"))
+
+
+def _tables() -> int:
+    """Return how many tables were computed, of discrete noise and of rings."""
+    caches = [value for module in (discrete_noise, rings) for value in vars(module).values()]
+    return sum(cache.cache_info().misses for cache in caches if hasattr(cache, "cache_info"))
 
 
 def _lazy_import() -> None:
@@ -123,11 +132,21 @@ def _threshold() -> None:
     quantize.quantise, warm_up.WORK = by_size, 1
 
 
+def _no_tables() -> None:
+    """A rehearsal that computes tables of noise for a short update, and not those of the run."""
+    from simfl.crypto.noisy_rounding import Lattice
+    from simfl.engine import warm_up
+
+    Lattice.prepare = lambda self: None  # type: ignore[method-assign]
+    warm_up.WORK = 1
+
+
 PLANTS: dict[str, Callable[[], None]] = {
     "": lambda: None,
     "lazy import": _lazy_import,
     "small warm-up": _small_warm_up,
     "threshold": _threshold,
+    "no tables": _no_tables,
 }
 
 

@@ -98,7 +98,7 @@ def test_a_run_that_diverges_ends_with_exit_code_1(
     with pytest.raises(SystemExit) as ended:
         main(["run", str(ROOT / "scenarios/tutorial.yaml"), "--protocols", "secagg", "--out", str(tmp_path)])
     assert ended.value.code == 1
-    says = f"secagg: training diverged: user [245], round 1: {REMEDY}; what was finished is in "
+    says = f"secagg: training diverged: user [245], round 1: {REMEDY}; finished rounds are in "
     assert re.search(says, capsys.readouterr().err)
 
 

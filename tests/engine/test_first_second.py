@@ -22,9 +22,19 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "ccesa": {"protocols": {"ccesa": {"p": 0.95, "t": 6}}},
     "lightsecagg": {"dropout": {"rate": 0.1}, "rounds": 3},
     "transform": {"protocols": ["lightsecagg"], "field.q": "ntt"},
+    "disagg": {},
+    "fastsecagg": {},
+    "willow": {"deadlines.reveal": 2},
     "fedbuff": ASYNC,
     "lightsecagg_async": ASYNC,
 }
+DP = {"mechanism": "skellam", "clip": 0.5, "noise_multiplier": 0.5, "bits": 16, "dropout": {"repair": 0.2}}
+NOISE: dict[str, dict[str, Any]] = {
+    name: {**PROTOCOLS[name], "quantization": None, "dropout": {"rate": 0.1}, "dp": DP}
+    for name in ("secagg", "secagg_plus", "ccesa", "lightsecagg")
+}
+NOISE["fedavg"] = {"quantization": None, "dp": {**DP, "mechanism": "gaussian", "dropout": "nothing"}}
+"""Rotation, noise and its repair; the server's own noise."""
 EVERYTHING = {
     "protocols": ["secagg"],
     "audit": "galois",
@@ -42,10 +52,11 @@ EVERYTHING = {
 
 def case(name: str, d: int = 650, live: bool = False, plant: str = "") -> dict[str, Any]:
     dataset = {"kind": "synthetic", "shape": SHAPES[d], "classes": 10, "train": 300, "test": 50, "noise": 8.0}
-    base = {"learning.dataset": dataset, "rounds": 2, "learning.epochs": 1, "protocols": [name]}
+    base = {"learning.dataset": dataset, "rounds": 2, "learning.epochs": 1}
+    base["protocols"] = [name.removeprefix("dp ")]
     if not live:
         base["clock"] = "measured"
-    more = EVERYTHING if name == "everything" else PROTOCOLS[name]
+    more = NOISE[name.removeprefix("dp ")] if name.startswith("dp ") else PROTOCOLS.get(name, EVERYTHING)
     return Case({**base, **more}, live, plant)._asdict()
 
 
@@ -61,17 +72,19 @@ def violations(cases: Sequence[dict[str, Any]]) -> list[list[str]]:
 
 
 @pytest.mark.ci
-def test_measured_steps_import_and_compile_nothing() -> None:
-    """Two rounds of 12 users: vectors that numpy adds and whose sums are compiled, and long ones."""
-    assert violations([case("secagg", 4010), case("lightsecagg", 64010)]) == [[], []]
-
-
-@pytest.mark.ci
 @pytest.mark.parametrize("d", SHAPES)
 def test_each_protocol_imports_and_compiles_nothing(d: int) -> None:
     """Two or three rounds of 12 users, with vectors on each side of every threshold."""
     seen = dict(zip(PROTOCOLS, violations([case(name, d) for name in PROTOCOLS]), strict=True))
     assert seen == {name: [] for name in PROTOCOLS}
+
+
+@pytest.mark.ci
+def test_noise_is_prepared_before_the_first_step() -> None:
+    """Measured under differential privacy: 12 users, with updates of 4,010 elements, rotated to 4,096."""
+    names = [f"dp {name}" for name in NOISE]
+    seen = dict(zip(names, violations([case(name, 4010) for name in names]), strict=True))
+    assert seen == {name: [] for name in names}
 
 
 @pytest.mark.ci
@@ -90,9 +103,11 @@ def test_live_steps_import_and_compile_nothing() -> None:
 
 @pytest.mark.ci
 def test_planted_first_calls_are_seen() -> None:
-    """An import in a step, a rehearsal that leaves numba to the first step, a threshold above it."""
+    """An import in a step, a rehearsal without numba, a threshold above it, and one without tables."""
     plants = [case("fedavg", plant="lazy import"), case("secagg", 64010, plant="small warm-up")]
-    lazy, small, threshold = violations([*plants, case("secagg", 64010, plant="threshold")])
+    plants += [case("secagg", 64010, plant="threshold"), case("dp secagg", 4010, plant="no tables")]
+    lazy, small, threshold, noise = violations(plants)
+    assert "a table was computed" in noise
     assert "import colorsys" in lazy
     assert "import numba" in small
     assert "import colorsys" in threshold

@@ -124,8 +124,15 @@ def test_sampling_helps_and_ends_at_no_sampling() -> None:
 
 def test_epsilon_that_rounding_exceeds_is_refused() -> None:
     """With 10 bits more noise leaves no steps to the updates, and 1,000 rounds cost more than 0.001."""
-    with pytest.raises(BadInput, match=r"epsilon must be above .*, or dp.bits larger"):
-        noise_multiplier_for(partial(wide, bits=10), 1e-3, 1e-6, rounds=1000)
+    with pytest.raises(BadInput, match=r"epsilon must be above .*, which rounding alone costs: use a larger"):
+        noise_multiplier_for(partial(wide, bits=10), 0.02, 1e-6, rounds=1000)
+
+
+def test_epsilon_below_the_orders_is_refused() -> None:
+    """No noise shows an epsilon below -log(delta a) / (a - 1) at order a = 1,024, more bits or not."""
+    text = r"epsilon must be above 0.00575, not 0.001: the least that Renyi orders up to 1,024 show"
+    with pytest.raises(BadInput, match=text):
+        noise_multiplier_for(partial(wide, bits=20), 1e-3, 1e-6, rounds=1000)
 
 
 def test_losses_of_distributed_mechanisms_have_no_pld() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +18,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 import simfl
+from simfl.cli import main
+from simfl.config.yaml_tree import dump
 from simfl.errors import RunFailed
-from simfl.learning import autograd, on_device, workspace
+from simfl.learning import autograd, device_choice, on_device, workspace
 from simfl.learning.data import Split
 from simfl.learning.device_clock import Timer
 from simfl.learning.minibatches import Cohort
@@ -239,6 +243,37 @@ def test_the_chunk_is_planned_by_the_total_memory(monkeypatch: pytest.MonkeyPatc
         trainer.device, trainer._workers = "cuda", workers
         monkeypatch.setattr(on_device, "total_bytes", lambda total=total: total + samples)
         assert trainer.training.chunk == expected
+
+
+@pytest.mark.usefixtures("gpu")
+@pytest.mark.parametrize(("processes", "expected"), [(1, 80), (2, 40), (4, 20)])
+def test_processes_on_one_gpu_share_its_memory(
+    processes: int, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has the samples, and plans its part of the rest, of which each of two threads plans half."""
+    monkeypatch.setattr(device_choice, "processes", processes)
+    trainers = [on_gpu(), on_gpu(workers=2)]
+    total = 100 * trainers[0].client_bytes + processes * trainers[0].split.x_train.nbytes
+    monkeypatch.setattr(on_device, "total_bytes", lambda: total)
+    assert [trainer.planned for trainer in trainers] == [expected, expected // 2]
+
+
+@pytest.mark.usefixtures("gpu")
+def test_a_sweep_states_who_shares_its_gpu(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A cell as one of four jobs runs it: its training is printed, and kept beside its summary."""
+    monkeypatch.setattr(device_choice, "processes", 4)
+    learning = {**SYNC["learning"], "device": "cuda"}
+    cell = {**SYNC, "rounds": 1, "learning": learning, "protocols": ["fedavg"]}
+    (tmp_path / "study.yaml").write_text(dump({"base": cell, "seeds": 1}), encoding="utf-8")
+    with pytest.raises(SystemExit) as left:
+        main(["sweep", str(tmp_path / "study.yaml"), "--out", str(tmp_path / "out"), "--jobs", "1"])
+    assert left.value.code == 0
+    way = "closed form, up to 2048 clients at a time, on an imitated GPU, one of 4 processes on it"
+    assert f"Training {way}" in " ".join(capsys.readouterr().out.split())
+    [about] = tmp_path.glob("out/cells/*/about.json")
+    assert json.loads(about.read_text(encoding="utf-8"))["training"] == {"fedavg": way}
 
 
 def test_the_summary_states_the_chunk(monkeypatch: pytest.MonkeyPatch) -> None:

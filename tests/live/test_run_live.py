@@ -19,8 +19,10 @@ from simfl.engine.user_round import UserRound
 from simfl.errors import ScenarioError
 from simfl.live import peer as peers
 from simfl.live import run_live as live_runs
+from simfl.live.connection import Sockets
 from simfl.live.live_protocol import LiveStats, prepared
 from simfl.live.run_live import run_live
+from simfl.live.serve import OWN, listening, serve
 from simfl.live.server import RevealedRounding
 from simfl.live.user import LiveUser
 from simfl.runs.results import metrics
@@ -298,6 +300,16 @@ def test_live_refuses_a_server_queue_where_processes_shape(tmp_path: Path) -> No
     ):
         run_live(study, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_serve_refuses_a_server_queue_where_it_shapes(tmp_path: Path) -> None:
+    """Before it writes a file or waits for a user; without links the queue is no matter of the processes."""
+    study = prepared(load(SMALL, {**OWN, "network.server.queue_s": 0.1}))
+    at = listening(("127.0.0.1", 0), None, "", dict.fromkeys(range(4), "x" * 32))
+    with at.socket, pytest.raises(ScenarioError, match=r"network\.server\.queue_s: processes .* must be 0"):
+        serve(study, at, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    Sockets(has_links=False).check_queue(study.scenario)
 
 
 def test_all_unsupported_settings_are_reported_at_once() -> None:

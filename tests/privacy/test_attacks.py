@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -116,8 +117,9 @@ def test_inversion_refuses_users_of_many_samples() -> None:
 
 def test_membership_of_a_model_that_memorises() -> None:
     world = World(size=24, epochs=400, lr=1.0)
-    own, global_model = world.numbers(Membership(), world.view(CHAIN, world.updates))
+    own, global_model, _ = world.numbers(Membership(), world.view(CHAIN, world.updates))
     assert own["accuracy"] > 0.75
+    assert own["advantage"] > 0.5
     assert own["auc"] > 0.8
     assert 0.4 < global_model["accuracy"] < 0.6  # the model that nobody trained
 
@@ -125,9 +127,27 @@ def test_membership_of_a_model_that_memorises() -> None:
 def test_membership_of_noise_is_a_coins() -> None:
     world = World(size=24, epochs=400, lr=1.0)
     noise = np.random.default_rng(2).uniform(-500, 500, world.updates.shape).astype(np.float32)
-    own, _ = world.numbers(Membership(), world.view(CHAIN, noise))
+    own, *_ = world.numbers(Membership(), world.view(CHAIN, noise))
     assert own["accuracy"] == pytest.approx(0.5, abs=0.06)
     assert own["auc"] == pytest.approx(0.5, abs=0.06)
+
+
+def test_curious_users_remember_every_global_model() -> None:
+    """The first of two global models was learnt by heart, the last is the start again."""
+    world = World(size=24, epochs=400, lr=1.0)
+    mean = world.start - 4 * world.updates.mean(axis=0)
+    view = replace(world.view(CHAIN[:2]), models=np.concatenate([world.start, mean, world.start]))
+    _, last, every = world.numbers(Membership(), replace(view, uploads=lambda place: dict.fromkeys(
+        range(USERS), (np.zeros_like(world.updates[0]), 0))))  # fmt: skip
+    assert abs(last["auc"] - 0.5) < 0.05 < every["auc"] - 0.5
+
+
+def test_the_bound_of_an_advantage_is_that_of_a_replaced_update() -> None:
+    """Epsilon 0.5 for a removal is 1 for a replacement: (e - 1) / (e + 1) without delta."""
+    view = replace(World(size=24, epochs=1, lr=0.1).view(CHAIN), epsilon=0.5, delta=1e-30)
+    assert view.promise() == {"epsilon": 0.5, "bound": pytest.approx((np.e - 1) / (np.e + 1))}
+    assert replace(view, plain=True).promise(uploads=True) == {"epsilon": np.inf, "bound": 1.0}
+    assert replace(view, delta=0.0).promise() == {}
 
 
 def test_membership_needs_samples_of_no_user() -> None:
@@ -141,6 +161,9 @@ def test_scores_by_hand() -> None:
     found = scored(np.array([0.9, 0.2]), np.array([0.6, 0.1]))
     assert (found["accuracy"], found["precision"], found["recall"], found["auc"]) == (0.5, 0.5, 0.5, 0.75)
     assert np.isnan(scored(np.array([0.1]), np.array([0.1]))["precision"])
+    # The likelier half, 0.9 and 0.6, has one of two members, and one of two others.
+    assert found["advantage"] == 0
+    assert scored(np.array([0.4, 0.3]), np.array([0.2, 0.1]))["advantage"] == 1
 
 
 def test_regression_is_at_its_optimum() -> None:

@@ -12,6 +12,8 @@ import pytest
 from simfl.errors import BadInput
 from simfl.privacy import recorded
 from simfl.privacy.attacks.attack import Truth, View
+from simfl.reports.folder import open_folder
+from simfl.reports.page import page
 from simfl.runs.build import build
 from simfl.runs.watch import run_watched
 from simfl.scenario.load import load
@@ -88,6 +90,52 @@ def test_buffered_uploads_know_their_models(tmp_path: Path) -> None:
     masked = views["lightsecagg_async"][0].uploads(1)
     values = np.concatenate([upload for upload, _ in masked.values()])
     assert np.std(values) == pytest.approx((2**32 - 5) / 65536 / np.sqrt(12), rel=0.1)
+
+
+NOISY = {
+    **FEW,
+    "protocols": ["fedavg", "secagg"],
+    "rounds": 2,
+    "quantization": None,
+    "dp": {"mechanism": "skellam", "clip": 0.5, "epsilon": 20, "delta": 1e-3, "bits": 16},
+}
+
+
+@pytest.mark.ci(but=["fedavg"])
+@pytest.mark.parametrize("name", ["fedavg", "secagg"])
+def test_noisy_views_have_the_noise_of_the_run(name: str, tmp_path: Path) -> None:
+    """FedAvg's uploads have their users' noise, and their mean is the noisy one; masks hide both."""
+    run(NOISY | {"protocols": [name]}, out=tmp_path)
+    view, truth = seen(tmp_path)[name]
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert view.epsilon == summary["protocols"][name]["rounds"][-1]["epsilon"]
+    for index in range(2):
+        uploads = np.stack([upload for upload, _ in view.uploads(index).values()])
+        close = np.allclose(uploads.mean(axis=0), view.totals[index] / len(uploads), atol=1e-4)
+        assert close is (name == "fedavg")
+        true = np.stack([truth.first(index)[user] for user in view.uploads(index)])
+        # Each of six users adds a sixth of the variance; a mask is uniform over the field.
+        own = summary["protocols"][name]["promise"]["noise_multiplier"] * 0.5 / 6**0.5
+        is_part = bool(abs(np.std(uploads - true) / own - 1) < 0.2)
+        assert is_part is (name == "fedavg")
+
+
+@pytest.mark.ci
+def test_attacks_with_and_without_noise_are_on_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(NOISY, out=tmp_path)
+    out, _ = attack(capsys, 0, "membership", str(tmp_path), "--with", "shadows=2", "--json")
+    rows = {(row["entry"], row["attacked"]): row for row in json.loads(out)["findings"]}
+    promised = rows["secagg", "all global models"]
+    assert promised["epsilon"] == pytest.approx(20, rel=1e-4)
+    assert promised["advantage"] <= promised["bound"] <= 1
+    # In the clear an upload has a part of the noise alone, of which nothing is promised.
+    assert rows["fedavg", "uploads"]["epsilon"] is None
+    assert rows["secagg, no noise", "all global models"]["epsilon"] is None
+    drawn = page(open_folder(tmp_path))
+    assert "Attacks on this run" in drawn
+    assert "<td>secagg, no noise</td>" in drawn
 
 
 def _loss(study: Any, truth: Truth, user: int, model: Any) -> float:

@@ -24,6 +24,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "secagg_plus": {"t": 3, "k": 4},
     "ccesa": {"t": 3, "p": 1.0},
     "lightsecagg": {"T": 1, "U": 3},
+    "disagg": {"m": 5, "t": 1, "U": 3, "D": 3},
+    "fastsecagg": {"m": 6, "t": 1, "T": 1, "U": 3, "D": 3},
 }
 USERS, D = 6, 100
 

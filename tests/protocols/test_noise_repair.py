@@ -88,7 +88,10 @@ def test_repair_costs_bytes_and_work() -> None:
     [
         ({"dp.mechanism": "discrete_gaussian"}, "repair must go with skellam, not discrete_gaussian"),
         ({"dp.mechanism": "gaussian"}, "repair must go with skellam, not gaussian"),
-        ({"protocols": ["fedavg"]}, "repair does not go with protocol fedavg: its users share no secrets"),
+        (
+            {"protocols": ["fedavg"]},
+            "repair does not go with protocol fedavg: its users hold no shares of each",
+        ),
     ],
 )
 def test_repair_is_refused_with_its_reason(changes: dict[str, object], message: str) -> None:

@@ -31,20 +31,6 @@ def aborted(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return opened(folder)
 
 
-def test_it_has_no_participation(aborted: Run) -> None:
-    entry = aborted.summary.protocols[NAME]
-    assert {r.status for r in entry.rounds} == {"aborted"}
-    assert entry.participation is None
-    assert entry.chosen is None
-
-
-def test_it_is_buffered_without_a_stale_update(aborted: Run) -> None:
-    entry = aborted.summary.protocols[NAME]
-    assert entry.buffered
-    assert entry.staleness == {}
-    assert aborted.traces[NAME].buffered
-
-
 def test_terminal_page_and_latex_speak_of_aggregations(aborted: Run) -> None:
     console = Console(file=StringIO(), width=80)
     terminal.show(console, run_report([aborted.summary], aborted.scenario.profile))

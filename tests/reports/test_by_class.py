@@ -119,12 +119,6 @@ def test_the_page_has_classes_and_energy(counted: Run) -> None:
             assert f">{joules / len(p.completed):.3f}</td>" in html
 
 
-def test_a_page_without_classes_and_energy(losing: Run) -> None:
-    html = page(losing)
-    assert "Joules" not in html
-    assert 'id="classes"' not in html
-
-
 @pytest.mark.ci
 def test_a_comparison_shows_classes() -> None:
     one, other = (run({**IN_ROUNDS, **over}).summary for over in ({}, OVER))

@@ -14,12 +14,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from simfl.reports import page as report
 from simfl.reports.advice import advise
 from simfl.reports.figures import run_figures
 from simfl.reports.folder import Run
 from simfl.reports.model import run_report
-from simfl.reports.tables import latex
 from simfl.reports.terminal import show
 from simfl.runs.results.summary import Summary
 from simfl.runs.simulation import run as simulate
@@ -83,37 +81,6 @@ def test_the_critical_path_adds_up_to_it(flipped: Run) -> None:
         )
         assert sum(phases) == pytest.approx(entry.mean.per_aggregate_s)
         assert "per aggregate." in advice.sentence
-
-
-@pytest.mark.ci
-def test_latex_begins_with_it(flipped: Run) -> None:
-    table = latex(flipped)
-    lines = {line.split(" & ")[0]: line.split(" & ") for line in table.splitlines()}
-    assert lines["Protocol"][1:3] == ["Per aggregate", "Failed"]
-    assert float(lines["secagg"][1]) < float(lines["lightsecagg"][1])
-    assert f"{per_aggregate(flipped.summary, 'secagg'):.3f}" == lines["secagg"][1]
-    assert "The entries completed different rounds" in table
-
-
-@pytest.mark.ci
-def test_bytes_are_the_same_in_all_tables(flipped: Run) -> None:
-    shown = row(printed(flipped.summary), "MB up/aggregate")
-    rounds = flipped.summary.protocols["secagg"].rounds
-    moved = sum(r.bytes_up for r in rounds) / sum(r.completed for r in rounds) / 1e6
-    assert shown[0] == f"{moved:.3f}"
-    assert f"& {moved:.3f} &" in latex(flipped)
-    assert f">{moved:.3f}<" in report.page(flipped)
-
-
-@pytest.mark.ci
-def test_the_page_ranks_by_it(flipped: Run) -> None:
-    html = report.page(flipped)
-    headline = html[html.index('id="headline"') : html.index('id="critical"')]
-    found = re.findall(r'<th scope="row">(\w+)</th>\s*<td class="n key">([\d.]+)</td>', headline)
-    (first, low), (second, high) = found
-    assert (first, second) == ("secagg", "lightsecagg")
-    assert float(low) < float(high)
-    assert "completed different rounds" in headline
 
 
 @pytest.mark.ci

@@ -158,13 +158,6 @@ def test_counters_have_units_and_go_forward(run: Run, whole: dict[str, Any]) -> 
     assert last == done
 
 
-def test_users_drawn_by_round_are_not_counted_as_online(losing: Run) -> None:
-    population = losing.scenario.population
-    drawn = population.model_validate({**population.model_dump(), "availability": {"bernoulli": 0.5}})
-    run = Run(**{**vars(losing), "scenario": losing.scenario.model_copy(update={"population": drawn})})
-    assert not any(e["name"] == "users online" for e in document(run)["traceEvents"])
-
-
 def test_idle_users_in_an_outage_are_not_counted(buffered: Run) -> None:
     gone = {"of": "all", "from_s": 1.0, "to_s": 2.0, "offline": True}
     network, population = buffered.scenario.network, buffered.scenario.population

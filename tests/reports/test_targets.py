@@ -103,11 +103,6 @@ def test_the_page_has_room_for_a_target_above_all(reaching: Run) -> None:
     assert 'class="ring"' not in text
 
 
-def test_pages_without_a_target_have_neither(losing: Run) -> None:
-    assert 'class="target"' not in page(losing)
-    assert 'class="ring"' not in page(losing)
-
-
 def test_the_figure_has_a_line_and_a_ring(reaching: Run, reached: Reached) -> None:
     pytest.importorskip("matplotlib", reason="simfl[figures] is not installed")
     from simfl.reports.figures import run_figures

@@ -106,11 +106,6 @@ def test_phases_are_rows_and_protocols_columns() -> None:
     assert "reference" in page
 
 
-def test_an_inexact_aggregate_shows() -> None:
-    page = text(summary(secagg=[round_(0), round_(1, aggregate_exact=False)]))
-    assert row(page, "aggregates exact") == ["1 of 2"]
-
-
 def test_clipped_and_wrapped_values_are_shown_if_any() -> None:
     assert "values " not in text(summary(secagg=[round_(0)]))
     page = text(summary(fedavg=[round_(0)], secagg=[round_(0, clipped=3, wrapped=5), round_(1, wrapped=2)]))
@@ -300,11 +295,6 @@ def test_skipped_rounds_are_counted_and_no_value_is_a_dash() -> None:
     none["rounds"] = [round_(0, reason="selection", selected=0, accuracy=None)] * 2
     none["final_accuracy"] = None
     assert chosen(table({"partition": [none]}), "partition") == ["-", "-", "-", "0.00", "0.00", "2"]
-
-
-def test_the_way_of_training_is_printed_once() -> None:
-    page = text(summary(fedavg=[round_(0)], secagg=[round_(0)]))
-    assert page.count("Training one client after the other") == 1
 
 
 def test_reasons_of_failed_rounds_are_counted() -> None:

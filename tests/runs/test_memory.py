@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,6 +33,28 @@ def test_the_bound_in_closed_form_is_one(protocol: str, data: dict[str, Any]) ->
     found = measure_memory(study.session(protocol, build.modelled(study), MemoryProbeOps(s.field.q)))
     assert found.rest > 0  # an aggregate came of it
     assert found.peak <= memory.at_most(s, protocol, p) < 40 * found.peak
+
+
+@pytest.mark.ci(but=["lightsecagg"])
+@pytest.mark.parametrize("protocol", ["secagg", "secagg_plus", "ccesa", "lightsecagg"])
+def test_the_bound_has_the_shares_of_seeds_of_noise(protocol: str) -> None:
+    """Repair of 12 of 40 users: most of what a thin model's round holds."""
+    dp = {
+        "mechanism": "skellam",
+        "clip": 0.5,
+        "noise_multiplier": 1.0,
+        "bits": 16,
+        "dropout": {"repair": 0.3},
+    }
+    s = load(SYNC, {
+        "population.users": 40, "privacy": {"T": 10, "D": 10, "U": 30}, "protocols": [protocol],
+        "learning.dataset": THIN, "rounds": 2, "quantization": None, "dp": dp,
+    })  # fmt: skip
+    study = build.build(s)
+    p = s.params(protocol, study.trainer.d)
+    held = measure_memory(study.session(protocol, build.modelled(study), MemoryProbeOps(s.field.q)))
+    without = memory.at_most(s, protocol, replace(p, dp=None))
+    assert without < held.peak <= memory.at_most(s, protocol, p) < 2 * held.peak
 
 
 def test_beyond_a_size_the_bound_is_the_prediction(monkeypatch: pytest.MonkeyPatch) -> None:

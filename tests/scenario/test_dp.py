@@ -9,6 +9,7 @@ import pytest
 import yaml
 
 from simfl.errors import ScenarioError
+from simfl.protocols.noise import DifferentialPrivacy
 from simfl.runs.build import build
 from simfl.scenario.load import load, resolved_yaml
 
@@ -30,7 +31,6 @@ def refusal(overrides: dict[str, Any], whole: bool = False) -> str:
             "dp.bits: 2^31 = 2147483648 must not be above field.q=1048583",
         ),
         ({"dp.bits": 2}, "dp.bits: must be at least 4, not 2: rounding of 10 updates fills 2 bits"),
-        ({"dp.bits": 25}, "dp.bits: noise of standard deviation 1,23"),
         ({"dp.clip": 0}, "dp.clip: must be above 0, not 0"),
         ({"dp.noise_multiplier": -1}, "dp.noise_multiplier: must be above 0, not -1"),
         ({"dp.mechanism": "laplace"}, "dp.mechanism"),
@@ -51,6 +51,36 @@ def test_too_coarse_a_lattice_is_refused_with_the_bits() -> None:
     assert build(load(SCENARIO, {"dp.bits": 6}))
 
 
+def test_noise_in_too_many_steps_is_refused_with_the_bits() -> None:
+    """By the model's own length: 22 bits pass for 650 parameters, where a long model would refuse 18."""
+    text = refusal({"dp.bits": 23}, whole=True)
+    assert "dp.bits: noise of standard deviation 262,061 steps is above 131,072" in text
+    assert "the largest that is drawn exactly: use at most 22 bits" in text
+    assert build(load(SCENARIO, {"dp.bits": 22}))
+
+
+def test_an_update_beyond_64_bit_squares_is_refused() -> None:
+    """Next to no noise leaves 31 bits to two long updates, whose squared lengths would pass 2^62."""
+
+    def found(bits: int) -> list[tuple[str, str]]:
+        dp = DifferentialPrivacy(mechanism="skellam", clip=1.0, noise_multiplier=1e-9, bits=bits)
+        return list(dp.problems(2, 2**32 - 5, 2**30))
+
+    ((key, text),) = found(31)
+    assert key == "bits"
+    fewer = int(text.rsplit("use at most ", 1)[1].split()[0])
+    assert "steps is not below 2^31, as 64-bit squares need" in text
+    assert found(fewer + 1)
+    assert not found(fewer)
+
+
+def test_a_delta_above_one_over_the_users_is_refused() -> None:
+    text = refusal({"dp.delta": 0.11})
+    assert "dp.delta: delta=0.11 allows the update of one of 10 users to be released whole" in text
+    assert "use at most 0.1" in text
+    assert load(SCENARIO, {"dp.delta": 0.1})
+
+
 def test_buffers_and_other_machines_are_refused_with_the_reason() -> None:
     buffered = {
         "protocols": ["fedbuff"],
@@ -67,7 +97,7 @@ def test_buffers_and_other_machines_are_refused_with_the_reason() -> None:
 
 def test_a_profile_without_rates_of_noise_is_refused() -> None:
     text = refusal({"profile": "lightsecagg_table4"}, whole=True)
-    assert "dp: profile lightsecagg_table4 gives no seconds.noise_element: add a rate to it" in text
+    assert "dp: profile lightsecagg_table4 gives no seconds.noise_element: use profile: reference," in text
 
 
 def test_a_resolved_scenario_loads_again() -> None:

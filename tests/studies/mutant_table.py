@@ -58,8 +58,10 @@ MUTANTS = [
         "not reached: over a complete graph too few uploads end the stage before",
     ),
     Mutant(f"{SERVER}.unmask", "[-1] * len(survivors)", "[1] * len(survivors)", "secagg", "explore"),
-    Mutant(f"{SERVER}.unmask", "i < j", "i > j", "secagg", "explore"),
-    Mutant(f"{SERVER}.unmask", "i < j", "i <= j", "secagg", "", "equivalent: nobody is its own partner"),
+    Mutant(f"{SERVER}.unmask", "1 if i < j", "1 if i > j", "secagg", "explore"),
+    Mutant(
+        f"{SERVER}.unmask", "1 if i < j", "1 if i <= j", "secagg", "", "equivalent: nobody is its own partner"
+    ),
     # --- MDS
     Mutant(f"{LSA}.share_secrets", "p.U, p.T)", "p.U - 1, p.T - 1)", "lightsecagg", "leak"),
     Mutant(f"{LSA}.share_secrets", "p.U, p.T)", "p.T, p.U)", "lightsecagg", "explore"),

@@ -15,6 +15,7 @@ import simfl
 from simfl.cli import main
 from simfl.connect import dask_engine
 from simfl.errors import BadInput, RunFailed
+from simfl.learning import device_choice
 from simfl.studies import workers as module
 from simfl.studies.plan import fleet_plan
 from simfl.studies.workers import RunJobs, in_line, in_order, renamed, workers
@@ -77,6 +78,18 @@ def test_a_plan_is_the_same_with_two_workers(tmp_path: Path) -> None:
 def test_results_are_put_in_the_order_of_the_jobs() -> None:
     assert list(in_order([(2, "c"), (0, "a"), (1, "b"), (3, "d")])) == ["a", "b", "c", "d"]
     assert list(in_line(divmod, [(7, 2), (9, 5)])) == [(0, (3, 1)), (1, (1, 4))]
+
+
+def processes_on_its_gpu(job: int) -> int:
+    return device_choice.processes
+
+
+@pytest.mark.ci
+def test_jobs_plan_a_part_of_a_gpu_each() -> None:
+    """One job in this process has a GPU alone, and two have half of it each."""
+    for jobs in (1, 2):
+        with workers(jobs) as run_jobs:
+            assert {shared for _, shared in run_jobs(processes_on_its_gpu, [(0,), (1,)])} == {jobs}
 
 
 @pytest.mark.slow

@@ -132,7 +132,7 @@ class _Plain(pickle._Unpickler):
     def _set(self, items: list[Any]) -> None:
         into = self.stack[-1]
         if type(into) is not dict or len(items) % 2:
-            raise ValueError("sets items of something that is not a dict, or half an item")
+            raise ValueError("sets items of a value that is no dict, or half an item")
         for key, value in zip(items[::2], items[1::2], strict=True):
             # The hash of a nested tuple, or of a very long number, may take for ever.
             if type(key) is not str and (type(key) is not int or key.bit_length() > 64):
@@ -147,14 +147,14 @@ class _Plain(pickle._Unpickler):
         # The attack on unpickling is here: REDUCE calls what a file names. Only our own functions can be on
         # the stack as names.
         if type(name) is not _Name or type(arguments) is not tuple:
-            raise ValueError("calls something that is not a name: nothing is imported or called")
+            raise ValueError("calls a value that is no name: nothing is imported or called")
         self.append(name.make(*arguments))
 
     def _set_byte_order(self) -> None:
         state, of = self.stack.pop(), self.stack[-1]
         # BUILD sets an object's state. It may set the byte order of a number's type, and nothing else.
         if type(of) is not _NumberType or type(state) is not tuple or state[1:2] not in (("<",), (">",)):
-            raise ValueError("sets the state of something that is not the type of a number")
+            raise ValueError("sets the state of a value that is no type of a number")
         of.byte_order = state[1]
 
 

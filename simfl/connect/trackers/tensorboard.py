@@ -38,7 +38,7 @@ class TensorBoard:
         if protocol not in self._writers:
             self._writers[protocol] = EventFileWriter(str(self.folder / protocol))
         scalars = [Written.Value(tag=key, simple_value=value) for key, value in values(row).items()]
-        # Virtual seconds in the place of wall time, so that TensorBoard's axis "relative" is virtual time.
+        # Virtual seconds instead of wall time, so that TensorBoard's axis "relative" is virtual time.
         event = Event(wall_time=row.end_s, step=row.index, summary=Written(value=scalars))
         self._writers[protocol].add_event(event)
 

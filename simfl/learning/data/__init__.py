@@ -8,13 +8,14 @@ from simfl.config.kinds import KindRegistry
 from simfl.learning.data.dataset import DataError, Dataset, Split
 from simfl.learning.data.federated import Femnist, Landmarks
 from simfl.learning.data.raw_images import AttFaces, Cifar10, Cifar100, FashionMnist, Mnist
-from simfl.learning.data.text import Shakespeare
+from simfl.learning.data.text import Shakespeare, ShakespearePlays
 from simfl.learning.data.unpublished import Digits, Npz, Synthetic
 
 __all__ = ["DATASETS", "DataError", "Dataset", "Split"]
 
 _OURS = (
-    Digits, Synthetic, Npz, Mnist, FashionMnist, Cifar10, Cifar100, Femnist, Shakespeare, AttFaces, Landmarks,
+    Digits, Synthetic, Npz, Mnist, FashionMnist, Cifar10, Cifar100, Femnist, Shakespeare,
+    ShakespearePlays, AttFaces, Landmarks,
 )  # fmt: skip
 DATASETS = KindRegistry("data set", Dataset, _OURS, "dataset")  # type: ignore[type-abstract]
 

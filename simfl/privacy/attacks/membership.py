@@ -5,7 +5,8 @@ users' settings. It knows the members of these, so a logistic regression learns 
 members from other outputs. It is then applied to users' models.
 """
 
-from typing import Literal
+from collections.abc import Iterable
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,8 @@ class Membership(Attack):
     knowledge = Knowledge(
         "samples of the same kind that no user holds, and the labels of those asked about",
         "accuracy, precision, recall of `member` over members and as many others; auc: the chance that a "
-        "member looks more like one than another sample does",
+        "member looks more like one than another sample does; advantage: the share of members in the likelier"
+        " half, less that of others; bound: of any attack's advantage, by epsilon",
     )
     shadows: Count = 16
     """Shadow models."""
@@ -68,18 +70,25 @@ class Membership(Attack):
         regression = self._regression(view, split, rng, view.models[last], own, size)
         search = view.search
 
-        def guesses(weights: F32, rows: I64) -> F64:
-            z = search.logits(weights, _x(split, rows))
-            return regression.probability(features(z, _y(split, rows)))
+        def guesses(models: Iterable[F32], rows: I64) -> F64:
+            x, y = _x(split, rows), _y(split, rows)
+            of_each = [regression.probability(features(search.logits(m, x), y)) for m in models]
+            mean: F64 = np.mean(of_each, axis=0)
+            return mean
 
         queries = [
             (user, rng.permutation(truth.parts[user])[:queried], rng.permutation(others)) for user in uploads
         ]
         # An update is the model that it was made on, less the user's own model.
-        user_models = {user: view.models[model] - delta for user, (delta, model) in uploads.items()}
+        user_models = {user: [view.models[model] - delta] for user, (delta, model) in uploads.items()}
         read = "uploads" if view.plain else "masked uploads"
-        # The global model, which every protocol shows, is the level that a masked upload must not exceed.
-        targets = {read: user_models, "global model": dict.fromkeys(uploads, view.models[-1])}
+        # The global model, which every protocol shows, is the level that a masked upload must not exceed. A
+        # curious user has those of all rounds, and nothing else that a server has.
+        targets: dict[str, dict[int, Any]] = {
+            read: user_models,
+            "global model": dict.fromkeys(uploads, view.models[-1:]),
+            "all global models": dict.fromkeys(uploads, view.models[1:]),
+        }
         outcome = Outcome(())
         for target, models in targets.items():
             inside = np.concatenate([guesses(models[user], members) for user, members, _ in queries])
@@ -88,7 +97,8 @@ class Membership(Attack):
                 [guesses(models[user], rows[: len(members)]) for user, members, rows in queries]
             )
             numbers = {"round": float(view.rounds[last]), "asked": 2.0 * len(inside)}
-            finding = Finding(view.entry, target, numbers | scored(inside, outside))
+            promise = view.promise(uploads=target == read)
+            finding = Finding(view.entry, target, numbers | scored(inside, outside) | promise)
             outcome += Outcome((finding,), bars=(_bars(f"{view.entry}: {target}", inside, outside),))
         return outcome
 
@@ -174,26 +184,34 @@ def features(logits: F32, labels: I64) -> F64:
 def scored(members: F64, others: F64) -> dict[str, float]:
     """Return the scores of guesses, where a probability above a half is a guess of `member`.
 
-    They are accuracy, precision (NaN without such a guess), recall, and the area under the curve of all
-    thresholds.
+    They are accuracy, precision (NaN without such a guess), recall, the area under the curve of all
+    thresholds, and the advantage over a coin (Yeom et al. 2018) of guesses above the median, as half of those
+    asked about are members.
 
     Args:
         members: Probabilities of members.
         others: Probabilities of other samples.
 
     >>> scored(np.array([0.9, 0.6]), np.array([0.6, 0.1]))
-    {'accuracy': 0.75, 'precision': 0.6666666666666666, 'recall': 1.0, 'auc': 0.875}
+    {'accuracy': 0.75, 'precision': 0.6666666666666666, 'recall': 1.0, 'auc': 0.875, 'advantage': 0.5}
     """
     hits, false = int((members > 0.5).sum()), int((others > 0.5).sum())
     right = hits + len(others) - false
     # The area under the curve is the chance that a member ranks above another sample; ties count half.
     above = (members[:, None] > others) + 0.5 * (members[:, None] == others)
+    median = float(np.median(np.concatenate([members, others])))
     return {
         "accuracy": right / (len(members) + len(others)),
         "precision": hits / (hits + false) if hits + false else float("nan"),
         "recall": hits / len(members),
         "auc": float(above.mean()),
+        "advantage": _above(members, median) - _above(others, median),
     }
+
+
+def _above(guesses: F64, threshold: float) -> float:
+    """Return the share of guesses above a threshold; those at it count half."""
+    return float(((guesses > threshold) + 0.5 * (guesses == threshold)).mean())
 
 
 class Regression:

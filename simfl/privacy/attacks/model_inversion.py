@@ -83,7 +83,7 @@ def _plausible(masked: F32, model: F32) -> F32:
 
     Unscaled, its logits are so large that the gradient vanishes: a search would end where it begins.
     """
-    # Only the scale is changed, which the server can do with what it has.
+    # Only the scale is changed, which the server can do with its data.
     return masked * np.float32(np.linalg.norm(model) / np.linalg.norm(masked))
 
 

@@ -50,7 +50,7 @@ def visible(lines: Iterable[Line], q: int, hidden: Callable[[Symbol], bool]) -> 
             # `pending`.
             pivots[pivot] = scaled(line, pow(line[pivot], -1, q), q)
         else:
-            # No hidden symbol is left: the line is a combination that is known.
+            # No hidden symbol remains: the line is a combination that is known.
             clear.append(line)
     return reduced(clear, q)
 

@@ -17,7 +17,16 @@ from simfl.dataplane.terms import Coordinate
 from simfl.engine.driver import drive
 from simfl.engine.setup import ClosedRound
 from simfl.privacy.leaks.elimination import Line
-from simfl.privacy.leaks.views import NamedEntropy, Sent, Setup, Transcript, is_exact, shortened, sum_of
+from simfl.privacy.leaks.views import (
+    NamedEntropy,
+    Sent,
+    Setup,
+    Transcript,
+    counted_noise,
+    is_exact,
+    shortened,
+    sum_of,
+)
 from simfl.protocols.lightsecagg_async_client import Recover
 from simfl.protocols.machine import SERVER, Effects, Result, Send, Update
 from simfl.runs.build import Experiment, make_clocks
@@ -158,5 +167,8 @@ class _Watcher:
         for index, server in self.servers.items():
             # Users answer for these survivors. Their sum can be known although the round was aborted.
             survivors = getattr(server, "survivors", None)
+            self.seen.noise += counted_noise(
+                self.setup.params, tuple(survivors or ()), self.seen.drawn, index
+            )
             if survivors and index not in self.summed:
                 self._allow(self.setup.sum_over({self.names[index, user]: 1 for user in survivors}))

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import combinations
 
-from simfl.dataplane.terms import Coordinate
+from simfl.dataplane.terms import Coordinate, Secret
 from simfl.privacy.leaks.coalitions import spread
 from simfl.privacy.leaks.elimination import Basis, Line, reduced, within
 from simfl.privacy.leaks.knowledge import Knowledge, in_words
@@ -109,8 +109,16 @@ def violations(seen: Transcript, knowledge: Knowledge) -> Iterator[str]:
     if not all(within(line, knowledge.basis, knowledge.q) for line in results):
         yield "a result does not follow from what the server has"
     yield from seen.misuse
+    yield from open_noise(seen, knowledge)
     for line in knowledge.relations:
         yield f"a relation between secrets is known: {in_words(line, knowledge.q)}"
+
+
+def open_noise(seen: Transcript, knowledge: Knowledge) -> Iterator[str]:
+    """Yield each seed of noise that a view has, although a sum counts on that noise, as a sentence."""
+    for seed in seen.noise:
+        if isinstance(seed, Secret) and seed.party not in knowledge.colluders and knowledge.knows(seed):
+            yield f"noise that a sum counts on is known: {seed}"
 
 
 def privacy_findings(seen: Transcript, colluders: int) -> Iterator[str]:
@@ -124,8 +132,10 @@ def privacy_findings(seen: Transcript, colluders: int) -> Iterator[str]:
     yield from seen.misuse
     base = seen.view()
     for coalition in spread(seen.users, colluders, TRIED_COALITIONS):
-        leak = find_leak(seen, seen.view(coalition, base))
+        knowledge = seen.view(coalition, base)
+        leak = find_leak(seen, knowledge)
         if leak is not None:
             users = "".join(f" and user {user}" for user in coalition)
             yield f"the server{users} know{'' if users else 's'} {leak.combination}"
             return
+        yield from open_noise(seen, knowledge)

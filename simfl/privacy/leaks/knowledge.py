@@ -16,6 +16,8 @@ from collections.abc import Callable, Collection, Iterator
 from typing import Self
 
 from simfl.crypto.shamir import P
+from simfl.crypto.threshold_elgamal import L
+from simfl.dataplane.group_terms import Pad, Point, Product, times
 from simfl.dataplane.terms import (
     REALS,
     Agreed,
@@ -32,7 +34,7 @@ from simfl.dataplane.terms import (
     Value,
     VerificationKey,
 )
-from simfl.privacy.leaks.elimination import Basis, Line, Symbol, visible
+from simfl.privacy.leaks.elimination import Basis, Line, Symbol, visible, within
 
 MAX_DENOMINATOR, MAX_NUMERATOR = 64, 4096
 """Bounds of the fractions as which residues are printed."""
@@ -50,8 +52,10 @@ class Knowledge:
         self.q, self.colluders = q, frozenset(colluders)
         self.labels: list[str] = []
         """A label for each fact, by its number."""
-        self.facts: dict[int, list[tuple[int, Form]]] = {q: [], P: []}
-        """Linear forms that are known, with their numbers, by modulus: of updates, and of Shamir's shares."""
+        self.facts: dict[int, list[tuple[int, Form]]] = {q: [], P: [], L: []}
+        """Linear forms that are known, with their numbers, by modulus: of updates, and of shares."""
+        self.points: list[Point] = []
+        """Points of the group that are known."""
         self.known: dict[Term, str | tuple[int, ...]] = {}
         """Terms that are known, each with its source: in words, or as the numbers of the facts behind it."""
         self.sealed: list[tuple[str, Sealed]] = []
@@ -67,13 +71,16 @@ class Knowledge:
         other.labels = list(self.labels)
         other.facts = {q: list(facts) for q, facts in self.facts.items()}
         other.known, other.sealed = dict(self.known), list(self.sealed)
+        other.points = list(self.points)
         return other
 
     def see(self, label: str, item: Item) -> None:
         """Add an item to the view; call `close` before queries."""
         if isinstance(item, Coordinate):  # an update in the clear
             item = Form(self.q, {item: 1})
-        if isinstance(item, Form):
+        if isinstance(item, Point):
+            self.points.append(item)
+        elif isinstance(item, Form):
             # Fractions get residues, so that one elimination over F_q serves sums over the reals too.
             form = item.over(self.q) if item.q == REALS else item
             self.facts[form.q].append((len(self.labels), form))
@@ -101,13 +108,15 @@ class Knowledge:
             return False
         if isinstance(term, Public | VerificationKey):
             return self.knows(term.secret)
+        if isinstance(term, Pad):
+            return all(map(self._is_known, term.products))
         return isinstance(term, Constant)
 
     def close(self) -> Self:
         """Open and reconstruct until nothing new follows; return itself."""
         # All rows that can be opened are, before an elimination: that is the costlier step.
         # `or`: elimination only runs when nothing can be opened.
-        while self._open() or self._reconstruct():
+        while self._open() or self._reconstruct() or self._decrypt():
             pass
         self.basis = self.updates()
         return self
@@ -124,20 +133,32 @@ class Knowledge:
         return bool(opened)
 
     def _reconstruct(self) -> bool:
-        if not self.facts[P]:
-            return False
         before = len(self.known)
-        # Numbers of facts go along as further symbols, and are the proof afterwards.
-        lines = [{**self.unknown(form), number: 1} for number, form in self.facts[P]]
-        self.relations = []
-        # A combination of shares with a single value is that secret; with several it relates them.
-        for line in visible(lines, P, _no_value).values():
-            values = [symbol for symbol in line if isinstance(symbol, Value)]
-            if len(values) == 1:
-                self.known[values[0].secret] = tuple(number for number in line if isinstance(number, int))
-            else:
-                self.relations.append(line)
+        for p in (P, L):
+            if not self.facts[p]:
+                continue
+            # Numbers of facts go along as further symbols, and are the proof afterwards.
+            lines = [{**self.unknown(form), number: 1} for number, form in self.facts[p]]
+            self.relations = []
+            # A combination of shares with a single value is that secret; with several it relates them.
+            for line in visible(lines, p, _no_value).values():
+                values = [symbol for symbol in line if isinstance(symbol, Value)]
+                if len(values) == 1:
+                    self.known[values[0].secret] = tuple(number for number in line if isinstance(number, int))
+                else:
+                    self.relations.append(line)
         return len(self.known) > before
+
+    def _decrypt(self) -> bool:
+        """Find the pads of ciphertexts of which enough parts are known."""
+        pads = [item.key for _, item in self.sealed if isinstance(item.key, Pad)]
+        # The first halves r G of ciphertexts: a share that is known gives a part of each.
+        halves = [point for point in self.points if all(isinstance(s, Element) for s in point.of)]
+        own = [times(share, half) for _, share in self.facts[L] for half in halves] if pads else []
+        basis = visible(map(self.unknown, [*self.points, *own]), L, _no_secret)
+        new = [pad for pad in pads if within(self.unknown(Form(L, dict.fromkeys(pad.products, 1))), basis, L)]
+        self.known |= dict.fromkeys(new, "parts of its decryption")
+        return bool(new)
 
     def unknown(self, form: Form) -> Line:
         """Return a form without its symbols that are known."""
@@ -150,6 +171,9 @@ class Knowledge:
             return self.knows(symbol.seed)
         if isinstance(symbol, Value):
             return self.knows(symbol.secret)
+        # One factor is enough, since the point of the other is public.
+        if isinstance(symbol, Product):
+            return any(map(self._is_known, symbol.of))
         return isinstance(symbol, Coordinate) and symbol.user in self.colluders
 
     def updates(self, of: Callable[[Coordinate], bool] = lambda symbol: True, traced: bool = False) -> Basis:
@@ -200,7 +224,7 @@ class Knowledge:
             yield from sorted((secret for secret in seed.between if secret in self.known), key=str)
 
     def _source(self, term: Term) -> str:
-        source = self.known.get(term, "known to everybody")
+        source = self.known.get(term, "known to all")
         if isinstance(source, str):
             return source
         return f"shares: {', '.join(self.labels[number] for number in source)}"
@@ -208,6 +232,10 @@ class Knowledge:
 
 def _no_value(symbol: Symbol) -> bool:
     return isinstance(symbol, Term) and not isinstance(symbol, Value)
+
+
+def _no_secret(symbol: Symbol) -> bool:
+    return not isinstance(symbol, Product) or not any(isinstance(factor, Value) for factor in symbol.of)
 
 
 def signed(c: int, q: int) -> str:

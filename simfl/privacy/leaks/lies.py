@@ -230,7 +230,7 @@ def server_key(row: int) -> Secret:
 
 
 def with_server_keys(to: int, message: Message) -> Message:
-    """Return a roster with keys of the server in place of every other user's."""
+    """Return a roster with keys of the server instead of every other user's."""
     if not isinstance(message, Roster):
         return message
     n = len(message.users)
@@ -258,7 +258,7 @@ class Lied:
 
     def __str__(self) -> str:
         users = ", ".join(map(str, self.coalition))
-        return f"{f'users {users} collude' if users else 'nobody colludes'}; {self.lie}:\n{self.leak}"
+        return f"{f'users {users} collude' if users else 'no user colludes'}; {self.lie}:\n{self.leak}"
 
 
 def search(
@@ -295,7 +295,7 @@ def in_words(assignment: Assignment) -> str:
     for user, survivors in sorted(assignment.items()):
         users_of.setdefault(survivors, []).append(user)
     parts = (f"{set(survivors)} to {', '.join(map(str, to))}" for survivors, to in users_of.items())
-    return f"survivors are said to be {'; '.join(parts)}"
+    return f"survivors are announced as {'; '.join(parts)}"
 
 
 def lies(setup: Setup, lie: str, colluders: int = 0, report: Lied | None = None) -> Lied:
@@ -341,7 +341,7 @@ def lied(setup: Setup, lie: str, coalition: tuple[int, ...], report: Lied) -> bo
     partners = (*coalition, *users[1 : max(1, forked.setup.min_members - len(coalition))])
     forked = fork_round(setup, narrow(0, partners))
     shared = {0, *partners}
-    words = f"user 0 is told that {shared} shared; "
+    words = f"user 0 receives that {shared} shared; "
     assignment = without_partners(forked, partners, coalition)
     return search(forked, coalition, iter([assignment]), report, words)
 

@@ -1,8 +1,8 @@
 """Rounds on symbols, and an adversary's view of them.
 
-An adversary is the server and a coalition of users. Its view is all that they receive, also messages that are
-late or discarded, and all that they draw. Their own messages follow from these. Each user is a machine of its
-own, so a malicious server needs no machine: `alter` replaces the messages that the honest one sends.
+An adversary is the server and a coalition of users. Its view is everything they receive, also late or
+discarded messages, and everything they draw. Their messages follow from these. Each user is a separate
+machine, so a malicious server needs none: `alter` replaces the messages that the honest one sends.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Transcript:
         min_members: Fewest users in one further sum that may be known, whichever it is; None if none may be.
         misuse: Seeds with two purposes, nonces with two rows, in words.
         exact: Each result is the sum over its members, for all updates.
+        noise: Seeds of the noise that a sum counts on under differential privacy; none of them may be known.
         verdict: The server's own, of a round over a graph.
         kernels: Kernels that machines ran.
     """
@@ -86,12 +87,14 @@ class Transcript:
     min_members: int | None = None
     misuse: list[str] = field(default_factory=list)
     exact: bool = True
+    noise: list[Term] = field(default_factory=list)
     verdict: Verdict | None = None
     kernels: set[Any] = field(default_factory=set)
 
     def under_malicious_server(self, min_members: int) -> Transcript:
         """Return it as of a malicious server: any single sum over enough users may be known."""
-        return replace(self, results=[], sums=[], min_members=min_members)
+        # Such a server may name more survivors than there are, and has their noise removed (docs/dp.md).
+        return replace(self, results=[], sums=[], noise=[], min_members=min_members)
 
     def view(self, coalition: Collection[int] = (), base: Knowledge | None = None) -> Knowledge:
         """Return the knowledge of the server and these users.
@@ -179,7 +182,8 @@ class Setup:
         self, ops: Ops, draw: Callable[..., Entropy], index: int
     ) -> tuple[Any, dict[int, Any], dict[int, Any]]:
         """Return the server, the clients and each party's entropy, of the round of this index."""
-        kind, p = self.kind, self.params
+        # A round's number decides whether machines begin anew, or use what they remember.
+        kind, p = self.kind, replace(self.params, round=index)
         entropies = {party: draw(self.root, party, index) for party in (SERVER, *self.users)}
         clients = {user: kind.client(user, p, ops, entropies[user]) for user in self.users}
         return kind.server(self.users, p, ops, entropies[SERVER]), clients, entropies
@@ -246,9 +250,28 @@ def symbolic_round(
     else:
         # Factors of 1: over the field a user's weight is in its masked update already.
         seen.sums = setup.sum_over({(user, update): 1 for user in survivors}) if survivors else []
+    seen.noise = counted_noise(p, tuple(survivors or ()), seen.drawn, index)
     seen.misuse += ops.misuse
     seen.kernels |= ops.kernels
     return seen
+
+
+def counted_noise(
+    p: Params, survivors: Collection[int], drawn: Mapping[int, list[Term]], index: int
+) -> list[Term]:
+    """Return the seeds of the parts of noise that stay in a sum: parts 0 to L of each survivor, with L lost.
+
+    Args:
+        p: Parameters of the round.
+        survivors: Users in its sum.
+        drawn: Secrets that each party drew.
+        index: Number of the round.
+    """
+    if p.dp is None or not survivors:
+        return []
+    names = set(p.seed_names(None)[1 : 2 + max(0, p.N - len(survivors))])
+    seeds = (term for user in survivors for term in drawn.get(user, ()) if isinstance(term, Secret))
+    return [seed for seed in seeds if seed.name in names and seed.scope[0] == index]
 
 
 def altered(alter: Alter) -> Call:
@@ -260,7 +283,7 @@ def altered(alter: Alter) -> Call:
             if isinstance(effect, Send):
                 sent = alter(effect.to, effect.message)
                 messages = [sent] if isinstance(sent, Message) else sent
-                # An alteration may send several messages in place of one, or none.
+                # An alteration may send several messages instead of one, or none.
                 effects += [Send(effect.to, message) for message in messages]
             else:
                 effects.append(effect)
@@ -308,6 +331,7 @@ def union(transcripts: Sequence[Transcript]) -> Transcript:
         total.sums += seen.sums
         total.min_members = seen.min_members if total.min_members is None else total.min_members
         total.exact &= seen.exact
+        total.noise += seen.noise
         total.kernels |= seen.kernels
         # Rounds that share operations have noted the same misuse.
         total.misuse += [finding for finding in seen.misuse if finding not in total.misuse]

@@ -124,7 +124,7 @@ def locked(path: Path, busy: str) -> Iterator[sqlite3.Connection]:
         BadInput: Another process holds its lock, or it cannot be written.
         Damaged: It is no file of SQLite.
     """
-    # Opening a pipe in place of the file would never return.
+    # Opening a pipe instead of the file would never return.
     if path.exists():
         need_regular(path)
     with ExitStack() as stack:

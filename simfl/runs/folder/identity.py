@@ -35,7 +35,7 @@ def code_version() -> str:
 
 
 def identified(scenario: Scenario, code: str) -> dict[str, Any]:
-    """Return code and resolved scenario as plain values, with digests in place of the names of files."""
+    """Return code and resolved scenario as plain values, with digests instead of the names of files."""
     tree = nodes(scenario.model_dump(mode="json"), Node(None, scenario.name))
     # The content decides, and not the name: a moved file is the same run, an edited one is another
     # (`test_a_file_that_the_scenario_names_counts_by_its_content`).

@@ -118,7 +118,7 @@ class Unfinished:
         self._head: dict[str, Any] = {}
         self._chains: dict[str, str] = {}
         self._last = 0, 0
-        """The greatest `id` of each table."""
+        """The largest `id` of each table."""
 
     def begin(self, scenario: Scenario, assumed: Assumed | None = None) -> None:
         """Begin a run; nothing is written before its first rounds."""

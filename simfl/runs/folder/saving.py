@@ -200,7 +200,7 @@ class Saver:
             self.save()
         # An interrupted run can be resumed, also one whose disk or memory was full or whose cluster failed.
         # After other errors a resumed run would fail again, so its saved rounds go. While rounds are
-        # replayed, the saved ones are all that exist, so they stay.
+        # replayed, only the saved ones exist, so they stay.
         # KeyboardInterrupt and CancelledError are no `Exception`.
         passing = isinstance(error, OSError | MemoryError | ClusterFailed) or not isinstance(error, Exception)
         if any(result.measured.values()) and not (passing or self.replaying):

@@ -64,7 +64,7 @@ class Circuits:
         """Search larger circuits until the lightest is known or the budget is spent."""
         while self.lower < self.weight and self._step(self._size + 1, budget):
             self._size += 1
-            # As many vectors as dimensions are independent: no circuit is left.
+            # As many vectors as dimensions are independent: no circuit remains.
             if self._size > self._dimension or self._rows.size == self._dimension:
                 self.lower = self.weight
             else:

@@ -46,7 +46,7 @@ def inverses(a: Residues, p: int) -> Residues:
     """
     if a.size < 2:
         return np.array([pow(int(x), -1, p) for x in a], np.int64)
-    # Montgomery: 1/a = b (1/(a b)) and 1/b = a (1/(a b)). So pairs are multiplied until one number is left.
+    # Montgomery: 1/a = b (1/(a b)) and 1/b = a (1/(a b)). So pairs are multiplied until one number remains.
     half = a.size // 2
     left, right, last = np.split(a, [half, 2 * half])
     inverse = inverses(np.concatenate([left * right % p, last]), p)

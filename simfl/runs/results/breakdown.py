@@ -116,7 +116,7 @@ def breakdown(runs: Runs, noisy: bool, same_rounds: bool) -> ReportTable:
     entries = list(runs.values())
     all_rates = rates([p for group in entries for p in group])
     sections = [rows("time", entries, noisy)]
-    # A run with one drop-out rate has no block of its own for it: the table covers all rounds.
+    # A run with one drop-out rate has no separate block for it: the table covers all rounds.
     for rate in all_rates:
         # A rate's part has its own rounds; its means stay those of the run, so `path` and `run` are shown
         # once.

@@ -27,7 +27,7 @@ class ClassSummary(OmitDefaults):
     lost: dict[str, Count]
     """Users missed, by phase."""
     surplus: Count = 0
-    """Users told to stop."""
+    """Users whom a message stopped."""
     waited_s: dict[str, Seconds]
     """On the run's critical path, spent by its users, by phase."""
     energy: EnergySummary | None = None

@@ -21,16 +21,9 @@ TableName = Literal[
 ]
 Reduction = Literal["mean", "range", "sum", "share", "count", "flag"]
 Of = Literal[
-    "",
-    "buffered",
-    "partial",
-    "participation",
-    "over_selected",
-    "accuracy_target",
-    "loss_target",
-    "energy",
+    "", "buffered", "partial", "participation", "over_selected", "accuracy_target", "loss_target", "energy",
     "promise",
-]
+]  # fmt: skip
 Trait = Literal["unswept", "rare", "fault", "whole_run", "target"]
 Values = Sequence[float]
 Read = Callable[[ProtocolSummary], Values]

@@ -53,7 +53,7 @@ class Round:
     stale: tuple[int, ...] = ()
     """Users of updates that were discarded for their staleness."""
     surplus: tuple[int, ...] = ()
-    """Users told to stop."""
+    """Users whom a message stopped."""
     checked_in: int | None = None
     """Users among whom those of the round were chosen; None without a check-in."""
     refused: Counter[str] = field(default_factory=Counter)

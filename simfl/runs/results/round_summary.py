@@ -130,7 +130,8 @@ class RoundSummary(OmitDefaults):
     """Of the round's critical path, before its users were chosen; with `critical_s` it adds up to its
     length."""
     noise: Annotated[float, Field(ge=0, le=1e15)] | None = None
-    """Variance of the noise in the aggregate over the promised one, under differential privacy."""
+    """Variance of the noise in the aggregate over the promised one, under differential privacy; of one user's
+    noise if sums over some of the users are open (`private` is false)."""
     epsilon: Annotated[float, Field(ge=0, le=1e15)] | None = None
     """Spent in all rounds so far, under differential privacy."""
     energy: EnergySummary | None = None

@@ -35,6 +35,14 @@ def _exposed(r: RoundSummary) -> int:
     return max(0, r.selected - r.surplus - early)
 
 
+def _open_sum(r: RoundSummary, central: bool) -> tuple[int, int]:
+    """Return the users in the sum of a round, and in the smallest part of it that is open."""
+    survivors = r.survivors if r.completed else _exposed(r)
+    # A trace does not have the parts of a round that is not private, so one user is the bound.
+    alone = r.private is False and not central
+    return survivors, min(survivors, 1) if alone else survivors
+
+
 def measure(rounds: Sequence[RoundSummary], s: Scenario, d: int) -> list[RoundSummary]:
     """Return the rounds with their noise and the epsilon spent so far.
 
@@ -45,9 +53,10 @@ def measure(rounds: Sequence[RoundSummary], s: Scenario, d: int) -> list[RoundSu
     """
     dp, users = s.common(d).dp, s.cohort
     assert dp is not None
-    survivors = [r.survivors if r.completed else _exposed(r) for r in rounds]
-    spending = zip(rounds, survivors, spent(dp, d, users, survivors), strict=True)
+    sums = [_open_sum(r, dp.central) for r in rounds]
     return [
-        r.model_copy(update={"noise": dp.present(users, n) if n else None, "epsilon": min(LARGEST, epsilon)})
-        for r, n, epsilon in spending
+        r.model_copy(
+            update={"noise": dp.present(users, *of) if of[0] else None, "epsilon": min(LARGEST, epsilon)}
+        )
+        for r, of, epsilon in zip(rounds, sums, spent(dp, d, users, sums), strict=True)
     ]

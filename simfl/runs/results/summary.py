@@ -155,19 +155,16 @@ class ProtocolSummary(OmitDefaults):
         if (promise := self.promise) is None:
             return ""
         if promise.is_kept(self.epsilon):
-            open_rounds = [str(r.index) for r in self.rounds if r.private is False and r.survivors]
-            if not promise.stated or not open_rounds:
-                return ""
-            return (
-                f"PRIVACY PROMISE BROKEN: in round {', '.join(open_rounds)} a sum over some of the users is "
-                "open (`private` is false), which has their noise alone"
-            )
+            return ""
         first = next(r.index for r in self.rounds if not promise.is_kept(r.epsilon))
         short = sum(r.noise is not None and r.noise < 1 - SLACK for r in self.rounds)
+        parts = sum(r.private is False and r.noise is not None for r in self.rounds)
         return (
             f"PRIVACY PROMISE BROKEN: epsilon {self.epsilon:.4g} was spent, {promise.epsilon:.4g} promised "
             f"(delta {promise.delta:g}). It was passed in round {first}; noise was missing in {short} of "
-            f"{len(self.rounds)} rounds" + ", as users were lost and their noise with them" * (short > 0)
+            f"{len(self.rounds)} rounds"
+            + ", as users were lost and their noise with them" * (short > parts)
+            + f"; {parts} opened sums over some of the users (`private` is false)" * (parts > 0)
         )
 
     @property

@@ -25,6 +25,7 @@ from simfl.crypto import (
     noisy_rounding,
     prg,
     quantize,
+    rings,
     rotation,
     shamir,
     signatures,
@@ -47,6 +48,7 @@ from simfl.protocols.index_views import Same
 from simfl.protocols.keyed_messages import MaskedUpload
 from simfl.protocols.machine import Params
 from simfl.protocols.registry import PROTOCOLS
+from simfl.protocols.willow import schemes
 from simfl.random_streams import Streams
 
 Q = field.Q
@@ -115,7 +117,7 @@ def measure_keys() -> Rates:
     public_s = seconds(lambda: keys.public(secret), 15)
     # Two long rows: each takes a fixed time besides that of its bytes, which the difference cancels.
     byte_s = (sealed_s[3 * LONG_BYTES] - sealed_s[LONG_BYTES]) / (2 * LONG_BYTES)
-    message = bytes(400)  # as long as a set of a hundred users
+    message = bytes(400)  # the length of a set of a hundred users
     signed = signatures.sign(secret, message)
     signed_rows = (np.repeat(signatures.public(secret), n, 0), np.repeat(signed, n, 0), [message] * n)
     sign_s = seconds(lambda: signatures.sign(secret, message), 15)
@@ -165,6 +167,25 @@ def measure_noise() -> Rates:
         "rounded_element": seconds(lambda: noisy_rounding.perturb(delta, seeds[:1], plain, Q, False)) / D,
         "rotate_element": seconds(lambda: rotation.rotate(turned, seed("signs"))) / (D * math.log2(D)),
         "noise_element": seconds(lambda: discrete_noise.draw(seed("noise"), how.law, 2.0**28, D)) / D,
+    }
+
+
+def measure_rings() -> Rates:
+    """Measure ring-LWE at Willow's sizes for vectors of up to 100,000 coordinates."""
+    kahe, _ = schemes(D, Q, 100, b"calibration")
+    ring, m = kahe.ring, kahe.elements
+    residues = len(ring.primes) * ring.n * m
+    small = discrete_noise.draw(seed("key"), "discrete_gaussian", rings.KEY_VARIANCE, ring.n * m)
+    values = rings.evaluated(small.reshape(ring.n, m), ring)
+    sent = rings.packed(values, ring)
+    transform_s = seconds(lambda: rings.evaluated(small.reshape(ring.n, m), ring))
+    together_s = seconds(lambda: rings.coefficients_of(values, ring), 7)
+    draw = partial(discrete_noise.draw, seed("key"), "discrete_gaussian", rings.KEY_VARIANCE, ring.n * m)
+    return {
+        "ring_draw": seconds(draw) / (ring.n * m),
+        "ring_butterfly": transform_s / (residues * math.log2(ring.n)),
+        "ring_residue": seconds(lambda: rings.add(sent, sent, ring)) / residues,
+        "ring_coefficient": max(together_s - transform_s, 1e-9) / residues,
     }
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-from simfl.dataplane.work import CODEC, DP, WORK
+from simfl.dataplane.work import SPECIAL, WORK
 from simfl.errors import BadInput
 from simfl.learning.device_clock import timer_of
 from simfl.learning.sgd import SIZES, TrainingTime
@@ -86,6 +86,7 @@ def calibrate(
         measures = [
             kernels.measure_keys, kernels.measure_vectors, kernels.measure_codes, kernels.measure_wire,
             kernels.measure_noise,
+            kernels.measure_rings,
         ]  # fmt: skip
         # A profile has one training time for each key, so a scenario's own replaces an equal one.
         timings: dict[tuple[Any, ...], Callable[[Sequence[int]], TrainingTime]] = {}
@@ -154,7 +155,7 @@ def rates_of(
         rounds.solved(steps, {kind: values[k] for kind, values in warm.items()})
         for k, steps in enumerate(turns)
     ]
-    names = [name for name in (*WORK, CODEC, *DP) if name in together]
+    names = [name for name in (*WORK, *SPECIAL) if name in together]
     intervals = {name: interval([rates[name] for rates in alone]) for name in names}
     return (
         {name: _rounded(together[name]) for name in names},

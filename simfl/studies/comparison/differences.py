@@ -65,10 +65,10 @@ def _events(trace: Trace) -> Times:
     # Where a live run's last round is over, messages that a simulation would not wait for still arrive.
     end = max((k for k, row in enumerate(trace) if isinstance(row, End)), default=len(trace))
     for row in trace[: end + 1]:
-        # The arrival of a message stands for its step. Where a message was broken off, only a simulation has
+        # The arrival of a message stands for its step. Where a message was aborted, only a simulation has
         # a row: a live run's receiver writes the rows of messages. So one that does not arrive is missing.
         arrives = getattr(row, "call", "") != "receive" and getattr(row, "arrived", 0) is not None
-        # What is ignored has no consequence; an update that is discarded is missing in an aggregate.
+        # An ignored message has no consequence; an update that is discarded is missing in an aggregate.
         if not arrives or isinstance(row, Spent | Ignored):
             continue
         party = next((getattr(row, key) for key in ("to", "party", "user") if hasattr(row, key)), SERVER)

@@ -75,7 +75,7 @@ class BufferCohort(Cohort):
     invariant_names = (
         "each sum is exact",
         "each update is given up, discarded or aggregated, once",
-        "a recovery ends as the thresholds say",
+        "a recovery ends as the thresholds demand",
         "honest messages are not refused",
     )
 

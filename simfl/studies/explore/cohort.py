@@ -225,7 +225,7 @@ class RoundCohort(Cohort):
 
     invariant_names = (
         "each sum is exact",
-        "a round ends as the thresholds say",
+        "a round ends as the thresholds demand",
         "honest messages are not refused",
     )
 
@@ -389,7 +389,7 @@ class RoundCohort(Cohort):
         return float(members * sum(shares[: next(present, -1) + 1]))
 
     def _equals(self, result: Any, entropies: Mapping[int, Entropy], survivors: int) -> bool:
-        """Compare the aggregate with the plain sum, with the noise that is left for so many survivors."""
+        """Compare the aggregate with the plain sum, with the noise that remains for these survivors."""
         users, p, total = [m.user for m in result.members], self.params, result.total.content
         # The updates that were handed in, not what machines made of them.
         deltas = [self.updates[user].delta.content for user in users]

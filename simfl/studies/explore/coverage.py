@@ -137,7 +137,7 @@ class Tried:
 
 def coverage_lines(reached: set[Row], rows: Iterable[Row]) -> Iterator[Tried]:
     """Yield a line for each kind with the parts that were reached, then one for each part that was not."""
-    # Refusals have no table: those that occurred are listed, or one line states that there were none.
+    # Refusals have no table: the occurred ones are listed, or one line states their absence.
     rows = [*rows, *sorted(row for row in reached if row[0] == "refused")]
     if not any(row[0] == "refused" for row in rows):
         rows.append(("refused",))

@@ -52,7 +52,7 @@ class Exploration:
         lines = [*self.cohort.invariant_lines, *coverage_lines(self.report.reached, self.cohort.rows)]
         if self.random is not None:
             others = f"the rest of {total(self.cohort):,} patterns"
-            lines.append(Tried(others, because=f"--random {self.random} tries no more"))
+            lines.append(Tried(others, because=f"--random {self.random} leaves them out"))
         return lines
 
     def scenario_text(self) -> str:

@@ -1,4 +1,4 @@
-"""The phones that are checked in: those that are available at a time of the night.
+"""The phones that are checked in, that is available at a time of the night.
 
 The server chooses among them. A phone that is not available is not chosen, and so is no loss.
 """

@@ -105,7 +105,12 @@ class World:
         return received, (self.scenario,)
 
     def run(
-        self, setting: Setting, rounds: int, deadlines: Deadlines | None = None, change: Change = AS_GIVEN
+        self,
+        setting: Setting,
+        rounds: int,
+        deadlines: Deadlines | None = None,
+        change: Change = AS_GIVEN,
+        with_joules: bool = True,
     ) -> Outcome:
         """Run a setting with these users.
 
@@ -114,6 +119,7 @@ class World:
             rounds: Number of rounds.
             deadlines: The server's deadlines; the setting's own unless given.
             change: Factors on the givens.
+            with_joules: Count the joules of users; else only batteries, which decide who is there.
         """
         s, seed = setting.scenario, self.scenario.seed
         # Copied without being checked again: `settings.py` has loaded this scenario, and these three keys fit
@@ -125,6 +131,8 @@ class World:
         trainer.d = max(1, round(change.length * trainer.d))
         if change != AS_GIVEN:
             people = _changed(people, change)
+        if not (with_joules or people.batteries):
+            people = replace(people, powers=())
         # Streams and users are the world's, so the setting meets the same losses, links and data as every
         # other.
         experiment = replace(self.experiment, scenario=s, trainers={setting.name: trainer}, people=people)

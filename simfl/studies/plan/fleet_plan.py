@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from simfl.studies.plan import search
 from simfl.studies.plan.answer import described
 from simfl.studies.plan.search import Answer
 from simfl.studies.plan.sensitivity import Crossover, Region, crossovers, region
-from simfl.studies.workers import workers
+from simfl.studies.workers import Arguments, workers
 
 MIN_USERS = 100
 """Users, times protocols, from which a plan starts processes: below, it takes as long as they take to start.
@@ -83,6 +83,7 @@ def plan(
     jobs: int | None = None,
     cluster: str | None = None,
     with_region: bool = False,
+    on_run: Callable[[], None] = lambda: None,
 ) -> FleetPlan:
     """Find the protocol and the settings that keep a fleet's guarantees in the shortest time, in shadow.
 
@@ -95,6 +96,7 @@ def plan(
         cluster: Address of a cluster that simulates them instead: `dask://HOST:PORT`, `ray://HOST:PORT` or
             `local:N`.
         with_region: Try 25 changes of the two givens that matter most, too, for `region`.
+        on_run: Called after each run of a setting, and each change of a given that was tried.
 
     Returns:
         The plan: `answer.best`, `scenario` and `scenario_text()` that run it, `changes` by which another
@@ -116,7 +118,13 @@ def plan(
     begin, loaded = watch or (lambda stage: None), load_fleet(fleet, overrides)
     if jobs is None and loaded.population.users * len(loaded.entries) < MIN_USERS:
         jobs = 1
-    with workers(jobs, cluster) as run_jobs:
+    with workers(jobs, cluster) as run:
+
+        def run_jobs(function: Callable[..., Any], arguments: Arguments) -> Iterator[tuple[int, Any]]:
+            for outcome in run(function, arguments):
+                on_run()
+                yield outcome
+
         answer = search.plan(loaded, begin, run_jobs)
         changes = tuple(crossovers(answer, begin, run_jobs))
         return FleetPlan(answer, changes, region(answer, changes, begin, run_jobs) if with_region else None)

@@ -139,7 +139,7 @@ class LossProbabilities:
             return 0.0
         total = 0.0
         for probability, chance, number in cases:
-            # Exact fractions are no probability: the round loses that number and no more.
+            # Exact fractions are no probability: the round loses exactly that number.
             over = float(round(number) > lost) if self.is_exact else float(bdtrc(lost, drawn, chance))
             total += probability * over
         # The cases' probabilities add up to 1 only up to rounding.

@@ -130,9 +130,13 @@ def _what_decides(answer: Answer, changes: Sequence[Crossover]) -> Iterator[Sent
     elif not changes:
         changed = f"one assumption up to {FURTHEST:g} times lower or higher"
         yield Sentence("text", f"What decides: no other is faster by 5 % with {changed}")
-    for crossover in changes:
-        change = f"{crossover.factor:.2g} x the {crossover.given}"
-        yield Sentence("text", f"What decides: with {change}, {crossover.best} would be the fastest")
+    # The nearest first; one sentence, a clause for each protocol.
+    clauses = defaultdict[str, list[str]](list)
+    for crossover in sorted(changes, key=lambda crossover: abs(math.log(crossover.factor))):
+        clauses[crossover.best].append(f"{crossover.factor:.2g} x the {crossover.given}")
+    if clauses:
+        text = "; ".join(f"{name} with {' or '.join(parts)}" for name, parts in clauses.items())
+        yield Sentence("text", f"What decides: the fastest would be {text}")
 
 
 def _bars(label: str, values: Sequence[tuple[str, float]]) -> Iterator[Sentence]:
@@ -189,9 +193,7 @@ def _details(c: Candidate) -> list[str]:
         in_flight = f"{counts['chosen']} users in flight, staleness at most {s.buffer.staleness_bound}"
         lines.append(f"a buffer of K = {s.buffer.K}, {in_flight}")
     elif counts["enough"] < counts["chosen"]:
-        lines.append(
-            f"choose {counts['chosen']} users, of whom the first {counts['enough']} uploads are enough"
-        )
+        lines.append(f"choose {counts['chosen']} users; the first {counts['enough']} uploads are enough")
     if field:
         lines.append(f"q = {field['q']}, {field['levels']} levels: a mean is off by {field['rounding']:.1g}")
     waits = [f"{name} {deadline.after_s:g} s" for name, deadline in s.deadlines.given.items()]

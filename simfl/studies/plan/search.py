@@ -132,9 +132,9 @@ def plan(
     world = World.of(fleet, fleet.seed)
     choices = Choices.of(fleet, world.experiment, PlainSums(world, fleet))
     refused, pilots, fastest_s = list[Refused](), list[tuple[Setting, Outcome]](), math.inf
-    for name in fleet.entries:
+    for k, name in enumerate(fleet.entries, 1):
         settings = choices.settings(name)
-        watch(f"choosing the settings of {name}")
+        watch(f"choosing the settings of {name}, protocol {k} of {len(fleet.entries)}")
         best = choose(world, fleet, settings, fastest_s, run_jobs) if isinstance(settings, list) else settings
         if isinstance(best, Refused):
             refused.append(best)

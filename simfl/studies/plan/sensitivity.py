@@ -24,8 +24,8 @@ RIVALS = 3
 """Protocols that are compared."""
 MANY, FEWER_RIVALS = 500, 2
 """Users of a round whose run takes seconds; protocols that are then compared, with one setting each."""
-HALVINGS = 3
-"""Steps of the search for a factor: it is known to a factor of 2^(3/8)."""
+HALVINGS, FEWER_HALVINGS = 3, 2
+"""Steps of the search for a factor, which is then known to a factor of 8^(1/8); fewer above `MANY`."""
 BY = 1.05
 """Factor by which another protocol must be faster: smaller differences are ties."""
 RATES = ("lost", "rate", "fraction", "q", "p")
@@ -83,8 +83,12 @@ def is_tried(answer: Answer) -> bool:
 
 def _rivals(answer: Answer) -> Sequence[Candidate]:
     """Return the protocols that are tried; of rounds that take seconds to run, two."""
-    many = any(size_of(c.setting) > MANY for c in answer.candidates[:RIVALS])
-    return answer.candidates[: FEWER_RIVALS if many else RIVALS]
+    rivals = answer.candidates[:RIVALS]
+    return rivals[:FEWER_RIVALS] if _takes_seconds(rivals) else rivals
+
+
+def _takes_seconds(rivals: Sequence[Candidate]) -> bool:
+    return any(size_of(c.setting) > MANY for c in rivals)
 
 
 def crossovers(
@@ -158,7 +162,7 @@ class Trial:
         best, _ = self.best({given: 2 ** (sign * high)})
         if best in ("", first):
             return None
-        for _ in range(HALVINGS):
+        for _ in range(FEWER_HALVINGS if _takes_seconds(self.rivals) else HALVINGS):
             middle = (low + high) / 2
             fastest, _ = self.best({given: 2 ** (sign * middle)})
             # Bisection keeps: at `low` the answer's protocol is the fastest, at `high` it is another one.
@@ -223,7 +227,8 @@ class Trial:
         return tried
 
     def _seconds(self, setting: Setting, change: Change) -> float:
-        outcome = self.world.run(setting, rounds_of(setting), change=change)
+        # Joules take a quarter of a run's time, and decide nothing here.
+        outcome = self.world.run(setting, rounds_of(setting), change=change, with_joules=False)
         is_slow = outcome.seconds > (self.fleet.within_s or math.inf)
         return math.inf if is_slow or outcome.user_mb > (self.fleet.user_mb or math.inf) else outcome.seconds
 

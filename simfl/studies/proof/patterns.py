@@ -58,7 +58,7 @@ class Found:
         users = ", ".join(map(str, self.coalition))
         colluding = f"users {users} collude" if len(self.coalition) > 1 else f"user {users} colludes"
         case = f"{self.case}; " if self.case else ""
-        return f"{case}{colluding if self.coalition else 'nobody colludes'}:\n{self.violation}"
+        return f"{case}{colluding if self.coalition else 'no user colludes'}:\n{self.violation}"
 
 
 @dataclass

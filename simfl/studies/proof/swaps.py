@@ -1,7 +1,7 @@
 """Swaps of sealed rows: a row must open only for its receiver, as its sender's and in its own session.
 
 An honest session runs first, and each sealed row is followed from its sender to its receiver. Then sessions
-run in which the server passes one row on in place of another. The row that it passes on is a copy, an object
+run in which the server passes one row on instead of another. The row that it passes on is a copy, an object
 of its own, so an opened copy is recognised by its identity; no machine is asked.
 """
 
@@ -60,7 +60,7 @@ class Flow(NamedTuple):
 Instead = Callable[[], Sealed | None]
 """Function that returns the row to pass on."""
 SameKey = tuple[int, int, int] | None
-"""(user, second, third): the user gets the third user's public key in place of the second's."""
+"""(user, second, third): the user gets the third user's public key instead of the second's."""
 
 
 class _Opening(SymbolicOps):
@@ -107,7 +107,7 @@ class _Session:
     passed: dict[RowId, Sealed] = field(default_factory=dict)
     """Rows that the honest server passes on."""
     planted: Sealed | None = None
-    """The copy that was passed on in place of a row."""
+    """The copy that was passed on instead of a row."""
 
     def run(
         self, target: RowId | None = None, instead: Instead = lambda: None, same_key: SameKey = None
@@ -167,7 +167,7 @@ def _with_row(message: Message, name: str, k: int, row: Term) -> Message:
 
 
 def _with_key_of(message: Message, user: int, other: int) -> Message:
-    """Return a message with the public keys of another user in place of a user's."""
+    """Return a message with the public keys of another user instead of a user's."""
 
     def replaced(item: Any) -> Any:
         if isinstance(item, Public) and isinstance(item.secret, Secret) and item.secret.party == user:
@@ -198,7 +198,7 @@ class Swaps:
     def try_swap(
         self, session: _Session, words: str, flow: Flow, instead: Instead, same_key: SameKey = None
     ) -> None:
-        """Run a session in which the row that `instead` returns is passed on in place of a flow's."""
+        """Run a session in which the row that `instead` returns is passed on instead of a flow's."""
         session.run(flow.passed, instead, same_key)
         # A user that got a wrong key may leave before it seals a row.
         # Nothing was swapped, so the swap was not tried.
@@ -229,7 +229,7 @@ def swaps(small: Small | SmallBuffer) -> Swaps:
 
 
 def _others(flow: Flow, flows: list[Flow]) -> dict[str, tuple[Flow, SameKey]]:
-    """Return rows that a server could pass on in place of a flow's, by kind, each with a false public key."""
+    """Return rows that a server could pass on instead of a flow's, by kind, each with a false public key."""
     others: dict[str, tuple[Flow, SameKey]] = {}
     for other in flows:
         if other is flow:
@@ -242,7 +242,7 @@ def _others(flow: Flow, flows: list[Flow]) -> dict[str, tuple[Flow, SameKey]]:
             others.setdefault("its own row, sent back", (other, None))
         elif other.sender == flow.sender:
             others.setdefault("a row for another user", (other, None))
-            # The sender gets this user's public key in place of the other's, so it has one key with both.
+            # The sender gets this user's public key instead of the other's, so it has one key with both.
             same_key = flow.sender, other.to, flow.to
             others.setdefault("a row for another user, under its own key", (other, same_key))
     return others

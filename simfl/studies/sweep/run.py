@@ -18,6 +18,7 @@ from joblib import cpu_count
 
 from simfl.config.digests import Damaged
 from simfl.errors import BadInput
+from simfl.learning.device_choice import SHARED
 from simfl.runs.folder.identity import code_version, scenario_key
 from simfl.runs.folder.result import Result, breakdown, versions
 from simfl.runs.results import frames
@@ -106,6 +107,11 @@ class Sweep:
         for key, cell in zip(self.keys, self.plan.cells, strict=True):
             if key not in self.failures:
                 yield cell, key, read(self.store.cells / key / "summary.json")
+
+    def shared_trainings(self) -> set[str]:
+        """Return the training methods, in words, of processes that shared a GPU."""
+        every = {way for _, key, _ in self.kept() for way in self.store.about(key)["training"].values()}
+        return {way for way in every if way.endswith(SHARED)}
 
     def to_pandas(self, table: Literal["sweep", "means", "failures"] = "means") -> pandas.DataFrame:
         """Return a table of the finished sweep as a data frame, with the columns of its CSV file.

@@ -44,7 +44,7 @@ class Store:
         """Lock out other writers, and remove partial folders of killed ones.
 
         Raises:
-            BadInput: Another sweep holds the lock, or another file is in the place of the lock or the cells.
+            BadInput: Another sweep holds the lock, or another file has the name of the lock or the cells.
         """
         file = self.folder / ".lock"
         # A broken link exists for `is_symlink` only.
@@ -80,8 +80,13 @@ class Store:
         # A cell that was stored without its trace lacks a file, and is run again if traces are wanted now.
         return set(needed) <= digests.check_all(folder)
 
+    def about(self, key: str) -> dict[str, Any]:
+        """Return the facts of a cell that depend on machine and day."""
+        facts: dict[str, Any] = json.loads((self.cells / key / ABOUT).read_text(encoding="utf-8"))
+        return facts
+
     def write(self, key: str, files: Mapping[str, str], about: Mapping[str, Any]) -> None:
-        """Store a cell in place of an earlier one; the caller holds the lock.
+        """Store a cell instead of an earlier one; the caller holds the lock.
 
         Args:
             key: Key of the cell.
@@ -113,7 +118,7 @@ class Store:
     def link(self, names: Mapping[str, str]) -> None:
         """Replace the links to stored cells, whose names are given by key; the caller holds the lock."""
         folder = self.folder / LINKS
-        # All links are made anew, so none is left of a point that the study no longer has.
+        # All links are made anew, so none remains of a point that the study no longer has.
         _remove(folder)
         folder.mkdir()
         for key, name in names.items():

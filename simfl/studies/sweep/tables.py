@@ -63,7 +63,7 @@ class Row(NamedTuple):
     phase: str
     """Of a measure by phase."""
     value: float | None
-    """In the measure's unit; empty where there is none."""
+    """In the measure's unit; empty without one."""
 
 
 def rows(sweep: Sweep) -> Iterator[Row]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from simfl.dataplane.work import CODEC, DP, WORK
+from simfl.dataplane.work import SPECIAL, WORK
 from simfl.errors import BadInput, cut, show
 
 
@@ -73,8 +73,8 @@ class TrainingLaw(BaseModel):
 class Profile(BaseModel):
     """The seconds of each kind of work on a machine.
 
-    `seconds` must have every kind of `WORK`, since a missing one would cost nothing; and those of `CODEC`
-    and `DP` for scenarios that count them. A model that `training` lacks is charged by its multiply-adds and
+    `seconds` must have every kind of `WORK`, since a missing one would cost nothing; and those of `SPECIAL`
+    for scenarios that count them. A model that `training` lacks is charged by its multiply-adds and
     minibatches.
     """
 
@@ -164,8 +164,8 @@ def _read(name: str, file: Traversable) -> Profile:
         # ValueError is for bytes that are no text, and for integers of too many digits.
         raise ProfileError(f"profile {name}: {cut(' '.join(str(error).split()))}") from None
     # Either side alone is a mistake: an unknown kind is probably misspelt, and a missing one would cost
-    # nothing. `CODEC` and `DP` are left out, as only scenarios that count them need them.
-    for kind in sorted((set(profile.seconds) - {CODEC, *DP}) ^ (set(WORK) - set(TRAINING_WORK))):
+    # nothing. `SPECIAL` is left out, as only scenarios that count them need them.
+    for kind in sorted((set(profile.seconds) - set(SPECIAL)) ^ (set(WORK) - set(TRAINING_WORK))):
         if kind in profile.seconds:
             raise ProfileError(f"profile {name}: seconds.{kind} is no kind of work")
         remedy = "measure the machine by `simfl calibrate`"

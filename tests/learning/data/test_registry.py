@@ -1,9 +1,10 @@
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from simfl.learning.data import DATASETS
+from simfl.learning.data import DATASETS, published
 from tests.learning.data.common import idx_images, idx_labels, load, pixels, read, refused, rng
 
 NEED_ROOT = sorted({*DATASETS} - {"digits", "synthetic", "npz"})
@@ -29,6 +30,7 @@ def test_every_data_set_has_a_description() -> None:
         "cifar100",
         "femnist",
         "shakespeare",
+        "shakespeare_plays",
         "att_faces",
         "gld23k",
     }
@@ -88,7 +90,8 @@ def test_all_files_and_folders_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", NEED_ROOT)
 @pytest.mark.parametrize("empty", [False, True])
-def test_there_is_no_root(name: str, empty: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_there_is_no_root(name: str, empty: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(published, "SYSTEM", tmp_path)
     if empty:
         monkeypatch.setenv("SIMFL_DATA", "")
     parts = ("`data.root`", "learning.data.root", "SIMFL_DATA", DATASETS[name].published)
@@ -99,3 +102,29 @@ def test_the_root_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     refused(lambda: read("mnist", tmp_path / "none"), f"data.root {tmp_path / 'none'} is not a folder")
     monkeypatch.setenv("SIMFL_DATA", str(tmp_path / "none"))
     refused(lambda: load("mnist", rng()), f"SIMFL_DATA {tmp_path / 'none'} is not a folder")
+
+
+def test_the_systems_package_is_found_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Labels tell where the images are from: 1 of the package, 2 of SIMFL_DATA."""
+    monkeypatch.setattr(published, "SYSTEM", tmp_path / "system")
+    text = refused(lambda: load("fashion_mnist", rng()), "install Debian's package dataset-fashion-mnist")
+    assert "`data.root`" in text
+    put_mnist(tmp_path / "system/usr/share/datasets/fashion-mnist", 1)
+    assert load("fashion_mnist", rng()).y_train.tolist() == [1]
+    monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
+    assert load("fashion_mnist", rng()).y_train.tolist() == [1]
+    put_mnist(tmp_path / "fashion_mnist", 2)
+    assert load("fashion_mnist", rng()).y_train.tolist() == [2]
+    # A root that a scenario names is searched alone.
+    (tmp_path / "empty").mkdir()
+    refused(lambda: read("fashion_mnist", tmp_path / "empty"), "not found in")
+    refused(lambda: load("mnist", rng()), "not found in")
+
+
+@pytest.mark.fashion_mnist
+def test_the_package_is_fashion_mnist() -> None:
+    split = load("fashion_mnist", rng())
+    assert (split.x_train.shape, split.x_test.shape) == ((60_000, 1, 28, 28), (10_000, 1, 28, 28))
+    assert np.bincount(split.y_train).tolist() == [6_000] * 10
+    # An ankle boot, by its authors' table, and 0 .. 255 of grey.
+    assert (split.y_train[0], split.x_train[np.array([0])].max()) == (9, 255)

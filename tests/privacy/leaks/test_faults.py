@@ -89,7 +89,7 @@ def test_a_fault_leaks(protocol, client, server, colluders, losses) -> None:
 def test_a_seed_from_public_bytes_is_known() -> None:
     proof = str(swept("lightsecagg", faults.PublicSeed).violation)
     assert "less PRG(the constant " in proof
-    assert proof.endswith("known to everybody")
+    assert proof.endswith("known to all")
 
 
 @pytest.mark.parametrize(

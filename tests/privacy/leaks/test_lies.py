@@ -217,7 +217,7 @@ def test_the_command_prints_the_lie_and_its_proof(capsys: pytest.CaptureFixture[
     assert stopped.value.code == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "the server alone: 1 lie, more than one sum" in out
-    assert "user 0 is told that {0, 1, 2} shared" in out
+    assert "user 0 receives that {0, 1, 2} shared" in out
     assert "x_0[0] is known, from + upload of user 0 [0] less PRG(" in out
     with pytest.raises(SystemExit) as stopped:
         main([*how, "--set", "consistency=signatures"])

@@ -106,7 +106,7 @@ def test_one_colluder_more_is_shown() -> None:
 def test_fedavg_hides_nothing() -> None:
     report = simfl.proof("fedavg", users=3, colluders=0)
     assert str(report.found) == (
-        "nobody lost (timeout); nobody colludes:\nx_0[0] is known, from\n  + upload of user 0"
+        "nobody lost (timeout); no user colludes:\nx_0[0] is known, from\n  + upload of user 0"
     )
 
 

@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 from simfl.runs.results import html
-from tests.engine.harness import ASYNC, SIX, run, script
+from tests.engine.harness import SIX, run, script
 
 HOSTILE = '<script>alert("&")</script>'
 
@@ -61,9 +61,3 @@ def test_faults_are_in_red() -> None:
     lost = script(*((user, 0, "upload", "before_send") for user in range(4)))
     assert html.FAULT in run({**SIX, "dropout": lost})._repr_html_()
     assert html.FAULT not in run(SIX)._repr_html_()
-
-
-def test_an_asynchronous_run_has_aggregations() -> None:
-    page = run({}, ASYNC)._repr_html_()
-    assert "means of completed aggregations" in page
-    assert "mean staleness" in [row[0] for row in Cells(page).rows]

@@ -15,6 +15,7 @@ from simfl.protocols.noise import Repair, WorstCase
 from simfl.reports.folder import open_folder
 from simfl.reports.page import page
 from simfl.runs.results.promise import Promise
+from simfl.runs.results.spent import measure
 from simfl.scenario.privacy_budget import promised, release_of, spent, with_noise
 
 SCENARIO = "scenarios/dp.yaml"
@@ -50,7 +51,7 @@ def test_epsilon_follows_the_noise_of_each_round() -> None:
 def test_round_without_sum_spends_nothing() -> None:
     dp = simfl.check(SCENARIO).scenario.dp
     assert dp is not None
-    one, two, three = spent(dp, 100, 10, [10, 0, 10])
+    one, two, three = spent(dp, 100, 10, [(10, 10), (0, 0), (10, 10)])
     assert one == two < three == pytest.approx(promised(dp, 100, 10, 2))
 
 
@@ -138,14 +139,20 @@ def test_an_aborted_recovery_costs_its_whole_noise() -> None:
 
 
 def test_a_round_that_is_not_private_breaks_the_promise() -> None:
-    """Its epsilon is kept, but a sum over some of its users is open."""
-    changes = {**LOST, "dropout": "none", "rounds": 1}
-    protocol = simfl.run(SCENARIO, changes).protocols["secagg"]
+    """Sums over some of its users are open: it costs as much as the noise of one user of ten."""
+    result = simfl.run(SCENARIO, {**LOST, "dropout": "none", "rounds": 1})
+    protocol, d = result.protocols["secagg"], result.assumed.d  # type: ignore[union-attr]
     assert protocol.keeps_promise
     opened = [r.model_copy(update={"private": False}) for r in protocol.rounds]
-    exposed = protocol.model_copy(update={"rounds": opened})
+    rounds = measure(opened, result.scenario, d)
+    dp = result.scenario.common(d).dp
+    assert dp is not None
+    alone = epsilon_of(release_of(dp, d, 10), 1e-5, present=[Noise(0.1, 1)])
+    assert [(r.noise, r.epsilon) for r in rounds] == [(0.1, pytest.approx(alone))]
+    exposed = protocol.model_copy(update={"rounds": rounds})
     assert not exposed.keeps_promise
-    assert "in round 0 a sum over some of the users is open" in exposed.broken_promise
+    assert "1 opened sums over some of the users (`private` is false)" in exposed.broken_promise
+    assert "as users were lost" not in exposed.broken_promise
 
 
 def test_more_discrete_gaussians_than_planned_keep_the_promise() -> None:

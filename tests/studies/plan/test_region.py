@@ -100,6 +100,14 @@ def test_many_more_bytes_are_named(answer: Answer) -> None:
         assert sum(warning.startswith(price) for warning in warnings) == expected
 
 
+def test_what_decides_is_one_sentence(answer: Answer) -> None:
+    """Three changes, two to one protocol: a clause for each protocol, the nearest change first."""
+    changes = [Crossover(*one) for one in ((LENGTH, 6.0, "b"), (LOSSES, 3.0, "a"), (LINKS, 0.5, "b"))]
+    texts = [text for text in plan_report(answer, changes).on("text") if text.startswith("What decides")]
+    near = f"b with 0.5 x the {LINKS} or 6 x the {LENGTH}"
+    assert texts == [f"What decides: the fastest would be {near}; a with 3 x the {LOSSES}"]
+
+
 def test_the_page_has_bars_and_the_region(answer: Answer, found: Region) -> None:
     text = page(FleetPlan(answer, (), found))
     assert text.count('class="barrow"') == 2 * (len(answer.candidates) + 1)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from simfl.scenario.load import load
+from simfl.studies.plan.evaluate import World
 from simfl.studies.plan.search import Answer, plan
 from simfl.studies.plan.sensitivity import (
     COLLUDERS,
@@ -14,6 +19,7 @@ from simfl.studies.plan.sensitivity import (
     changed_fleet,
     crossovers,
 )
+from simfl.studies.plan.settings import Guarantee, Setting
 from tests.studies.plan.small import small
 
 SLOW_MASKS = {
@@ -45,6 +51,20 @@ def test_the_answer_changes_at_the_factor(answer: Answer) -> None:
         assert trial.best({flip.given: flip.factor})[0] == flip.best
         assert trial.best({flip.given: flip.factor**0.5})[0] in (flip.best, answer.best.name)
         assert trial.best({flip.given: 1.0})[0] == answer.best.name
+
+
+def test_runs_without_joules_take_the_same_time() -> None:
+    """All but the joules are equal; a battery decides who is there, and so is counted in both."""
+    cpu_w: dict[str, Any] = {"cpu_w": 2.0}
+    battery = {"capacity_j": 5e4, "level": 1.0, "base_w": 0.5, "charger_w": 5.0, "charging": "always"}
+    for energy in (cpu_w, {**cpu_w, "battery": {**battery, "comes_back_at": 0.2}}):
+        fleet = small(protocols=["secagg"], population__energy=energy)
+        world = World.of(fleet, fleet.seed)
+        setting = Setting("secagg", load({**fleet.world(), "protocols": ["secagg"]}), Guarantee(0.0, 0.0))
+        counted, other = (world.run(setting, 1, with_joules=joules) for joules in (True, False))
+        assert counted.user_j is not None
+        assert counted == replace(other, user_j=counted.user_j)
+        assert (other.user_j is None) == ("battery" not in energy)
 
 
 def test_changed_fleets_have_other_losses_and_colluders() -> None:

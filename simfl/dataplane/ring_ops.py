@@ -1,0 +1,100 @@
+"""Operations on vectors encrypted under ring-LWE (`simfl.crypto.rings`), their shapes and their work."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from simfl.crypto import rings
+from simfl.crypto.rings import Ahe, Kahe, Ring
+from simfl.dataplane.handles import U8, U32, Handle, Kernel, Shape
+from simfl.dataplane.work import Ledger
+
+
+class RingOps(Ledger, ABC):
+    """The operations of KAHE and AHE, apart from those over F_q."""
+
+    @abstractmethod
+    def _op(self, kernel: Kernel, shape: Shape, work: dict[str, int], *args: Any) -> Handle: ...
+
+    def kahe_encrypt(self, x: Handle, seeds: Handle, how: Kahe) -> Handle:
+        """Return the KAHE ciphertext of a vector over F_q, 1 x bytes.
+
+        Args:
+            x: 1 x L.
+            seeds: Of the key and of the errors, 2 x 32.
+            how: The scheme.
+        """
+        ring, m = how.ring, how.elements
+        work = {"prg_seed": 2, "ring_draw": ring.n * (m + 1), **_derived(ring, m)}
+        work |= _by_value(ring, transforms=m + 1, passes=m)
+        shape = (1, how.vector_bytes, U8)
+        return self._op(rings.encrypt, shape, work, x, seeds, how)
+
+    def kahe_decrypt(self, ciphertext: Handle, key: Handle, how: Kahe) -> Handle:
+        """Return the sum of vectors, 1 x L over F_q, by the sum of their keys, 1 x n."""
+        ring, m = how.ring, how.elements
+        work = {"ring_coefficient": ring.n * m * len(ring.primes), **_derived(ring, m)}
+        work |= _by_value(ring, transforms=m + 1, passes=2 * m)
+        return self._op(rings.decrypt, (1, how.length, U32), work, ciphertext, key, how)
+
+    def ring_add(self, a: Handle, b: Handle, ring: Ring) -> Handle:
+        """Return the sum of elements of a ring, row by row, rows x bytes."""
+        passes = a.size_bytes // ring.element_bytes
+        shape = (a.rows, a.columns, U8)
+        return self._op(rings.add, shape, _by_value(ring, transforms=0, passes=passes), a, b, ring)
+
+    def ahe_share_key(self, seeds: Handle, how: Ahe) -> Handle:
+        """Return a party's share of the public key, 1 x bytes, by the seeds of secret and error, 2 x 32."""
+        ring = how.ring
+        work = {"prg_seed": 2, "ring_draw": 2 * ring.n, **_derived(ring, 1)}
+        work |= _by_value(ring, transforms=2, passes=2)
+        return self._op(rings.share_key, (1, ring.element_bytes, U8), work, seeds, how)
+
+    def ahe_encrypt(self, public_key: Handle, seeds: Handle, how: Ahe) -> Handle:
+        """Return the AHE ciphertext of a KAHE key: c_b above c_a, 2 x bytes.
+
+        Args:
+            public_key: Sum of the parties' shares, 1 x bytes.
+            seeds: Of the KAHE key, of r and of the errors, 3 x 32.
+            how: The scheme.
+        """
+        ring, m = how.ring, how.elements
+        work = {"prg_seed": 3, "ring_draw": 3 * ring.n * m + how.keys.ring.n, **_derived(ring, 1)}
+        work |= _by_value(ring, transforms=3 * m, passes=4 * m)
+        shape = (2, how.part_bytes, U8)
+        return self._op(rings.encrypt_key, shape, work, public_key, seeds, how)
+
+    def ahe_open(self, c_a: Handle, seeds: Handle, how: Ahe) -> Handle:
+        """Return a partial decryption of a sum, 1 x bytes.
+
+        Args:
+            c_a: Sum of the second parts, 1 x bytes.
+            seeds: Of the party's secret and of the flooding error, 2 x 32; without the second where the
+                secret is revealed anyway.
+            how: The scheme.
+        """
+        ring, m = how.ring, how.elements
+        work = {"prg_seed": seeds.rows, "ring_draw": ring.n}
+        # Flooding errors are wide, so their law has a large table, as noise of differential privacy has.
+        work["noise_element"] = rings.FLOOD_STEPS * ring.n * m * (seeds.rows - 1)
+        work |= _by_value(ring, transforms=1 + m * (seeds.rows - 1), passes=2 * m)
+        return self._op(rings.open_part, (1, how.part_bytes, U8), work, c_a, seeds, how)
+
+    def ahe_combine(self, opened: Handle, how: Ahe) -> Handle:
+        """Return the sum of KAHE keys, 1 x n, from c_b plus all partial decryptions, 1 x bytes."""
+        ring, m = how.ring, how.elements
+        work = {"ring_coefficient": ring.n * m * len(ring.primes)}
+        work |= _by_value(ring, transforms=m, passes=m)
+        return self._op(rings.combine, (1, how.keys.ring.n, U32), work, opened, how)
+
+
+def _derived(ring: Ring, elements: int) -> dict[str, int]:
+    """Return the work of deriving public elements, which each party does for each use."""
+    # `rings.public` has no cache: a measured step pays for them too.
+    return {"expansion": 1, "prg_element": len(ring.primes) * ring.n * elements}
+
+
+def _by_value(ring: Ring, transforms: int, passes: int) -> dict[str, int]:
+    """Return the work of transforms of single elements, and of going over residues."""
+    residues = len(ring.primes) * ring.n
+    steps = ring.n.bit_length() - 1
+    return {"vector": 1, "ring_butterfly": residues * steps * transforms, "ring_residue": residues * passes}

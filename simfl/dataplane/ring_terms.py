@@ -1,0 +1,103 @@
+"""The kernels of `simfl.crypto.rings` on terms: ring-LWE as an ideal encryption.
+
+A KAHE key is a seed whose stream hides a vector, and sums of streams open sums of vectors. An AHE ciphertext
+hides the stream under pads, one for each party of the joint key: a pad is a stream that follows from the
+user's r and the party's secret, either of which is enough beside the other's public part. A partial
+decryption is the sum of a party's pads.
+
+Invariant: bytes of these rows are not those of their terms, so they are rows of `Ideal`, which are compared
+with no bytes. The sum that is opened is compared (`tests/dataplane/test_symbolic_faithful.py`).
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from simfl.crypto import rings
+from simfl.crypto.rings import Ahe, Kahe, Ring
+from simfl.dataplane.terms import Agreed, Element, Form, Ideal, Public, Row, Rows, Term, combined
+
+_INFO = b"pad of ring-LWE"
+
+
+def cut(how: Any, longest: int) -> Any:
+    """Return a scheme whose vectors have at most this number of coordinates; other objects unchanged."""
+    if isinstance(how, Ahe):
+        return replace(how, keys=cut(how.keys, longest))
+    return replace(how, length=min(how.length, longest)) if isinstance(how, Kahe) else how
+
+
+def _encrypt(x: Rows, seeds: Rows, how: Kahe) -> Rows:
+    key = _seed(seeds[0])
+    return [Ideal(combined(how.q, [(1, item), (1, Element(key, how.q, k))]) for k, item in enumerate(x[0]))]
+
+
+def _decrypt(ciphertext: Rows, key: Rows, how: Kahe) -> Rows:
+    pairs = zip(ciphertext[0], key[0], strict=True)
+    return [tuple(combined(how.q, [(1, item), (-1, stream)]) for item, stream in pairs)]
+
+
+def _add(a: Rows, b: Rows, ring: Ring) -> Rows:
+    return [_sum(x, y) for x, y in zip(a, b, strict=True)]
+
+
+def _sum(x: Row, y: Row) -> Row:
+    if not isinstance(x[0], Form):
+        # Public parts: which ones are in a sum is all that its later uses need.
+        return Ideal((*x, *y))
+    return Ideal(combined(i.q, [(1, i), (1, j)]) for i, j in zip(x, y, strict=True) if isinstance(i, Form))
+
+
+def _share_key(seeds: Rows, how: Ahe) -> Rows:
+    return [Ideal((Public(_seed(seeds[0])),))]
+
+
+def _encrypt_key(public_key: Rows, seeds: Rows, how: Ahe) -> Rows:
+    key, r, q = _seed(seeds[0]), _seed(seeds[1]), how.keys.q
+    streams = [key, *(_pad(r, _secret_of(part)) for part in public_key[0])]
+    ks = range(how.keys.length)
+    return [Ideal(Form(q, {Element(s, q, k): 1 for s in streams}) for k in ks), Ideal((Public(r),))]
+
+
+def _open(c_a: Rows, seeds: Rows, how: Ahe) -> Rows:
+    secret, q = _seed(seeds[0]), how.keys.q
+    pads = [_pad(_secret_of(part), secret) for part in c_a[0]]
+    return [Ideal(Form(q, {Element(s, q, k): q - 1 for s in pads}) for k in range(how.keys.length))]
+
+
+def _combine(opened: Rows, how: Ahe) -> Rows:
+    return [tuple(opened[0])]
+
+
+def _pad(r: Term, secret: Term) -> Term:
+    return Agreed(frozenset((r, secret)), _INFO)
+
+
+def _seed(row: Row) -> Term:
+    (seed,) = row
+    assert isinstance(seed, Term)
+    return seed
+
+
+def _secret_of(part: Any) -> Term:
+    return part.secret if isinstance(part, Public) else part
+
+
+RING_TWINS: dict[Any, Callable[..., Rows]] = {
+    rings.encrypt: _encrypt,
+    rings.decrypt: _decrypt,
+    rings.add: _add,
+    rings.share_key: _share_key,
+    rings.encrypt_key: _encrypt_key,
+    rings.open_part: _open,
+    rings.combine: _combine,
+}
+"""Kernel -> its twin."""
+RING_PURPOSES: dict[Any, tuple[int, str]] = {
+    rings.encrypt: (1, "encryption of an update"),
+    # The key is the seed of the update's encryption too.
+    rings.encrypt_key: (1, "encryption of an update"),
+    rings.share_key: (0, "a decryption key"),
+    rings.open_part: (1, "a decryption key"),
+}
+"""Kernel -> the index of its seeds, and their purpose: as `simfl.dataplane.symbolic.PURPOSES`."""

@@ -1,0 +1,276 @@
+"""The server of a run with decryptors, and the base of its protocols; `decryptors` has the rounds."""
+
+import sys
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
+from struct import unpack
+from typing import Any, ClassVar
+
+from simfl.config.blocks import Count, Fraction
+from simfl.crypto.keys import TAG_BYTES
+from simfl.crypto.signatures import SIGNATURE_BYTES
+from simfl.dataplane.handles import U8, U32, Handle
+from simfl.dataplane.ops import Ops
+from simfl.errors import counted
+from simfl.protocols import graph_design, graphs
+from simfl.protocols.committee import Committee, least_survivors
+from simfl.protocols.decryptors import (
+    Deal,
+    Opened,
+    Openings,
+    Report,
+    Task,
+    connected,
+    graph_of,
+    lost_pairs,
+    public_seed,
+)
+from simfl.protocols.index_views import Same, Users, UsersExcept
+from simfl.protocols.keyed_messages import Advertise, Invite, Roster, Signature, Survivors
+from simfl.protocols.long_term_keys import Directory, Memory
+from simfl.protocols.machine import SERVER, Effects, Entropy, GiveUp, Member, Params, Result, Send, misshapen
+from simfl.protocols.protocol import Derived, Problems
+from simfl.protocols.server import Server, Stage
+
+
+class DecryptorServer(Server):
+    """The server of a run with decryptors.
+
+    Attributes:
+        memory: What it keeps between rounds: the keys of users, the decryptors, their public key.
+        fresh: This round begins with a setup.
+        members: Decryptors that were drawn, or of the setup that this round uses.
+        task_users: Users of the round who were sent their task.
+        uploads: Survivor -> its sealed rows and its ciphertexts.
+        sum: Sum of the masked updates, 1 x (d + 1) over F_q; None before the first.
+        survivors: Users whose uploads are in the sum.
+    """
+
+    stages = {
+        "advertise": Stage(Advertise, "offline", "begin_setup"),
+        "shares": Stage(Deal, "offline", "end_setup"),
+        "upload": Stage(Report, "upload", "ask_check"),
+        "consistency": Stage(Signature, "recovery", "send_openings"),
+        "recovery": Stage(Opened, "recovery", "recover"),
+    }
+    row_bytes: ClassVar[int]
+    """Bytes of a user's row for a decryptor before it is sealed."""
+    share_bytes: ClassVar[int]
+    """Bytes of a row that a decryptor deals in the setup."""
+
+    def __init__(self, users: Iterable[int], every: int, params: Params, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(users, ops)
+        assert params.memory is not None
+        self.params, self.memory = params, params.memory.of(SERVER)
+        begun = self.memory.get("begun", -1)
+        # Also after a setup that failed, or another run's.
+        self.fresh = "key" not in self.memory or not begun < params.round < begun + every
+        if self.fresh:
+            # 31 bits a word, as of all numbers in messages.
+            v = [word & 2**31 - 1 for word in unpack("<8I", entropy("public seed"))]
+            drawn = graphs.drawn(self.users, params.m, public_seed("committee", v, params.round))
+            self.memory.clear()
+            self.memory.update(begun=params.round, v=v, keys={}, members=Users(drawn))
+        self.seed = public_seed("graph", self.memory["v"], params.round)
+        self.members: Users = self.memory["members"]
+        self.keys: dict[int, Handle] = self.memory["keys"]
+        self.deals: dict[int, Deal] = {}
+        self.uploads: dict[int, tuple[Handle, Handle]] = {}
+        self.sum: Handle | None = None
+        self.survivors = Users()
+
+    @abstractmethod
+    def unmask(self, got: dict[int, Opened], pairs: Sequence[tuple[int, int]]) -> Handle | str:
+        """Return the sum without masks, 1 x (d + 1) over F_q; or the reason to abort.
+
+        Args:
+            got: U answers.
+            pairs: Survivor and lost neighbour of each mask that is left in the sum.
+        """
+
+    def needed(self, stage: str) -> int:
+        if stage in ("advertise", "shares") and not self.fresh:
+            return 0
+        return least_survivors(self.params) if stage in ("advertise", "upload") else self.params.U
+
+    def enough(self) -> bool:
+        # Any U answers recover; before that the server waits for all.
+        early = self.stage == "recovery" and not self.params.all_answers
+        return super().enough() or (early and len(self.got) >= self.params.U)
+
+    def start(self) -> Effects:
+        new = [user for user in self.users if user not in self.keys]
+        # Opened last, as it may close at once.
+        return [*(Send(user, Invite()) for user in new), *self.open_stage("advertise", new)]
+
+    def reject_reason(self, sender: int, message: Any) -> str:
+        if isinstance(message, Advertise):
+            return misshapen(message.publics, 1, 32, U8)
+        if isinstance(message, Deal):
+            sealed = misshapen(message.sealed, len(self.members) - 1, self.share_bytes + TAG_BYTES, U8)
+            return misshapen(message.public, 1, 32, U8) or sealed
+        if isinstance(message, Signature):
+            return misshapen(message.signed, 1, SIGNATURE_BYTES, U8)
+        if isinstance(message, Report):
+            others = len(self.members) - (sender in self.members.index_of)
+            return (
+                misshapen(message.masked, 1, self.params.d + 1, U32)
+                or misshapen(message.sealed, others, self.row_bytes + TAG_BYTES, U8)
+                or misshapen(message.pads, len(self.graph_row(sender)) - 1, 64, U8)
+            )
+        if (message.parts is not None) is not bool(self.pairs):
+            return "malformed: parts of a decryption, or none, against the survivors"
+        flaw = misshapen(message.parts, len(self.pairs), 32, U8) if message.parts is not None else ""
+        return flaw or misshapen(message.rows, len(self.survivors), self.row_bytes, U8)
+
+    def graph_row(self, user: int) -> Users:
+        """Return the closed neighbourhood of a user of the round."""
+        return graph_of(self.task_users, self.params.p, self.seed)[user]
+
+    def keep(self, sender: int, message: Any) -> Any:
+        if not isinstance(message, Report):
+            return message
+        self.uploads[sender] = message.sealed, message.pads
+        self.sum = message.masked if self.sum is None else self.ops.add(self.sum, message.masked)
+        return None
+
+    def begin_setup(self, got: dict[int, Advertise]) -> Effects:
+        """Keep the new keys; send the decryptors each other's if there is a setup."""
+        self.keys |= {user: message.publics for user, message in got.items()}
+        if not self.fresh:
+            return self.begin_round([user for user in self.users if user in self.keys])
+        self.members = Users(filter(got.__contains__, self.members))
+        if len(self.members) < self.params.U:
+            return self.abort(f"shares: {len(self.members)} decryptors have a key, {self.params.U} needed")
+        roster = Roster(self.members, self.ops.join([self.keys[user] for user in self.members]))
+        # Of users, only those with a key are in the round.
+        self.drawn = frozenset(roster.users)
+        return [*(Send(user, roster) for user in roster.users), *self.open_stage("shares", roster.users)]
+
+    def end_setup(self, got: dict[int, Deal]) -> Effects:
+        """Add up the decryptors' public parts: those who dealt are the decryptors until the next setup."""
+        dealt, self.deals = self.members, got
+        self.members = self.memory["members"] = Users(got)
+        self.memory["key"] = self.ops.add_points(self.ops.join([deal.public for deal in got.values()]))
+        # A row that is sealed for a decryptor that did not deal is sent to none.
+        self.dealt_to = dealt
+        users = [user for user in self.users if user in self.keys]
+        return self.begin_round([user for user in users if user in got or user not in self.drawn])
+
+    def begin_round(self, users: Iterable[int]) -> Effects:
+        """Send each user its task; give up users without a neighbour."""
+        ops, users = self.ops, Users(user for user in users if user not in self.lost)
+        self.task_users, helpers = users, Users(filter(set(users).__contains__, self.members))
+        if len(helpers) < self.params.U:
+            return self.abort(f"offline: {len(helpers)} decryptors in the round, {self.params.U} needed")
+        member_publics = ops.join([self.keys[member] for member in self.members])
+        sends, alone, key, v = list[Send](), list[int](), self.memory["key"], self.memory["v"]
+        for user in users:
+            near = UsersExcept(self.graph_row(user), user)
+            if not len(near):
+                alone.append(user)
+                continue
+            publics = ops.gather([self.keys[j] for j in near], Same(0, len(near)))
+            deals = self.deals_for(user) if user in self.deals else None
+            task = Task(users, publics, self.members, member_publics, key, v, deals)
+            sends.append(Send(user, task))
+        give_up: Effects = [GiveUp(tuple(alone), "offline")] if alone else []
+        return [*give_up, *sends, *self.open_stage("upload", (send.to for send in sends))]
+
+    def deals_for(self, member: int) -> Handle:
+        """Return the rows that the other decryptors sealed for one of them."""
+        others, index_of = UsersExcept(self.members, member), self.dealt_to.index_of
+        # A dealer has no row for itself: behind its own place, rows are one lower than members.
+        rows = [index_of[member] - (index_of[dealer] < index_of[member]) for dealer in others]
+        return self.ops.gather([self.deals[dealer].sealed for dealer in others], rows)
+
+    def ask_check(self, got: dict[int, None]) -> Effects:
+        """Send the decryptors the survivors."""
+        self.ops.phase("recovery")
+        self.survivors, p = Users(got), self.params
+        if not connected(self.task_users, self.survivors, p.p, self.seed):
+            return self.abort("upload: the graph of the survivors is not connected")
+        self.pairs = lost_pairs(self.task_users, self.survivors, p.p, self.seed)
+        helpers, message = [user for user in self.members if user in got], Survivors(self.survivors)
+        return [*(Send(user, message) for user in helpers), *self.open_stage("consistency", helpers)]
+
+    def send_openings(self, got: dict[int, Signature]) -> Effects:
+        """Send each decryptor the signatures, and what it is to open."""
+        ops, signers = self.ops, Users(got)
+        signed, halves = ops.join([message.signed for message in got.values()]), None
+        if self.pairs:
+            rows = [UsersExcept(self.graph_row(j), j).row(i) for j, i in self.pairs]
+            pads = ops.gather([self.uploads[j][1] for j, _ in self.pairs], rows)
+            halves, self.hidden = (ops.parts(pads, Same(k, len(rows)), 32) for k in (0, 1))
+        sends = []
+        for member in signers:
+            others, index_of = UsersExcept(self.survivors, member), self.members.index_of
+            place = index_of[member]
+            rows = [place - (index_of.get(user, place) < place) for user in others]
+            sealed = ops.gather([self.uploads[user][0] for user in others], rows)
+            publics = ops.gather([self.keys[user] for user in others], Same(0, len(others)))
+            sends.append(Send(member, Openings(signers, signed, publics, sealed, halves)))
+        return [*sends, *self.open_stage("recovery", signers)]
+
+    def recover(self, got: dict[int, Opened]) -> Effects:
+        """Remove the masks from the sum, and end the round."""
+        total = self.unmask(dict(islice(got.items(), self.params.U)), self.pairs)
+        if isinstance(total, str):
+            return self.abort(total)
+        mean = self.ops.dequantise(total, self.params.levels, None)
+        return [Result(total, mean, tuple(map(Member, self.survivors)))]
+
+
+class Decrypted(Committee):
+    """The base of the protocols with a setup that outlives rounds, and decryptors."""
+
+    points = ("advertise", "shares", "training", "upload", "consistency", "recovery")
+    timers = ("advertise", "shares", "upload", "consistency", "recovery")
+    member_points = ("shares", "consistency", "recovery")
+    model_with = (Task, Task)
+
+    setup_every: Count | None = None
+    """Rounds for which a setup serves; all rounds of the run unless given."""
+    edge: Derived[Fraction] = None
+    """Probability that two users mask with each other; by rule unless given."""
+
+    def params(self, p: Params) -> Params:
+        p = super().params(p)
+        honest = max(0, p.N - p.T - p.D)
+        edge = graph_design.edge_probability(honest, self.sigma) if self.edge is None else self.edge
+        return replace(p, p=edge, pki=Directory(p.session.ljust(32)), memory=Memory())
+
+    def derived(self, p: Params) -> dict[str, Any]:
+        return super().derived(p) | ({"edge": self.params(p).p} if self.edge is None else {})
+
+    def needed(self, stage: str, p: Params) -> int:
+        return least_survivors(p) if stage in ("advertise", "upload") else p.U
+
+    def max_colluders(self, p: Params) -> int | None:
+        """Return t on the complete graph; None on a sparse one, where all neighbours may collude."""
+        return None if p.sparse else p.t
+
+    def notes(self, p: Params) -> Iterator[str]:
+        yield from super().notes(p)
+        dealt = p.m * (32 + (p.m - 1) * (32 + TAG_BYTES))
+        served = "all rounds of the run" if self.setup_every is None else counted(self.setup_every, "round")
+        yield (
+            f"a setup of {p.N} keys of 32 B and {dealt / 1e3:.1f} kB that decryptors deal serves {served}; "
+            f"users mask with each other with probability {p.p:.4f}"
+        )
+
+    def problems(self, p: Params) -> Problems:
+        yield from super().problems(p)
+        if self.edge == 0:
+            yield "edge", "edge=0 must be above 0: no user would have a neighbour"
+
+    @property
+    def rounds_of_a_setup(self) -> int:
+        """Rounds from one setup to the next."""
+        return self.setup_every or sys.maxsize
+
+    @classmethod
+    def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
+        return super().small_settings(users, lost) | {"edge": 1.0}
