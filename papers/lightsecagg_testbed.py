@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from simfl.protocols.machine import SERVER
 from simfl.runs.folder.result import Result
 from simfl.trace import rows
 from simfl.trace.rows import PHASES
@@ -112,6 +113,19 @@ def breakdown(result: Result, name: str) -> dict[str, float]:
             after = max(before, ends[phase])
             parts[phase], before = (after - before) / NS, after
     return {**parts, "total": before / NS}
+
+
+def answers_s(result: Result, name: str) -> float:
+    """Return the seconds in which the last answer of the recovery that was waited for crosses its links."""
+    trace = result.traces[name]
+    (end,) = (row for row in trace if isinstance(row, rows.End))
+    answers = (
+        row for row in trace if isinstance(row, rows.Sent) and (row.to, row.phase) == (SERVER, "recovery")
+    )
+    last = max(
+        (r for r in answers if r.arrived is not None and r.arrived <= end.at), key=lambda r: r.arrived or 0
+    )
+    return ((last.arrived or 0) - last.sent) / NS
 
 
 def _ends(trace: rows.Trace) -> dict[str, int]:

@@ -5,7 +5,7 @@ Invariant: every figure of ours is read from a stored result. The weakest result
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from papers.entry import Cell, Place
@@ -13,6 +13,8 @@ from papers.limits import LEFT_OUT, LIMITS
 from papers.paper_page import BASES, Results, close, counts, file_name, missed, paper_page, table, took
 from papers.scatter import compared, scatter
 
+SEEDS = ("LightSecAgg", "CCESA", "Multi-RoundSecAgg")
+"""The papers that simfl was made for; other results are counted apart."""
 HEAD = """\
 # The papers' tables and figures, run again
 
@@ -59,7 +61,10 @@ def pages(results: Results, place: Place) -> dict[Path, str]:
 
 def _overview(results: Results, by_paper: dict[str, Results], picture: str) -> str:
     cells = _cells(results)
-    others = sum(cell.agrees is None for cell in cells)
+    shown = sum(cell.agrees is None for cell in cells)
+    apart = [paper for paper in by_paper if paper not in SEEDS]
+    seeds = [cell for paper, of in by_paper.items() if paper in SEEDS for cell in _cells(of)]
+    others = [cell for paper in apart for cell in _cells(by_paper[paper])]
 
     def share(paper: str) -> float:
         judged = [missed(cell) for cell in _cells(by_paper[paper]) if cell.agrees is not None]
@@ -68,9 +73,11 @@ def _overview(results: Results, by_paper: dict[str, Results], picture: str) -> s
     head = ("paper", "entries", *BASES, "within 15 %", "worst difference", "misses", "CPU time")
     return "\n".join(
         [
-            HEAD.format(sentence=_sentence(cells), picture=picture, shown=len(compared(cells))),
-            *_classes(cells),
-            CLASSES.format(others=others),
+            HEAD.format(
+                sentence=_sentence(seeds, others, apart), picture=picture, shown=len(compared(cells))
+            ),
+            *_classes({"": seeds, ", other papers": others}),
+            CLASSES.format(others=shown),
             *table(
                 head, (_paper(paper, by_paper[paper]) for paper in sorted(by_paper, key=share, reverse=True))
             ),
@@ -83,11 +90,15 @@ def _overview(results: Results, by_paper: dict[str, Results], picture: str) -> s
     )
 
 
-def _sentence(cells: Sequence[Cell]) -> str:
-    """State the share of predicted cells that agree."""
-    judged = [cell.agrees for cell in cells if cell.basis == "predicted" and cell.agrees is not None]
-    share = sum(judged) / max(len(judged), 1)
-    return f"Of {len(judged)} cells that were predicted, {sum(judged)} agree ({share:.0%})."
+def _sentence(seeds: Sequence[Cell], others: Sequence[Cell], papers: Sequence[str]) -> str:
+    """State the share of predicted cells that agree, the papers that simfl was made for apart."""
+    counted = []
+    for cells in (seeds, others):
+        judged = [cell.agrees for cell in cells if cell.basis == "predicted" and cell.agrees is not None]
+        counted.append(f"{sum(judged)} of {len(judged)} ({sum(judged) / max(len(judged), 1):.0%})")
+    names = f"{', '.join(SEEDS[:-1])} and {SEEDS[-1]}"
+    first = f"Of the cells of {names} that were predicted, {counted[0]} agree."
+    return f"{first} Counted apart, of {' and '.join(papers)}: {counted[1]}." if papers else first
 
 
 def first_sentence(text: str) -> str:
@@ -99,13 +110,15 @@ def first_sentence(text: str) -> str:
     return text.partition(". ")[0].rstrip(".") + "."
 
 
-def _classes(cells: Sequence[Cell]) -> Iterator[str]:
+def _classes(groups: Mapping[str, Sequence[Cell]]) -> Iterator[str]:
     """Count the cells that agree and that do not, by the worth of an agreement in ascending order."""
-    judged = [(cell.basis, cell.agrees) for cell in cells if cell.agrees is not None]
     rows = []
-    for basis in BASES:
-        each = [agrees for other, agrees in judged if other == basis]
-        rows.append((basis, str(len(each)), str(sum(each)), str(len(each) - sum(each))))
+    for words, cells in groups.items():
+        judged = [(cell.basis, cell.agrees) for cell in cells if cell.agrees is not None]
+        for basis in BASES:
+            each = [agrees for other, agrees in judged if other == basis]
+            if each:
+                rows.append((basis + words, str(len(each)), str(sum(each)), str(len(each) - sum(each))))
     return table(("class", "cells judged", "agree", "disagree"), rows)
 
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from papers import ftsa
+from papers import ftsa, store
+from papers.entry import Place
 from papers.ftsa import ITS_SERVER, USERS, Setting
 from simfl import cli
 from simfl.errors import BadInput
+from tests.engine.harness import ROOT
 
 NAMED = Setting(100, 1_000, 0.1)
 
 
 def test_the_logs_are_whole() -> None:
     log = ftsa.logged()
-    assert len(log) == 28
-    assert {len(of) for of in log.values()} == {15}
+    assert len(log) == 51
+    assert {len(of) for of in log.values()} == {16}
+    assert sum(map(ftsa.inside, log)) == 28
     assert len(ftsa.FITTED) == 8
     assert set(ftsa.FITTED) < set(log)
 
@@ -51,12 +54,36 @@ def test_long_durations_are_predicted_within_the_bound() -> None:
     found = {
         (setting, key): ftsa.predicted(setting)[key] / seconds - 1
         for setting in log
-        if setting not in ftsa.FITTED
+        if setting not in ftsa.FITTED and ftsa.inside(setting)
         for key, seconds in ftsa.times_of(log[setting]).items()
         if seconds > 0.03
     }
     assert len(found) == 60
     assert max(map(abs, found.values())) < ftsa.BOUND
+
+
+def test_intervals_hold_what_was_logged() -> None:
+    """Each interval is as narrow as two digits allow, and holds its 20 or 23 stored settings."""
+    stored = store.read(Place(ROOT), "ftsa")
+    assert stored is not None
+    found: dict[tuple[str, str, bool], list[float]] = {}
+    for cell in stored.evidence.cells:
+        if cell.basis == "predicted" and cell.bound:
+            _, _, words = cell.label.partition(": ")
+            who, when = words.split(", ", 1)
+            key = USERS if who == "a user" else ITS_SERVER, when, not cell.remark
+            found.setdefault(key, []).append(cell.paper / cell.ours)  # type: ignore[operator]
+    assert [len(of) for of in found.values()] == [23] * 5 + [20] * 5
+    for (who, when, between), ratios in found.items():
+        low, high = ftsa.SPREAD[who, when][between]
+        assert low <= min(ratios) < low + 0.011
+        assert high - 0.011 < max(ratios) <= high
+
+
+def test_moving_shares_takes_longer_a_pair_among_more_users() -> None:
+    """By the loop that was measured: 1.7 times at n = 1,000. Nothing else depends on it."""
+    few, many = (ftsa.work(Setting(n, 1_000, 0.0))[ITS_SERVER, "round 1"]["row"] for n in (100, 200))
+    assert many / few == pytest.approx(200 * 199 / (100 * 99) * 207 / 195, rel=1e-2)
 
 
 @pytest.mark.ci
@@ -95,6 +122,7 @@ def test_a_setting_that_was_not_logged(capsys: pytest.CaptureFixture[str]) -> No
 def test_the_smallest_update_is_predicted() -> None:
     lines = ftsa.at({"n": 50, "d": 1, "dropout": 0})
     assert "t = 34" in lines[0]
+    assert lines[-1] == "extrapolated: the intervals hold all 23 such settings that were logged"
     assert any(line.startswith("bits_sent") and line.endswith(f"{16 + 22} bits") for line in lines)
 
 

@@ -34,11 +34,26 @@ def test_a_cell_of_table4_has_a_basis() -> None:
     phases = ("offline", "training", "upload", "recovery")
     assert {bases(0.1, False)[phase] for phase in phases} == {"fitted"}
     assert bases(0.3, False) == {
-        **dict.fromkeys(phases, "predicted"), "training": "fitted", "total": "by construction"
+        **dict.fromkeys((*phases, "total"), "by construction"), "training": "fitted", "recovery": "predicted"
     }  # fmt: skip
     assert bases(0.1, True)["offline"] == "fitted"  # of the link to the users
-    assert bases(0.3, True)["offline"] == "predicted"
+    assert bases(0.3, True)["offline"] == "by construction"  # p = 10 %'s again: U is the same
     assert bases(0.1, True)["upload"] == bases(0.3, True)["recovery"] == "by construction"  # the other half's
+
+
+def test_fitted_constants_stand_with_their_cells() -> None:
+    cells = {cell.label: cell for cell in lightsecagg_table4.fitted()}
+    assert len(cells) == 10
+    assert {cell.agrees for cell in cells.values()} == {None}
+    assert "no cost of sharing" in cells["fitted: sharing"].remark
+    assert "47.7 s" in cells["fitted: apply_element"].remark
+
+
+def test_summed_shares_move_from_recovery_to_upload() -> None:
+    upload, recovery = lightsecagg_table4.moved({"upload": 10.8, "recovery": 53.5}, 5.4, 0.5)
+    assert (upload.ours, recovery.ours) == (pytest.approx(16.2), pytest.approx(48.1))
+    assert upload.agrees is recovery.agrees is None
+    assert "-25 %, and -50 % as counted" in upload.remark
 
 
 def test_totals_that_do_not_add_up_are_shown_and_not_judged() -> None:

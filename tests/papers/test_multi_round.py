@@ -91,12 +91,22 @@ def test_orders_of_accuracies() -> None:
     names = list(multi_round_fig3.SCHEMES)
     table_4 = multi_round_accuracy.PAPER["mnist"].printed
     for setting, row in zip(("IID", "non-IID"), table_4, strict=True):
-        cells = multi_round_accuracy.statements(setting, dict(zip(names, row, strict=True)))
+        cells = multi_round_accuracy.statements(setting, {n: [a] for n, a in zip(names, row, strict=True)})
         missed = [cell.paper for cell in cells if not cell.agrees]
         assert missed == ["T = 6 comparable to weighted random"] * (setting == "non-IID")
         assert len(cells) == 7
-        worse = dict(zip(names, row, strict=True)) | dict.fromkeys(names[3:], 50.0) | {"partition": 60.0}
-        assert not any(cell.agrees for cell in multi_round_accuracy.statements(setting, worse))
+        low = dict(zip(names, row, strict=True)) | dict.fromkeys(names[3:], 50.0) | {"partition": 60.0}
+        worse = {name: [accuracy] for name, accuracy in low.items()}
+        assert {cell.ours for cell in multi_round_accuracy.statements(setting, worse)} == {"otherwise"}
+
+
+def test_an_order_that_seeds_reverse_is_undecided() -> None:
+    """T = 4 is 2 points above random under a seed and 2 below under another; T = 3 is 5 above under both."""
+    seeds = {name: [80.0, 80.0] for name in multi_round_fig3.SCHEMES}
+    seeds |= {"batches_4": [82.0, 78.0], "batches_3": [85.0, 85.1], "partition": [20.0, 20.0]}
+    told = {cell.paper: cell.ours for cell in multi_round_accuracy.statements("non-IID", seeds)}
+    assert told["T = 4 above random"] == "undecided"
+    assert told["T = 3 above random"] == "T = 3 above random"
 
 
 def test_the_studies_hold_the_papers_setting() -> None:
