@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
-from papers.running import chosen, label, results, told
-from simfl.runs.folder.result import Result
+from papers.running import Kept, chosen, label, summaries, told
 from simfl.runs.results.statistics import Estimate, estimate
 
 SAME = 0.01
@@ -38,7 +37,7 @@ def run(figure: Figure, place: Place) -> Evidence:
     studies = chosen(place, figure.theirs, figure.study)
     out, charts = list[Cell](), list[Chart]()
     for dataset, study in studies.items():
-        for setting, runs in by_setting(figure, results(study)).items():
+        for setting, runs in by_setting(figure, summaries(study, place)).items():
             found = cells(figure, setting, runs)
             out += [replace(cell, label=label(dataset, cell.label)) for cell in found]
             lines = (_line(name, runs[0][entry]["rounds"]) for entry, name in figure.names.items())
@@ -47,9 +46,7 @@ def run(figure: Figure, place: Place) -> Evidence:
     return Evidence(tuple(out), tuple(charts), told(studies))
 
 
-def by_setting(
-    figure: Figure, found: Iterable[tuple[Mapping[str, Any], Result]]
-) -> dict[str, list[Protocols]]:
+def by_setting(figure: Figure, found: Iterable[tuple[Mapping[str, Any], Kept]]) -> dict[str, list[Protocols]]:
     """The seeds' runs of each setting."""
     runs: dict[str, list[Protocols]] = {}
     for point, result in found:

@@ -10,8 +10,7 @@ from typing import Any
 from papers.entry import Cell, Chart, Entry, Evidence, Place
 from papers.multi_round_accuracy import Scheme, best_rates, statements
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import chosen, curve, label, results, told
-from simfl.runs.folder.result import Result
+from papers.running import Kept, chosen, curve, label, summaries, told
 
 FAILS, CHANCE = "partition fails to train", 10.0
 """Per cent of a model that says one label of ten."""
@@ -27,8 +26,8 @@ def run(place: Place) -> Evidence:
     studies = chosen(place, {"cifar10": "multi_round_ablation_cifar10"}, ENTRY.name)
     cells, charts = list[Cell](), list[Chart]()
     for dataset, study in studies.items():
-        found: dict[str, list[tuple[Mapping[str, Any], Result]]] = {}
-        for point, result in results(study):
+        found: dict[str, list[tuple[Mapping[str, Any], Kept]]] = {}
+        for point, result in summaries(study, place):
             found.setdefault(setting(point), []).append((point, result))
         for size, runs in found.items():
             best = best_rates(iter(runs))

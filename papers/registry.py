@@ -14,6 +14,7 @@ from papers import (
     ccesa_table3,
     ccesa_table_g2,
     dordis_fig8,
+    fedscale_197,
     ftsa,
     lightsecagg_cg,
     lightsecagg_f2,
@@ -88,6 +89,7 @@ ENTRIES: dict[str, Entry] = {
     "multi_round_theorem2": multi_round_theorem2.ENTRY,
     "multi_round_corollary1": multi_round_corollary1.ENTRY,
     "dordis_fig8": dordis_fig8.ENTRY,
+    "fedscale_197": fedscale_197.ENTRY,
 }
 
 

@@ -15,7 +15,7 @@ import yaml
 from papers import ccesa_fig4, lightsecagg_fig11, lightsecagg_fig12, multi_round_accuracy
 from papers.entry import Place
 from papers.multi_round_fig3 import SCHEMES
-from papers.running import BUNDLED, chosen, told
+from papers.running import BUNDLED, FASHION, chosen, has, told
 from simfl.cli import main
 from simfl.learning.data.raw_images import FACES
 from simfl.scenario.schema import Scenario
@@ -103,23 +103,54 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of the studies that multi_round_accuracy ran, each at two rates and under two seeds."""
     names: list[str] = []
 
-    def results(study: Path) -> Iterator[tuple[Mapping[str, Any], SimpleNamespace]]:
+    def summaries(study: Path, place: Place) -> Iterator[tuple[Mapping[str, Any], SimpleNamespace]]:
         names.append(study.stem)
         for lr, accuracy in ((0.1, 0.6), (0.1, 0.7), (0.03, 0.1), (0.03, 0.2)):
             yield {"learning.lr": lr}, result(random=accuracy)
 
-    monkeypatch.setattr(multi_round_accuracy, "results", results)
+    monkeypatch.setattr(multi_round_accuracy, "summaries", summaries)
     return names
 
 
-def test_no_number_stands_beside_another_data_sets(ran: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+PRINTED = [value for table in multi_round_accuracy.PAPER.values() for row in table.printed for value in row]
+
+
+@pytest.mark.parametrize("package", [True, False])
+def test_printed_numbers_of_other_data_are_not_judged(
+    package: bool, ran: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With Fashion-MNIST, and without: all 36 printed accuracies are shown, each once."""
     monkeypatch.delenv("SIMFL_DATA", raising=False)
+    monkeypatch.setattr("simfl.learning.data.published.SYSTEM", tmp_path)
+    if package:
+        (tmp_path / "usr/share/datasets/fashion-mnist").mkdir(parents=True)
     evidence = multi_round_accuracy.run(HERE)
-    assert ran == ["multi_round_accuracy"]
+    assert ran == ([*multi_round_accuracy.IN_PLACE.values()] if package else ["multi_round_accuracy"])
     values = [cell for cell in evidence.cells if cell.compare != "order"]
-    assert len(values) == 12
-    assert all(cell.paper is None and cell.agrees is None for cell in values)
-    assert evidence.on == ""
+    assert sorted(cell.paper for cell in values if isinstance(cell.paper, float)) == sorted(PRINTED)
+    assert all(cell.agrees is None for cell in values)
+    assert bool(evidence.on) is package
+    if package:
+        random, weighted = values[:2]
+        assert (random.label, random.paper, random.ours) == (
+            "Table 4, IID, Random",
+            98.21,
+            pytest.approx(65.0),
+        )
+        assert weighted.remark == "gap to random in points: -0.1 in the paper, -15.0 here"
+
+
+def test_fashion_mnist_gives_way_to_the_papers_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("simfl.learning.data.published.SYSTEM", tmp_path)
+    monkeypatch.setenv("SIMFL_DATA", str(tmp_path))
+    theirs = {"mnist": "a", FASHION: "b"}
+    assert not has(FASHION)
+    (tmp_path / "usr/share/datasets/fashion-mnist").mkdir(parents=True)
+    assert has(FASHION)
+    assert chosen(HERE, theirs, "ours") == {FASHION: HERE.study("b")}
+    assert told(chosen(HERE, theirs, "ours"), "instead") == "instead"
+    (tmp_path / "mnist").mkdir()
+    assert chosen(HERE, theirs, "ours") == {"mnist": HERE.study("a")}
 
 
 def test_a_table_is_judged_on_its_own_data(
@@ -172,7 +203,13 @@ def att_faces(folder: Path, each: int) -> None:
         (folder / name).write_bytes(pgm(92, 112, pixels(112 * 92).tobytes()))
 
 
-FILES = {"cifar10": cifar10, "cifar100": cifar100, "mnist": mnist, "att_faces": att_faces}
+FILES = {
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "mnist": mnist,
+    "fashion_mnist": mnist,
+    "att_faces": att_faces,
+}
 FEW = {"rounds": 1, "population.users": 12, "population.availability": "always", "dropout": "none"}
 BUFFERED = {
     "rounds": 1,
@@ -182,10 +219,11 @@ BUFFERED = {
     "privacy": {"T": 2, "D": 2},
 }
 RANDOM = {**FEW, "selection": {"random": 6}, "privacy": {"T": 2, "D": 2}}
+RANDOM_1 = {**RANDOM, "protocols.random_1.selection": {"random": 6}}
 SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "multi_round_table2": ("random", {**RANDOM, "protocols.random.selection": {"random": 6}}),
-    "multi_round_table3": ("random_1", {**RANDOM, "protocols.random_1.selection": {"random": 6}}),
-    "multi_round_table4": ("random_1", {**RANDOM, "protocols.random_1.selection": {"random": 6}}),
+    "multi_round_table3": ("random_1", RANDOM_1),
+    "multi_round_table4": ("random_1", RANDOM_1),
     "multi_round_ablation_cifar10": ("random", {**RANDOM, "protocols.random.selection": {"random": 6}}),
     "ccesa_fig4_cifar10": ("secagg", {**FEW, "privacy": {"T": 5, "D": 3}}),
     "ccesa_figb1_att_faces": ("secagg", {"rounds": 1, "learning.epochs": 1}),
@@ -193,6 +231,12 @@ SMALL: dict[str, tuple[str, dict[str, Any]]] = {
     "lightsecagg_fig11_cifar10": ("lightsecagg_async_poly", BUFFERED),
     "lightsecagg_fig12_mnist": ("lightsecagg_async_poly", BUFFERED),
     "lightsecagg_fig12_cifar10": ("lightsecagg_async_poly", BUFFERED),
+    "multi_round_table4_fashion_mnist": (
+        "random_1",
+        {**RANDOM, "protocols.random_1.selection": {"random": 6}},
+    ),
+    "lightsecagg_fig11_fashion_mnist": ("lightsecagg_async_poly", BUFFERED),
+    "lightsecagg_fig12_fashion_mnist": ("lightsecagg_async_poly", BUFFERED),
 }
 """Study of the paper's own data -> one of its protocols, and what makes it small."""
 LONG = {"multi_round_table2", "ccesa_fig4_cifar10"}
@@ -226,6 +270,7 @@ def test_a_study_runs_on_files_of_their_format(
 def test_every_study_of_their_data_is_run() -> None:
     found = {path.stem for path in HERE.study("x").parent.glob("*.yaml")}
     theirs = {name for name in found if name.endswith(tuple(f"_{data}" for data in FILES))}
+    assert set(multi_round_accuracy.IN_PLACE.values()) <= theirs
     assert set(SMALL) == theirs | {table.study for table in multi_round_accuracy.PAPER.values()}
 
 
