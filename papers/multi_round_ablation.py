@@ -42,7 +42,10 @@ def judged(size: str, best: Mapping[str, Scheme]) -> list[Cell]:
     """The accuracies of one (N, K), and the statements."""
     mean = {name: fmean(best[name][0]) for name in SCHEMES}
     cells = [Cell(f"{size}, {scheme}", None, mean[name], "%", "none") for name, scheme in SCHEMES.items()]
-    cells += [replace(cell, label=f"{size}, order") for cell in statements("IID", mean)]
+    cells += [
+        replace(cell, label=f"{size}, order")
+        for cell in statements("IID", {name: best[name][0] for name in SCHEMES})
+    ]
     if size == "(120, 24)":
         ours = FAILS if mean["partition"] <= CHANCE + 5 else "it trains"
         remark = f"fails: at most {CHANCE + 5:g} %, five more than one label of ten is right by itself"

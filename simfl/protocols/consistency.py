@@ -200,6 +200,11 @@ class SigningServer(MaskedServer):
         return self.open_next("recovery", got, sends, "recovery")
 
 
+def _with_signatures(names: tuple[str, ...], order: tuple[str, ...]) -> tuple[str, ...]:
+    """Return points or stages with `consistency` at its place in the order."""
+    return tuple(name for name in order if name in (*names, "consistency"))
+
+
 class Consistent(Protocol):
     """The base of the protocols whose users may sign the set of survivors."""
 
@@ -222,11 +227,11 @@ class Consistent(Protocol):
 
     @property
     def round_points(self) -> tuple[str, ...]:
-        return SIGNED_POINTS if self.signed else self.points
+        return _with_signatures(self.points, SIGNED_POINTS) if self.signed else self.points
 
     @property
     def round_timers(self) -> tuple[str, ...]:
-        return SIGNED_STAGES if self.signed else self.timers
+        return _with_signatures(self.timers, SIGNED_STAGES) if self.signed else self.timers
 
     def params(self, p: Params) -> Params:
         return replace(p, pki=Directory(p.session.ljust(32))) if self.pki else p

@@ -135,7 +135,7 @@ STUDIES = [
     for folder in ("papers", "studies")
     for path in sorted((SHIPPED / folder).glob("*.yaml"))
     if "\nbase:" in (text := path.read_text(encoding="utf-8"))
-    and not re.search(r"dataset: (mnist|cifar|att_faces)", text)  # which are not bundled
+    and not re.search(r"dataset: (fashion_)?(mnist|cifar|att_faces)", text)  # which are not bundled
 ]
 """Of these the first cell."""
 
