@@ -222,6 +222,11 @@ def key_of(seed: A8, how: Kahe) -> I64:
     return discrete_noise.draw(seed, "discrete_gaussian", KEY_VARIANCE, how.ring.n).reshape(-1, 1)
 
 
+def key_row(seed: A8, how: Kahe) -> A32:
+    """Return the key of a seed as elements of F_q, [1, n]."""
+    return (key_of(seed, how) % how.q).astype(np.uint32).reshape(1, -1)
+
+
 def encrypt(x: A32, seeds: A8, how: Kahe) -> A8:
     """Return the KAHE ciphertext of a vector, [1, vector_bytes].
 
@@ -252,11 +257,12 @@ def decrypt(ciphertext: A8, key: A32, how: Kahe) -> A32:
 
     Args:
         ciphertext: A sum of results of `encrypt`, by `add`.
-        key: [1, n], signed 32-bit integers as words.
+        key: [1, n] over F_q, which stands for integers of magnitude below q / 2.
         how: The scheme.
     """
     ring = how.ring
-    keys = evaluated(-key.view(np.int32).astype(np.int64).reshape(-1, 1), ring)
+    integers = key.astype(np.int64).reshape(-1, 1)
+    keys = evaluated(np.where(integers > how.q // 2, how.q - integers, -integers), ring)
     masks = _product(public(how.name, ring, how.elements), keys, ring)
     noisy = coefficients_of(_sum(unpacked(ciphertext[0], ring), masks, ring), ring)
     # t e + m, of which m is below t = 2^t_bits: Python's & of a negative number is its residue.
@@ -349,10 +355,8 @@ def open_part(c_a: A8, seeds: A8, how: Ahe) -> A8:
 
 
 def combine(opened: A8, how: Ahe) -> A32:
-    """Return the sum of keys, [1, n] signed 32-bit integers as words, from c_b plus all partial
-    decryptions."""
+    """Return the sum of keys, [1, n] over F_q, from c_b plus all partial decryptions."""
     ring = how.ring
     noisy = coefficients_of(unpacked(opened[0], ring), ring)
     keys = (2 * how.t * noisy + ring.modulus) // (2 * ring.modulus)
-    words: A32 = keys.T.reshape(1, -1)[:, : how.keys.ring.n].astype(np.int32).view(np.uint32)
-    return words
+    return (keys.T.reshape(1, -1)[:, : how.keys.ring.n] % how.keys.q).astype(np.uint32)

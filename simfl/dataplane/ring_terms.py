@@ -27,13 +27,20 @@ def cut(how: Any, longest: int) -> Any:
     return replace(how, length=min(how.length, longest)) if isinstance(how, Kahe) else how
 
 
+def _key_row(seed: Rows, how: Kahe) -> Rows:
+    # As many items as a vector has: a key stands for the stream that hides one.
+    key = _seed(seed[0])
+    return [Ideal(Form(how.q, {Element(key, how.q, k): 1}) for k in range(how.length))]
+
+
 def _encrypt(x: Rows, seeds: Rows, how: Kahe) -> Rows:
     key = _seed(seeds[0])
     return [Ideal(combined(how.q, [(1, item), (1, Element(key, how.q, k))]) for k, item in enumerate(x[0]))]
 
 
 def _decrypt(ciphertext: Rows, key: Rows, how: Kahe) -> Rows:
-    pairs = zip(ciphertext[0], key[0], strict=True)
+    # A decoded key is filled up to whole rows.
+    pairs = zip(ciphertext[0], key[0][: len(ciphertext[0])], strict=True)
     return [tuple(combined(how.q, [(1, item), (-1, stream)]) for item, stream in pairs)]
 
 
@@ -84,6 +91,7 @@ def _secret_of(part: Any) -> Term:
 
 
 RING_TWINS: dict[Any, Callable[..., Rows]] = {
+    rings.key_row: _key_row,
     rings.encrypt: _encrypt,
     rings.decrypt: _decrypt,
     rings.add: _add,
@@ -94,6 +102,7 @@ RING_TWINS: dict[Any, Callable[..., Rows]] = {
 }
 """Kernel -> its twin."""
 RING_PURPOSES: dict[Any, tuple[int, str]] = {
+    rings.key_row: (0, "encryption of an update"),
     rings.encrypt: (1, "encryption of an update"),
     # The key is the seed of the update's encryption too.
     rings.encrypt_key: (1, "encryption of an update"),

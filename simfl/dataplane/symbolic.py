@@ -49,6 +49,7 @@ from simfl.dataplane.terms import (
     Coordinate,
     Element,
     Form,
+    Ideal,
     Item,
     Public,
     Row,
@@ -330,7 +331,8 @@ def _weighted_sum(vectors: Any, weights: Sequence[Any] | None, q: int) -> Rows:
     """Return the weighted sum of one handle's rows, or of handles with one row each."""
     rows = [v[0] if isinstance(v, list) else v for v in vectors]
     factors = [1] * len(rows) if weights is None else weights
-    return [tuple(combined(q, zip(factors, column, strict=True)) for column in zip(*rows, strict=True))]
+    sums = tuple(combined(q, zip(factors, column, strict=True)) for column in zip(*rows, strict=True))
+    return [Ideal(sums) if any(isinstance(row, Ideal) for row in rows) else sums]
 
 
 def _real_sum(vectors: Any, weights: Sequence[float]) -> Rows:
@@ -343,7 +345,8 @@ def _encode(z: Rows, seed: Terms, points: Sequence[int], U: int, T: int, q: int)
     padding = [Form(q, {})] * ((U - T) * m - len(z[0]))
     uncoded = [*z[0], *padding, *_expand(seed, T * m, q)[0]]
     # Always the product: a transform has the same result.
-    return _product(mds.matrix(tuple(points), U, q), [uncoded[k * m : (k + 1) * m] for k in range(U)], q)
+    coded = _product(mds.matrix(tuple(points), U, q), [uncoded[k * m : (k + 1) * m] for k in range(U)], q)
+    return [Ideal(row) for row in coded] if isinstance(z[0], Ideal) else coded
 
 
 def _decode(coded: Rows, points: Sequence[int], U: int, T: int, d: int, q: int) -> Rows:

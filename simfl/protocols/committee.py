@@ -30,7 +30,7 @@ from typing import Any, ClassVar
 
 from simfl.config.blocks import Bits, Count
 from simfl.crypto.keys import TAG_BYTES
-from simfl.dataplane.handles import U8, U32, DType, Handle
+from simfl.dataplane.handles import U8, U32, DType, Handle, Shape
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols import graph_design
 from simfl.protocols.channels import Channels
@@ -75,7 +75,7 @@ class CommitteeUpload(Message):
     sealed: Handle
     """A sealed row for each other member, in the order of the roster."""
     masked: Handle | None = None
-    """1 x (d + 1) over F_q; None where the rows hold the update itself."""
+    """Of `CommitteeServer.masked_shape`; None where the rows hold the update itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class CommitteeServer(Server):
         members: Members of the committee, sorted.
         roster: Members who advertised a key, in the order of the rows.
         uploads: Survivor -> its public key and sealed rows.
-        sum: Sum of the masked updates, 1 x (d + 1) over F_q; None without any.
+        sum: Sum of the masked updates; None without any.
         survivors: Users whose uploads are in the sum.
     """
 
@@ -216,9 +216,6 @@ class CommitteeServer(Server):
         "upload": Stage(CommitteeUpload, "upload", "ask_committee"),
         "recovery": Stage(Answer, "recovery", "recover"),
     }
-    masked: ClassVar[bool] = False
-    """True if uploads have a masked update."""
-
     def __init__(
         self, users: Iterable[int], members: Iterable[int], params: Params, ops: Ops, entropy: Entropy
     ) -> None:
@@ -232,6 +229,15 @@ class CommitteeServer(Server):
     @abstractmethod
     def row_bytes(self) -> int:
         """Bytes of a row before it is sealed."""
+
+    @property
+    def masked_shape(self) -> Shape | None:
+        """Shape of the masked update in an upload; None if uploads have none."""
+        return None
+
+    def add_masked(self, a: Handle, b: Handle) -> Handle:
+        """Return the sum of masked updates."""
+        return self.ops.add(a, b)
 
     @abstractmethod
     def unmask(self, rows: Handle, members: tuple[int, ...]) -> Handle:
@@ -258,13 +264,18 @@ class CommitteeServer(Server):
             return misshapen(message.publics, 1, 32, U8)
         if isinstance(message, Answer):
             return misshapen(message.content, 1, self.row_bytes // U32.itemsize, U32)
-        if (message.masked is not None) is not self.masked:
-            return f"malformed: {'no' if self.masked else 'a'} masked update"
+        shape, masked = self.masked_shape, message.masked
+        if masked is None or shape is None:
+            if masked is not shape:
+                return f"malformed: {'no' if masked is None else 'a'} masked update"
+            flaw = ""
+        else:
+            flaw = misshapen(masked, *shape)
         others = len(self.roster) - (sender in self.roster.index_of)
         return (
             misshapen(message.public, 1, 32, U8)
             or misshapen(message.sealed, others, self.row_bytes + TAG_BYTES, U8)
-            or (misshapen(message.masked, 1, self.params.width, U32) if message.masked is not None else "")
+            or flaw
         )
 
     def keep(self, sender: int, message: Any) -> Any:
@@ -272,7 +283,7 @@ class CommitteeServer(Server):
             return message
         self.uploads[sender] = message.public, message.sealed
         if message.masked is not None:
-            self.sum = message.masked if self.sum is None else self.ops.add(self.sum, message.masked)
+            self.sum = message.masked if self.sum is None else self.add_masked(self.sum, message.masked)
         return None
 
     def send_roster(self, got: dict[int, Advertise]) -> Effects:

@@ -9,6 +9,7 @@ from simfl.protocols.fedbuff import FedBuff
 from simfl.protocols.flamingo import Flamingo
 from simfl.protocols.lightsecagg import LightSecAgg
 from simfl.protocols.lightsecagg_async import LightSecAggAsync
+from simfl.protocols.opa import Opa
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
 from simfl.protocols.willow import Willow
@@ -26,6 +27,7 @@ OURS = (
     Flamingo,
     Assistants,
     Willow,
+    Opa,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

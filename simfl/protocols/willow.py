@@ -119,6 +119,13 @@ def schemes(length: int, q: int, N: int, name: bytes) -> tuple[Kahe, Ahe]:
     return kahe, ahe
 
 
+def too_long(p: Params) -> Problems:
+    """Yield the problem of a model that no published set of parameters is for."""
+    if p.d + 1 > SETS[-1].longest:
+        bound = f"below {SETS[-1].longest}, the longest vector of the published sets"
+        yield "model", f"d={p.d} must be {bound}"
+
+
 def _schemes(p: Params) -> tuple[Kahe, Ahe]:
     return schemes(p.d + 1, p.q, p.N, p.session)
 
@@ -433,9 +440,7 @@ class Willow(Committee):
     def problems(self, p: Params) -> Problems:
         yield from super().problems(p)
         _, ahe = schemes(p.d + 1, p.q, p.N, b"")
-        if p.d + 1 > SETS[-1].longest:
-            bound = f"below {SETS[-1].longest}, the longest vector of the published sets"
-            yield "model", f"d={p.d} must be {bound}"
+        yield from too_long(p)
         # Eight deviations of a sum of keys: exceeded by one of 16,384 coefficients in 2^-35 rounds.
         most = int((ahe.t / 2 / 8) ** 2 / KEY_VARIANCE)
         if most < p.N:

@@ -38,6 +38,7 @@ CASES = [
     ("fastsecagg", {"U": 4, "T": 2}),
     ("assistants", {"committee": 3, "privacy.D": 1}),
     ("willow", {"committee": 4, "t": 1, "U": 3}),
+    ("opa", {"committee": 4, "t": 1, "U": 3}),
     ("flamingo", {"committee": 4, "t": 1, "U": 2, "privacy.D": 2}),
 ]
 BUFFERED = {

@@ -1,0 +1,97 @@
+"""OPA: updates under masks whose seeds add up, and packed shares of these seeds to a committee.
+
+One-shot Private Aggregation (Karthikeyan 2024, CRYPTO 2025, arXiv 2410.22303), in the rounds of `committee`:
+
+    2. upload     User i draws a seed s_i and sends c_i = x_i + G(s_i), and to each member a packed Shamir
+                  share of s_i, of length n / (U - t): n is the length of the seed, not that of the update.
+    3. recovery   Member j sends the sum of the survivors' shares. Any U sums decode to sum_i s_i, and
+                  sum_i c_i - G(sum_i s_i) is sum_i x_i.
+
+What members receive and send is independent of d. G is homomorphic up to an error, which the coding of x_i
+leaves room for.
+
+Not as in the paper: its G is a rounded product with a random matrix (LWR). Here it is the key-additive
+encryption of `simfl.crypto.rings` (ring-LWE), with Willow's parameters: a seed is a key there, and an error
+is drawn where LWR rounds. Shares are those of DisAgg here, Vandermonde rows in place of Shamir's. Left out:
+proofs of malicious security, and the committee of a beacon.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Literal
+
+from simfl.crypto import mds
+from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
+from simfl.crypto.rings import Kahe
+from simfl.dataplane.handles import U8, Handle, Shape
+from simfl.dataplane.ops import Ops
+from simfl.protocols.committee import Committee, CommitteeClient, CommitteeServer
+from simfl.protocols.index_views import Lookup
+from simfl.protocols.machine import Entropy, Params
+from simfl.protocols.protocol import Problems
+from simfl.protocols.willow import schemes, too_long
+
+
+def _scheme(p: Params) -> Kahe:
+    return schemes(p.d + 1, p.q, p.N, p.session)[0]
+
+
+def _row_bytes(p: Params) -> int:
+    return 4 * mds.share_length(_scheme(p).ring.n, p.U, p.t)
+
+
+class OpaClient(CommitteeClient):
+    """A user of OPA."""
+
+    @property
+    def row_bytes(self) -> int:
+        return _row_bytes(self.params)
+
+    def protect(self, x: Handle, members: Sequence[int]) -> tuple[Handle, Handle]:
+        p, ops, how = self.params, self.ops, _scheme(self.params)
+        seed, error, noise = (ops.secret(self.entropy(name)) for name in ("seed", "error", "noise"))
+        points = Lookup(partial(mds.point_of, q=p.q), members)
+        rows = ops.encode(ops.kahe_key(seed, how), noise, points, p.U, p.t)
+        return rows, ops.kahe_encrypt(x, ops.join([seed, error]), how)
+
+
+class OpaServer(CommitteeServer):
+    """The server of OPA."""
+
+    @property
+    def row_bytes(self) -> int:
+        return _row_bytes(self.params)
+
+    @property
+    def masked_shape(self) -> Shape:
+        return 1, _scheme(self.params).vector_bytes, U8
+
+    def add_masked(self, a: Handle, b: Handle) -> Handle:
+        return self.ops.ring_add(a, b, _scheme(self.params).ring)
+
+    def unmask(self, rows: Handle, members: tuple[int, ...]) -> Handle:
+        p, how = self.params, _scheme(self.params)
+        assert self.sum is not None
+        seed = self.ops.decode(rows, mds.points_of(members, p.q), p.U, p.t, how.ring.n)
+        return self.ops.kahe_decrypt(self.sum, seed, how)
+
+
+class Opa(Committee):
+    """Masks of seeds that add up, and packed shares of the seeds to a committee (OPA 2025)."""
+
+    protocol: Literal["opa"] = "opa"
+
+    def problems(self, p: Params) -> Problems:
+        yield from super().problems(p)
+        yield from too_long(p)
+
+    def shares_bytes(self, p: Params, users: int) -> int:
+        params = self.params(p)
+        rows = params.m * (3 * (_row_bytes(params) + TAG_BYTES) + 2 * KEY_BYTES)
+        return p.N * (rows + _scheme(params).vector_bytes)
+
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> OpaClient:
+        return OpaClient(user, p, ops, entropy)
+
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> OpaServer:
+        return OpaServer(users, self.members_of(users, p, entropy), p, ops, entropy)
