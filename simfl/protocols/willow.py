@@ -289,7 +289,7 @@ class WillowServer(Server):
     """The server of Willow.
 
     Attributes:
-        committee: Decryptors of the round, sorted.
+        members: Decryptors of the round, sorted.
         roster: Those who advertised keys.
         decryptors: V, those who shared their seeds: the joint key is theirs.
         sums: The sums of uploads, as an upload; None without any.
@@ -308,7 +308,7 @@ class WillowServer(Server):
 
     def __init__(self, users: Iterable[int], committee: Iterable[int], params: Params, ops: Ops) -> None:
         super().__init__(users, ops)
-        self.committee, self.params = Users(sorted(committee)), params
+        self.members, self.params = Users(sorted(committee)), params
         self.kahe, self.ahe = _schemes(params)
         self.sums: Encrypted | None = None
 
@@ -320,7 +320,7 @@ class WillowServer(Server):
         return super().enough() or (self.stage == "reveal" and len(self.got) > self.params.t)
 
     def start(self) -> Effects:
-        return [*self.open_stage("advertise", self.committee), *(Send(u, Invite()) for u in self.committee)]
+        return [*self.open_stage("advertise", self.members), *(Send(u, Invite()) for u in self.members)]
 
     def reject_reason(self, sender: int, message: Any) -> str:
         key, part, share = self.ahe.ring.element_bytes, self.ahe.part_bytes, SHARE_BYTES
@@ -359,7 +359,7 @@ class WillowServer(Server):
         key = reduce(lambda a, b: ops.ring_add(a, b, self.ahe.ring), (self.keys[user] for user in got))
         inboxes = [Send(user, self._inbox_of(user, got)) for user in got if user not in self.lost]
         # A decryptor that was given up is given up as a user too.
-        users = [user for user in self.users if user in got or user not in self.committee.index_of]
+        users = [user for user in self.users if user in got or user not in self.members.index_of]
         joint = [Send(user, JointKey(key)) for user in users if user not in self.lost]
         return [*self.open_stage("upload", users), *inboxes, *joint]
 

@@ -25,7 +25,7 @@ def willow(n=6, m=4, t=1, U=2, D=2, **more):
 def test_the_sum_is_of_all_who_uploaded_or_there_is_none(points, spare):
     m, t, U = 4, 1, 2 + spare
     w = willow(m=m, t=t, U=U)
-    committee = set(w.server.committee)
+    committee = set(w.server.members)
     # A user that is no decryptor sends nothing at the decryptors' points, so it is not lost there.
     lost = {u: p for u, p in points.items() if p == "upload" or u in committee}
     out = w.run(fate=lose_at(lost))
@@ -71,9 +71,9 @@ def test_a_committee_does_the_same_for_any_model():
 def changed(kind, change, **more):
     """A round in which the first decryptor gets a changed message of a kind."""
     w = willow(**more)
-    user = w.server.committee[0]
+    user = w.server.members[0]
     w.clients[user] = Between(w.clients[user], lambda s, m: change(w, user, m) if m.kind == kind else m)
-    return user, w.run(fate=lose_at({w.server.committee[1]: "recovery"}))
+    return user, w.run(fate=lose_at({w.server.members[1]: "recovery"}))
 
 
 @pytest.mark.parametrize(

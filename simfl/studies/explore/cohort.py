@@ -354,6 +354,9 @@ class RoundCohort(Cohort):
         }
         present, sets = everyone, dict[str, frozenset[int]]()
         for point, step in steps.items():
+            # Keys are revealed only of decryptors who did not answer: without any, no such step comes.
+            if point == "reveal" and acting[point] <= sets["recovery"]:
+                break
             # A user that misses a step takes part in no later one.
             present = frozenset(user for user in present if step < lost_at.get(user, len(steps)))
             # Broken batches are left out of the sum, or end the round, as the scenario chooses.
