@@ -25,6 +25,7 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "disagg": {},
     "fastsecagg": {},
     "willow": {"deadlines.reveal": 2},
+    "opa": {},
     "flamingo": {
         "protocols": {"flamingo": {"committee": 6, "t": 2, "U": 4, "setup_every": 2}},
         "deadlines.consistency": 2,

@@ -54,6 +54,7 @@ ENTRIES = {
     "Flamingo": "flamingo",
     "Assistants": "assistants",
     "Willow": "willow",
+    "Opa": "opa",
 }
 KINDS = {
     "Population.availability": "population.availability",

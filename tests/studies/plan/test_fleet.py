@@ -85,6 +85,10 @@ def test_shares_and_modes_are_read() -> None:
         "lightsecagg",
         "disagg",
         "fastsecagg",
+        "flamingo",
+        "assistants",
+        "willow",
+        "opa",
     ]
     buffers = small(asynchronous=True, return_s=1.0, updates=4)
     assert list(buffers.entries) == ["fedbuff", "lightsecagg_async"]
