@@ -165,8 +165,8 @@ class ProtocolSetup:
 
     def in_round(self, index: int) -> Params:
         """Return the parameters in one round, whose number is part of the signed bytes."""
-        # So a signature of one round is of no use in another.
-        return replace(self.params, round=index)
+        # So a signature of one round is of no use in another. A buffer has one machine for all.
+        return self.params if self.protocol.asynchronous else replace(self.params, round=index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,10 @@ Not covered: what a server learns that breaks the protocol, and users whose upda
 """
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any, Literal
 
 import numpy as np
@@ -29,6 +30,7 @@ from simfl.errors import BadInput
 Mechanism = Literal["gaussian", "discrete_gaussian", "skellam"]
 Accountant = Literal["rdp", "pld"]
 Curve = NDArray[np.float64]
+Members = Iterable[Iterable[int]] | None
 
 ORDERS = np.array([*range(2, 129), 256, 512, 1024])
 """Renyi orders at which a curve is computed; whole numbers, since subsampling needs them."""
@@ -217,26 +219,39 @@ def epsilon_of(
 
 
 def epsilon_by_round(
-    release: Release, delta: float, present: Sequence[Noise], accountant: Accountant = "rdp"
+    release: Release,
+    delta: float,
+    present: Sequence[Noise],
+    accountant: Accountant = "rdp",
+    members: Members = None,
 ) -> list[float]:
     """Return the epsilon that is spent after each entry, as `epsilon_of` of the entries so far.
+
+    With `members` it is the largest of all users, each by the entries that it is in: a sum without a user's
+    update depends on that user through earlier sums alone, and so costs it nothing.
 
     Args:
         release: The release as it was planned.
         delta: Probability with which epsilon may fail to hold, for all rounds together.
         present: The noise that was present, in order.
         accountant: As in `epsilon_of`.
+        members: Users of each entry, whom neither data nor noise choose; None if each user may be in all.
     """
-    counts, known = Counter[tuple[float, int | None]](), dict[frozenset[Any], float]()
-    spent = []
-    for noise in present:
-        counts[noise.share, noise.survivors] += noise.rounds
-        # Orders do not matter, and rounds without a sum repeat the state before them.
-        state = frozenset(counts.items())
-        if state not in known:
-            noises = [Noise(share, n, rounds) for (share, n), rounds in counts.items()]
-            known[state] = epsilon_of(release, delta, accountant=accountant, present=noises)
-        spent.append(known[state])
+    counts = defaultdict[int, Counter[tuple[float, int | None]]](Counter)
+    known, largest, spent = dict[frozenset[Any], float](), 0.0, []
+    # Without members, one user that is in all entries.
+    everybody = repeat((0,)) if members is None else members
+    for noise, users in zip(present, everybody, strict=members is not None):
+        for user in users:
+            counts[user][noise.share, noise.survivors] += noise.rounds
+            # Orders do not matter, and rounds without a sum repeat the state before them.
+            state = frozenset(counts[user].items())
+            if state not in known:
+                noises = [Noise(share, n, rounds) for (share, n), rounds in state]
+                known[state] = epsilon_of(release, delta, accountant=accountant, present=noises)
+            # Those of other users stay as they were.
+            largest = max(largest, known[state])
+        spent.append(largest)
     return spent
 
 

@@ -54,7 +54,7 @@ class Upload(UpdateMessage):
 
     kind, phase, point = "upload", "upload", "upload"
     vector: Handle
-    """1 x d: over F_q if masked, else float32."""
+    """1 x d: over F_q if masked or noisy, and then `Params.width` - 1 long; else float32."""
 
 
 class BufferedServer(ABC):
@@ -140,7 +140,7 @@ class BufferedServer(ABC):
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
         # A malformed update ends its cycle: the user would not send another one.
-        flaw = misshapen(message.vector, 1, self.params.d, self.dtype)
+        flaw = misshapen(message.vector, 1, self.params.width - 1, self.dtype)
         if flaw:
             return [Refuse(sender, "upload", flaw, message.update), *self._give_up(sender)]
         del self.flights[sender]

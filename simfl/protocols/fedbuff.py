@@ -4,13 +4,15 @@
     2. (server)  When K updates wait, the server adds their mean, with weights s(t - t_i) by staleness
                  (LightSecAgg eq. 26), to the model. Version t + 1 begins, with an empty buffer.
 
-The paper's server learning rate is `learning.server_lr`. Left out: differential privacy.
+The paper's server learning rate is `learning.server_lr`. Differential privacy is simfl's own addition (`dp`,
+docs/dp.md): then uploads are noisy whole numbers over F_q, as of FedAvg, and all weigh 1.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from simfl.dataplane.handles import U32
 from simfl.dataplane.ops import Ops
 from simfl.protocols.buffered_server import BufferedServer, Upload
 from simfl.protocols.client import BufferedClient
@@ -25,7 +27,9 @@ class FedBuffClient(BufferedClient):
     def submit(self, update: Update) -> Effects:
         self.ops.phase("upload")
         assert update.id is not None
-        return [Send(SERVER, Upload(update.id, update.version, update.delta))]
+        p, noisy = self.params, self.params.dp is not None
+        vector = p.quantise(self.ops, update, self.entropy, weighted=False) if noisy else update.delta
+        return [Send(SERVER, Upload(update.id, update.version, vector))]
 
 
 class FedBuffServer(BufferedServer):
@@ -41,10 +45,25 @@ class FedBuffServer(BufferedServer):
         return self.finish([result], advance=True)
 
 
+class NoisyFedBuffServer(FedBuffServer):
+    """A server that sums up noisy whole numbers over F_q."""
+
+    dtype = U32
+
+    def aggregate(self, taken: list[Upload]) -> Effects:
+        total = self.ops.weighted_sum([w.vector for w in taken], [1] * len(taken))
+        # The server's own noise is another one for each aggregate, and so is its name.
+        mean = self.params.mean(
+            self.ops, total, len(taken), lambda name: self.entropy(f"{name} {self.version}")
+        )
+        return self.finish([Result(total, mean, tuple(self.member(w, 1) for w in taken))], advance=True)
+
+
 class FedBuff(Protocol):
     """Buffered asynchronous aggregation without protection (Nguyen 2021)."""
 
     mode = Mode.BUFFERED
+    noisy = True
     weighted, connected = False, False
     member_bytes = 7_000
 
@@ -56,7 +75,7 @@ class FedBuff(Protocol):
         return FedBuffClient(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> FedBuffServer:
-        return FedBuffServer(users, p, ops, entropy)
+        return (FedBuffServer if p.dp is None else NoisyFedBuffServer)(users, p, ops, entropy)
 
     def needed(self, stage: str, p: Params) -> int:
         return 1

@@ -81,6 +81,7 @@ class Params:
         memory: Each party's memory of earlier rounds; None for protocols whose rounds are independent.
         batches: Users that no sum may separate.
         dp: Noise of differential privacy, instead of `clip` and `levels`; None without.
+        summed: Most updates of a sum over a buffer; None for N, in rounds.
 
     >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
     >>> p.sparse, p.threshold(circle=10)
@@ -116,6 +117,7 @@ class Params:
     memory: Memory | None = None
     batches: Batches = SINGLES
     dp: DifferentialPrivacy | None = None
+    summed: int | None = None
 
     @property
     def lattice(self) -> Lattice | None:
@@ -123,8 +125,8 @@ class Params:
         if self.dp is None:
             return None
         # Public, and another one each round; lengths keep the names apart.
-        seed = b"%d %d %b" % (self.round, len(self.session), self.session)
-        return self.dp.lattice(self.d, self.N, blake2b(b"rotation " + seed, digest_size=32).digest())
+        named = b"rotation %d %d %b" % (self.round, len(self.session), self.session)
+        return self.dp.lattice(self.d, self.summed or self.N, blake2b(named, digest_size=32).digest())
 
     @property
     def repaired(self) -> int:

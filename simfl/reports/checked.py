@@ -106,7 +106,7 @@ def _notes(experiment: Experiment, begin: Callable[[str], None]) -> Iterator[str
         if promise := promise_of(s.of(name), experiment.trainer.d):
             yield (
                 f"{name}: epsilon {promise.epsilon:.4g} at delta {promise.delta:g} over "
-                f"{counted(s.rounds, 'round')}, by a noise multiplier of {promise.noise_multiplier:g}, "
+                f"{rounds}, by a noise multiplier of {promise.noise_multiplier:g}, "
                 "if none of the noise is missing"
             )
     for name, entry in s.protocols.items():

@@ -405,12 +405,12 @@ def _check_noise(s: Scenario, d: int) -> None:
     if s.dp is None:
         return
     try:
-        dp = with_noise(s.dp, d, s.cohort, s.rounds)
+        dp = with_noise(s.dp, d, s.summed, s.rounds)
         # A central epsilon needs a library that may be absent: found out before anything long runs.
-        promised(dp, d, s.cohort, s.rounds)
+        promised(dp, d, s.summed, s.rounds)
     except BadInput as problem:
         raise error(s, "dp", str(problem)) from None
-    for key, message in (*dp.problems(s.cohort, s.field.q, d), *dp.too_coarse(d, s.cohort)):
+    for key, message in (*dp.problems(s.summed, s.field.q, d), *dp.too_coarse(d, s.summed)):
         raise error(s, f"dp.{key}", message)
 
 

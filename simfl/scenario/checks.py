@@ -249,17 +249,18 @@ def _noise(s: Scenario) -> Problems:
         reason = f"delta={s.dp.delta:g} allows the update of one of {users} users to be released whole"
         yield "dp.delta", f"{reason}, for certain as delta x users > 1: use at most {1 / users:.3g}"
     for name, kind in s.protocols.items():
-        if kind.asynchronous:
-            reason = "weights by staleness make one user's part of a sum larger than the clip"
-            yield "dp", f"must go with rounds, not with protocol {name} over a buffer: {reason}; leave it out"
-        elif not kind.noisy:
+        if not kind.noisy:
             yield "dp", f"protocol {name} carries no noisy updates (Protocol.noisy): leave one of them out"
+        elif (staleness := getattr(kind, "staleness", None)) and staleness.kind != "constant":
+            reason = "a weight below 1 scales noise of whole numbers to a law that has no bound here"
+            where = f"protocols.{name}.staleness"
+            yield where, f"must be constant under dp, not {staleness.kind}: {reason}"
         elif s.dp.dropout.kind == "repair" and not kind.repairs:
             reason = "its users hold no shares of each other's secrets, so seeds of noise could not be opened"
             remedy = f"leave {name} out of protocols, or take worst_case"
             yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; {remedy}"
         else:
-            yield from _below("dp", s.dp.problems(s.of(name).cohort, s.field.q))
+            yield from _below("dp", s.dp.problems(s.of(name).summed, s.field.q))
     if s.quantization is not None:
         yield "quantization", "must be left out: dp.clip and dp.bits set how updates are rounded"
     if s.learning.partial is not None and s.learning.partial.weight == "steps":

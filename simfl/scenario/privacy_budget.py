@@ -9,7 +9,14 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from simfl.errors import BadInput
-from simfl.learning.dp_accounting import Noise, Release, epsilon_by_round, epsilon_of, noise_multiplier_for
+from simfl.learning.dp_accounting import (
+    Members,
+    Noise,
+    Release,
+    epsilon_by_round,
+    epsilon_of,
+    noise_multiplier_for,
+)
 from simfl.protocols.noise import DifferentialPrivacy
 
 DIGITS = 6
@@ -71,7 +78,13 @@ def promised(dp: DifferentialPrivacy, d: int, users: int, rounds: int) -> float:
     return epsilon_of(release_of(dp, d, users), dp.delta, rounds, accountant=dp.accountant)
 
 
-def spent(dp: DifferentialPrivacy, d: int, users: int, sums: Sequence[tuple[int, int]]) -> list[float]:
+def spent(
+    dp: DifferentialPrivacy,
+    d: int,
+    users: int,
+    sums: Sequence[tuple[int, int]],
+    members: Members = None,
+) -> list[float]:
     """Return the epsilon that is spent after each round.
 
     Args:
@@ -80,6 +93,7 @@ def spent(dp: DifferentialPrivacy, d: int, users: int, sums: Sequence[tuple[int,
         users: Most users of a round.
         sums: Of each round, the users in its sum and those in the smallest open part of it; 0 and 0 of a
             round that opened none, which costs nothing. Each user is in one part, so the smallest costs most.
+        members: Users in each sum, if only these spend in it; None for all.
     """
     present = [Noise(dp.present(users, n, part), part, rounds=n > 0) for n, part in sums]
-    return epsilon_by_round(release_of(dp, d, users), dp.delta, present, dp.accountant)
+    return epsilon_by_round(release_of(dp, d, users), dp.delta, present, dp.accountant, members)

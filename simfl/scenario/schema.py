@@ -336,6 +336,11 @@ class Scenario(Block):
         """N of a round: the most users that it can hold."""
         return min(self.selection.cohort(self.population.users), self.population.users)
 
+    @property
+    def summed(self) -> int:
+        """Most updates of one sum: K over a buffer, N in rounds."""
+        return self.buffer.K if self.buffer else self.cohort
+
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as plain data: the classes of protocols are made anew from it, a file's own too."""
         # Classes of files and registries are made at run time, so pickle could not import them by name.
@@ -363,7 +368,8 @@ class Scenario(Block):
             d=d, q=self.field.q, N=N, T=T, D=D, U=U or max(1, N - D), U_given=U is not None,
             clip=clip, levels=levels, K=K, staleness_bound=bound, session=self.name.encode(),
             all_answers=patient, timed=timed, least=least, batches=Batches(*self.selection.batches()),
-            dp=None if self.dp is None else with_noise(self.dp, d, N, self.rounds),
+            dp=None if self.dp is None else with_noise(self.dp, d, self.summed, self.rounds),
+            summed=self.summed if self.buffer else None,
         )  # fmt: skip
 
     def params(self, name: str, d: int = 1) -> Params:

@@ -19,6 +19,7 @@ from simfl.learning.dp_accounting import (
     Noise,
     Release,
     discrete_gaussian_rdp,
+    epsilon_by_round,
     epsilon_from_rdp,
     epsilon_of,
     noise_multiplier_for,
@@ -151,6 +152,23 @@ def test_central_gaussian_has_the_figures_of_dp_accounting() -> None:
     pytest.importorskip("dp_accounting")
     spent = [epsilon_of(GAUSSIAN, 1e-5, 1000, 0.01, accountant) for accountant in ("rdp", "pld")]
     assert [f"{e:.3f}" for e in spent] == ["1.712", "1.515"]
+
+
+def test_a_user_spends_in_the_sums_that_it_is_in() -> None:
+    """User 1 is in sums 0, 2, 3, the third of half the variance: by hand, and by dp-accounting."""
+    library = pytest.importorskip("dp_accounting")
+    release = Release("gaussian", l2=10.0, dim=100, variance=400.0, users=4)
+    present = [Noise(1.0, 4), Noise(1.0, 4), Noise(0.5, 2), Noise(1.0, 4), Noise(1.0, 0, 0)]
+    spent = epsilon_by_round(release, 1e-5, present, members=[(1, 2), (3,), (1, 4), (1, 2), ()])
+    account, composed = library.rdp.RdpAccountant(), []
+    # Deviations in norms, 20 / 10 and its root of a half; user 3 alone in sum 1 spends less than user 1 did.
+    for deviation in (2.0, None, math.sqrt(2.0), 2.0, None):
+        if deviation is not None:
+            account.compose(library.GaussianDpEvent(deviation))
+        composed.append(account.get_epsilon(1e-5))
+    assert spent == pytest.approx(composed, rel=1e-9)
+    # a / (2 s^2) for each sum: 1/8, 1/4 and 1/8 of an order.
+    assert spent[-1] == pytest.approx(epsilon_from_rdp(ORDERS * (1 / 8 + 1 / 4 + 1 / 8), 1e-5), rel=1e-2)
 
 
 def test_conversion_to_epsilon_is_that_of_dp_accounting() -> None:

@@ -35,7 +35,7 @@ def refusal(overrides: dict[str, Any], whole: bool = False) -> str:
         ({"dp.noise_multiplier": -1}, "dp.noise_multiplier: must be above 0, not -1"),
         ({"dp.mechanism": "laplace"}, "dp.mechanism"),
         ({"dp.dropout": {"worst_case": 1.0}}, "dp.dropout.worst_case: must be below 1, not 1.0"),
-        ({"quantization": {"clip": 4.0}}, "quantization: must be left out: dp.clip and dp.bits say how"),
+        ({"quantization": {"clip": 4.0}}, "quantization: must be left out: dp.clip and dp.bits set how"),
         ({"learning.partial": {"within_s": 1.0, "weight": "steps"}}, "learning.partial.weight: steps has no"),
     ],
 )
@@ -82,13 +82,15 @@ def test_a_delta_above_one_over_the_users_is_refused() -> None:
 
 
 def test_buffers_and_other_machines_are_refused_with_the_reason() -> None:
-    buffered = {
-        "protocols": ["fedbuff"],
-        "buffer": {"K": 2, "staleness_bound": 3, "concurrency": 5, "return_s": 1.0},
-    }
-    assert "dp: must go with rounds, not with protocol fedbuff over a buffer: weights by stale" in refusal(
-        buffered
+    buffered: dict[str, Any] = {"buffer": {"K": 2, "staleness_bound": 3, "concurrency": 5, "return_s": 1.0}}
+    weighted = {"protocols": {"fedbuff": {"staleness": {"polynomial": 1.0}}}}
+    assert "protocols.fedbuff.staleness: must be constant under dp, not polynomial: a" in refusal(
+        buffered | weighted
     )
+    masked = refusal(buffered | {"protocols": ["lightsecagg_async"]})
+    assert "dp: protocol lightsecagg_async carries no noisy updates (Protocol.noisy)" in masked
+    repaired = refusal(buffered | {"protocols": ["fedbuff"], "dp.dropout": {"repair": 0.3}})
+    assert "dp.dropout: repair does not go with protocol fedbuff" in repaired
     own = {
         "protocols": {"pads": {"module": str(SCENARIO.parents[1] / "examples" / "dealt_pads.py:DealtPads")}}
     }

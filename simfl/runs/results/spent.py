@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from simfl.learning.dp_accounting import Members
 from simfl.runs.results.promise import LARGEST, Promise
 from simfl.runs.results.round_summary import RoundSummary
 from simfl.scenario.privacy_budget import promised, spent
@@ -18,7 +19,7 @@ def promise_of(s: Scenario, d: int) -> Promise | None:
     dp = s.common(d).dp
     if s.dp is None or dp is None or dp.noise_multiplier is None:
         return None
-    epsilon, stated = min(LARGEST, promised(dp, d, s.cohort, s.rounds)), s.dp.epsilon is not None
+    epsilon, stated = min(LARGEST, promised(dp, d, s.summed, s.rounds)), s.dp.epsilon is not None
     return Promise(epsilon=epsilon, delta=dp.delta, noise_multiplier=dp.noise_multiplier, stated=stated)
 
 
@@ -43,20 +44,24 @@ def _open_sum(r: RoundSummary, central: bool) -> tuple[int, int]:
     return survivors, min(survivors, 1) if alone else survivors
 
 
-def measure(rounds: Sequence[RoundSummary], s: Scenario, d: int) -> list[RoundSummary]:
+def measure(
+    rounds: Sequence[RoundSummary], s: Scenario, d: int, members: Members = None
+) -> list[RoundSummary]:
     """Return the rounds with their noise and the epsilon spent so far.
 
     Args:
         rounds: Of one entry, in order; a round that was aborted before its recovery costs nothing.
         s: The entry's scenario, with `dp`.
         d: Length of an update.
+        members: Users in each aggregate of a buffer; None in rounds, as if each user were in all of them.
+        d: Length of an update.
     """
-    dp, users = s.common(d).dp, s.cohort
+    dp, users = s.common(d).dp, s.summed
     assert dp is not None
     sums = [_open_sum(r, dp.central) for r in rounds]
     return [
         r.model_copy(
             update={"noise": dp.present(users, *of) if of[0] else None, "epsilon": min(LARGEST, epsilon)}
         )
-        for r, of, epsilon in zip(rounds, sums, spent(dp, d, users, sums), strict=True)
+        for r, of, epsilon in zip(rounds, sums, spent(dp, d, users, sums, members), strict=True)
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +175,47 @@ def test_more_discrete_gaussians_than_planned_keep_the_promise() -> None:
     protocol = simfl.run(SCENARIO, changes).protocols["fedavg"]
     assert protocol.rounds[0].noise == 2
     assert protocol.keeps_promise, protocol.broken_promise
+
+
+BUFFERED: dict[str, Any] = {
+    "protocols": ["fedbuff"],
+    "rounds": 6,
+    "privacy": None,
+    "dropout": "none",
+    "buffer": {"K": 4, "staleness_bound": 10, "concurrency": 8},
+    "dp.noise_multiplier": 2.0,
+}
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "skellam", "discrete_gaussian"])
+def test_a_buffer_costs_what_its_busiest_user_spends(mechanism: str) -> None:
+    """Each sum has the noise of K = 4, and costs those alone whose update is in it."""
+    result = simfl.run(SCENARIO, {**BUFFERED, "dp.mechanism": mechanism})
+    protocol, d = result.protocols["fedbuff"], result.assumed.d  # type: ignore[union-attr]
+    assert [(r.aggregate_exact, r.noise) for r in protocol.rounds] == [(True, 1.0)] * 6
+    sums = [
+        Counter(user for r in result.rounds["fedbuff"][:n] for user, *_ in r.members) for n in range(1, 7)
+    ]
+    most = [max(counts.values()) for counts in sums]
+    assert 1 < most[-1] < 6
+    dp = result.scenario.common(d).dp
+    assert dp is not None
+    release = release_of(dp, d, 4)
+    assert release.users == 4
+    expected = [epsilon_of(release, 1e-5, r) for r in most]
+    assert [r.epsilon for r in protocol.rounds] == pytest.approx(expected)
+    assert protocol.promise is not None
+    assert protocol.promise.epsilon == pytest.approx(epsilon_of(release, 1e-5, 6))
+
+
+def test_a_buffer_closed_early_lacks_noise() -> None:
+    """Three of K = 4 parts of the noise, as hand calculation has it: a variance of 3/4."""
+    early = {**BUFFERED["buffer"], "every_s": 0.01, "least": 1}
+    changes = {**BUFFERED, "buffer": early, "dp.noise_multiplier": None, "dp.epsilon": 6}
+    protocol = simfl.run(SCENARIO, changes).protocols["fedbuff"]
+    shares = [r.noise for r in protocol.rounds]
+    assert shares == [r.survivors / 4 for r in protocol.rounds]
+    assert min(filter(None, shares)) < 1
 
 
 def test_a_share_means_the_users_that_it_says() -> None:
