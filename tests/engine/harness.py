@@ -59,6 +59,9 @@ SIX = {
 }
 """Room for two losses."""
 
+WAITS: dict[str, Any] = {"deadlines.consistency": 2.0, "deadlines.reveal": 2.0}
+"""Waits of protocols that ask for signatures, or for revealed keys."""
+
 ASYNC: dict[str, Any] = {
     **{key: value for key, value in SYNC.items() if key != "privacy"},
     "rounds": 8,

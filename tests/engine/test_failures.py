@@ -30,7 +30,9 @@ REMEDY = "its update is not finite: use a smaller learning.lr, or learning.clip"
 def world(protocol: str) -> dict[str, Any]:
     if PROTOCOLS[protocol]().asynchronous:
         return ASYNC
-    return {**SYNC, "population": {**SYNC["population"], "users": 6}, "privacy": SIX["privacy"]}
+    waits = SYNC["deadlines"] | {"consistency": 2.0, "reveal": 2.0}
+    users = {**SYNC["population"], "users": 6}
+    return {**SYNC, "population": users, "privacy": SIX["privacy"], "deadlines": waits}
 
 
 def failure(overrides: dict[str, Any], base: dict[str, Any], **more: Any) -> str:

@@ -13,7 +13,7 @@ from simfl.protocols.registry import PROTOCOLS
 from simfl.runs import build, memory
 from simfl.runs.memory import measure_memory
 from simfl.scenario.load import load
-from tests.engine.harness import ASYNC, SYNC
+from tests.engine.harness import ASYNC, SYNC, WAITS
 
 WIDE = {"kind": "synthetic", "shape": [3000], "classes": 2, "train": 60, "test": 2}
 THIN = WIDE | {"shape": [1]}
@@ -26,7 +26,7 @@ def test_the_bound_in_closed_form_is_one(protocol: str, data: dict[str, Any]) ->
     kind = PROTOCOLS[protocol]()
     s = load(ASYNC if kind.asynchronous else SYNC, {
         "population.users": 40, "privacy": {"T": 10, "D": 10, "U": 30}, "protocols": [protocol],
-        "learning.dataset": data, "rounds": 2,
+        "learning.dataset": data, "rounds": 2, **({} if kind.asynchronous else WAITS),
     })  # fmt: skip
     study = build.build(s)
     p = s.params(protocol, study.trainer.d)

@@ -14,11 +14,11 @@ from simfl.protocols.protocol import Mode
 from simfl.protocols.registry import PROTOCOLS
 from simfl.scenario.load import load
 from simfl.trace.rows import Row
-from tests.engine.harness import ASYNC, SIX, SYNC
+from tests.engine.harness import ASYNC, SIX, SYNC, WAITS
 
 
 def shadow(name: str, model: Any) -> list[Row]:
-    world, more = (ASYNC, {}) if PROTOCOLS[name].mode is Mode.BUFFERED else (SYNC, SIX)
+    world, more = (ASYNC, {}) if PROTOCOLS[name].mode is Mode.BUFFERED else (SYNC, SIX | WAITS)
     changes = {**more, "payload": "shadow", "protocols": [name], "learning.model": model}
     return list(simfl.run(load(world, changes)).traces[name])
 
