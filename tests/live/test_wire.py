@@ -20,11 +20,12 @@ from simfl.protocols.consistency import Consistent
 from simfl.protocols.fedavg import FedAvg, PlainUpload
 from simfl.protocols.index_views import Users, UsersExcept
 from simfl.protocols.keyed_messages import Inbox, MaskedUpload, Roster
+from simfl.protocols.long_term_keys import Memory
 from simfl.protocols.machine import Params, RecoveryId, UpdateId
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
 
-PARAMS = Params(d=5, q=2**32 - 5, N=4, T=1, D=1, U=3, t=2, k=2)
+PARAMS = Params(d=5, q=2**32 - 5, N=4, T=1, D=1, U=3, t=2, k=2, memory=Memory())
 USERS = 300
 ALL = list(map(PROTOCOLS.find, PROTOCOLS))
 

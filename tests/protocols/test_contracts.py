@@ -12,6 +12,7 @@ from simfl.protocols.client import BufferedClient, Client
 from simfl.protocols.contracts import BufferServer, ClientMachine, RoundServer, buffer_server, round_server
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.keyed_messages import Invite
+from simfl.protocols.long_term_keys import Memory
 from simfl.protocols.machine import Message, Params
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.registry import PROTOCOLS
@@ -35,7 +36,7 @@ def test_our_machines_keep_their_contracts(protocol):
         assert buffer_server(w.server) is w.server
         assert not isinstance(w.server, RoundServer)
     else:
-        w = world(protocol, 4, U=3, T=1, t=3, k=3)
+        w = world(protocol, 4, U=3, T=1, t=3, k=3, memory=Memory())
         assert round_server(w.server) is w.server
         assert not isinstance(w.server, BufferServer)
     assert all(isinstance(client, ClientMachine) for client in w.clients.values())

@@ -46,7 +46,7 @@ def test_keys_without_signatures_are_refused(protocol: str) -> None:
     w = signing(protocol, pki=True)
     bare = lambda s, m: replace(m, signatures=None) if m.kind == "roster" else m  # noqa: E731
     w.clients[0] = Between(w.clients[0], bare)
-    why = f"{Refusal.UNSIGNED}: those of 4 users are needed"
+    why = f"{Refusal.UNSIGNED}: 4 users' are needed"
     assert w.run().refused == [(0, Refuse(SERVER, "roster", why))]
 
 

@@ -25,8 +25,8 @@ def places(draw: Any) -> Any:
 
 
 @st.composite
-def dropouts(draw: Any, N: int, rounds: int, asynchronous: bool = False) -> Any:
-    """Any way to lose users."""
+def dropouts(draw: Any, N: int, rounds: int, last: str, asynchronous: bool = False) -> Any:
+    """Any way to lose users, by a script up to the last point that the protocol reaches."""
     kinds = ["none", "script", "script", "script", "rate", "per_step", "worst_case"]
     kind = draw(st.sampled_from(kinds if asynchronous else [*kinds, "groups"]))
     share = draw(st.floats(0.0, 0.6))
@@ -41,7 +41,7 @@ def dropouts(draw: Any, N: int, rounds: int, asynchronous: bool = False) -> Any:
     losses = []
     for user, index in sorted(draw(st.sets(st.tuples(st.integers(0, N - 1), st.integers(0, rounds - 1))))):
         loss: dict[str, Any] = {"user": user, "round": index, **draw(places())}
-        if asynchronous and loss["at"] in ("consistency", "recovery"):  # which no buffer reaches
+        if POINTS.index(loss["at"]) > POINTS.index(last):
             continue
         losses.append(loss | ({"when": "delay", "delay_s": draw(SECONDS)} if draw(st.booleans()) else {}))
     return {"kind": "script", "losses": losses}
@@ -101,7 +101,7 @@ def scenarios(draw: Any) -> dict[str, Any]:
         },
         "detect": detect,
         "deadlines": draw(deadlines()),
-        "dropout": draw(dropouts(N, rounds)),
+        "dropout": draw(dropouts(N, rounds, "upload" if protocol == "fedavg" else "recovery")),
         "privacy": {"T": T, "D": N - U, "U": U},
         "quantization": {"levels": 65536, "clip": 4.0},
         "learning": {"epochs": 1, "batch_size": 1000, "partition": {"dirichlet": 0.5}, "evaluate_every": 9},
@@ -141,7 +141,7 @@ def buffered(draw: Any) -> dict[str, Any]:
         "server": {"slowdown": draw(st.sampled_from([1.0, 300.0, 3000.0]))},
         "detect": draw(st.sampled_from(["timeout", {"disconnect": 0.0}, {"disconnect": 0.3}])),
         "deadlines": {"advertise": draw(SOON), "upload": draw(SECONDS), "recovery": draw(SECONDS)},
-        "dropout": draw(dropouts(N, rounds, asynchronous=True)),
+        "dropout": draw(dropouts(N, rounds, "upload", asynchronous=True)),
         "buffer": {
             "K": K,
             "staleness_bound": draw(st.integers(0, 3)),

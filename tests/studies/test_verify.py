@@ -152,8 +152,8 @@ def test_the_command_prints_each_check(capsys: pytest.CaptureFixture[str], tmp_p
         main(["verify", f"{file}:DealtPads"])
     assert left.value.code == 1
     printed = capsys.readouterr()
-    assert "FAILED     sizes: The bytes of each message" in printed.out
-    assert "upload states 1 bytes" in printed.out
+    assert "FAILED     sizes: A message has the bytes of its content" in printed.out
+    assert "upload states 1 bytes and holds" in printed.out
     assert printed.out.endswith("\n9 ok, 1 failed, 6 not tried\n")
     assert printed.err.count(f"Runs the code of {file}") == 1
 
