@@ -104,7 +104,7 @@ class UserLink:
     _flow: Flow | None = None
     """The active transfer on a shared link; None while it waits for TCP."""
     _on: FairLink | None = None
-    """That link, or the last one; two fields take half of the memory of a pair."""
+    """Link of the active or the last transfer; two fields take half of the memory of a pair."""
     draining: Life | None = None
     """Moves bytes that had left the device as its uplink was interrupted; None where there are none."""
     _enters_ns: int = 0

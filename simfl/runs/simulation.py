@@ -200,9 +200,9 @@ class _Run:
     """A run in progress."""
 
     study: Experiment
-    """What is run."""
+    """The experiment that is run."""
     result: Result
-    """What has been found so far."""
+    """Results of the finished rounds."""
     saver: Saver | None
     """Saves finished rounds; None for a run without a folder."""
     watch: Watch | None

@@ -93,7 +93,9 @@ def test_a_p_without_a_model_has_no_line(monkeypatch: pytest.MonkeyPatch) -> Non
     bad = {"final_accuracy": None, "rounds": [{"status": "aborted", "accuracy": None}]}
     summary = {"protocols": dict.fromkeys(ccesa_fig4.FIG_B1.names, good) | {"ccesa_06": bad}}
     point = {"dropout": "none"}
-    monkeypatch.setattr(ccesa_fig4, "results", lambda _: [(point, SimpleNamespace(summary=summary))] * 2)
+    monkeypatch.setattr(
+        ccesa_fig4, "summaries", lambda study, place: [(point, SimpleNamespace(summary=summary))] * 2
+    )
     evidence = ccesa_fig4.run(ccesa_fig4.FIG_B1, Place(ROOT))
     assert [line.name for line in evidence.charts[0].lines] == ["SA", "CCESA, p = 0.8", "CCESA, p = 0.7"]
     assert [cell.ours for cell in evidence.cells[1:]] == [ccesa_fig4.SAID, ccesa_fig4.SAID, ccesa_fig4.NONE]

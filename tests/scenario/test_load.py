@@ -37,7 +37,7 @@ def test_all_problems_are_reported_at_once_in_the_files_order(tmp_path: Path) ->
 def test_a_missing_block_is_placed_around_it(tmp_path: Path) -> None:
     assert problems(tmp_path, swap(SYNC, ("clock: modelled", "kind: modelled"))) == [
         "world.yaml:1: clock: missing: one of measured, modelled, recorded",
-        "world.yaml:2: kind: unknown key 'kind'",
+        f"world.yaml:2: kind: unknown key 'kind'; known: {', '.join(schema.Scenario.model_fields)}",
     ]
 
 

@@ -8,8 +8,10 @@ import pytest
 
 from simfl.errors import ScenarioError
 from simfl.scenario.load import load
+from simfl.scenario.schema import Scenario
 from tests.scenario.worlds import SYNC, problems, read, swap
 
+KNOWN = ", ".join(Scenario.model_fields)
 LINKS = "lte_2021, 5g_2021, wifi4_2021, wifi5_2021, wifi6_2021, papers_4g, papers_5g, 4g, lan320, 5g"
 """Names of links in messages."""
 
@@ -28,7 +30,7 @@ LINKS = "lte_2021, 5g_2021, wifi4_2021, wifi5_2021, wifi6_2021, papers_4g, paper
         ("users: 100, ", "", "4: population.users: missing: a whole number is needed"),
         ("rounds: 3", "rounds: 0", "3: rounds: must be at least 1, not 0"),
         ("population:", "popultion:", "4: popultion: unknown key 'popultion'; did you mean 'population'?"),
-        ("rounds: 3", "rounds: 3\nzzz: 1", "4: zzz: unknown key 'zzz'"),
+        ("rounds: 3", "rounds: 3\nzzz: 1", f"4: zzz: unknown key 'zzz'; known: {KNOWN}"),
         ("clock: modelled", "clock: modeled", "2: clock: unknown kind 'modeled'; known: measured, modelled, "
          "recorded; did you mean 'modelled'?"),
         ("clock: modelled", "clock: 5", "2: clock: must be one of measured, modelled, recorded or a mapping, "

@@ -9,12 +9,14 @@ import pytest
 from simfl.config import blocks
 from simfl.errors import ScenarioError
 from simfl.learning.partition import Dirichlet
-from simfl.scenario import world
+from simfl.scenario import schema, world
 from simfl.scenario.load import parse_override
 from simfl.world.availability import Bernoulli
 from simfl.world.dropout import NoLosses, PerStep, Rate, Script, WorstCase
 from simfl.world.selection import Random
 from tests.scenario.worlds import ASYNC, SYNC, problems, read, swap
+
+KNOWN = ", ".join(schema.Learning.model_fields)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +86,7 @@ def test_an_override_reaches_into_lists_and_absent_blocks(tmp_path: Path) -> Non
     [
         ({"learning.lrr": 1}, "learning.lrr: unknown key 'lrr'; did you mean 'lr'?"),
         ({"popul.users": 1}, "popul: unknown key 'popul'; did you mean 'population'?"),
-        ({"learning.opt.lr": 1}, "learning.opt: unknown key 'opt'"),
+        ({"learning.opt.lr": 1}, f"learning.opt: unknown key 'opt'; known: {KNOWN}"),
         ({"rounds.x": 1}, "rounds.x: rounds is 3, which has no keys"),
         ({"rounds": None}, "rounds: must be a whole number, not empty"),
         ({"rounds": {"a": 1}}, "rounds: must be a whole number, not a mapping"),

@@ -205,11 +205,11 @@ def test_an_exploration_on_a_cluster_is_the_same() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize(("users", "jobs"), [(14, 1), (15, None)])
+@pytest.mark.parametrize(("users", "jobs"), [(9, 1), (10, None)])
 def test_a_small_plan_starts_no_processes(
     users: int, jobs: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seven protocols, so 98 and 105 users in all."""
+    """Eleven protocols, so 99 and 110 users in all."""
     asked = list[int | None]()
 
     @contextmanager

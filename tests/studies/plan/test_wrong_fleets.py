@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.scenario.fleet import load_fleet
+from simfl.scenario.fleet import Fleet, load_fleet
 from tests.docs.pages import ROOT
 
 MILLIONS = (ROOT / "scenarios" / "fleets" / "two_million.yaml").read_text(encoding="utf-8")
+KNOWN = ", ".join(Fleet.model_fields)
 LINKS = "lte_2021, 5g_2021, wifi4_2021, wifi5_2021, wifi6_2021, papers_4g, papers_5g, 4g, lan320, 5g"
 SERVER = "  server: {uplink_mbps: 10000, downlink_mbps: 10000}"
 MODEL = "model: {mb: 5, train_s: 30}"
@@ -129,7 +130,11 @@ WRONG: list[tuple[str, str, str]] = [
         "19: network.overhead_s: missing: seconds of the server's software for each message, from its "
         "profile, such as 0.0002",
     ),
-    ("updates: 1000", "updates: 1000\nprivacy: {T: 5}", "30: privacy: unknown key 'privacy'"),
+    (
+        "updates: 1000",
+        "updates: 1000\nprivacy: {T: 5}",
+        f"30: privacy: unknown key 'privacy'; known: {KNOWN}",
+    ),
 ]
 
 
