@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
+from simfl.crypto.keys import KEY_BYTES
 from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols import graph_design
@@ -184,6 +185,10 @@ class Assistants(Committee):
             if value is not None:
                 rule = "t is one less than, and U equal to, the number of assisting nodes"
                 yield key, f"{key}={value} must be left out: {rule}"
+
+    def shares_bytes(self, p: Params, users: int) -> int:
+        # Keys that users agree on with nodes, and the public keys that each node is sent.
+        return 6 * p.N * self.params(p).m * KEY_BYTES
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> AssistedClient:
         return AssistedClient(user, p, ops, entropy)

@@ -265,12 +265,9 @@ class CommitteeServer(Server):
         if isinstance(message, Answer):
             return misshapen(message.content, 1, self.row_bytes // U32.itemsize, U32)
         shape, masked = self.masked_shape, message.masked
-        if masked is None or shape is None:
-            if masked is not shape:
-                return f"malformed: {'no' if masked is None else 'a'} masked update"
-            flaw = ""
-        else:
-            flaw = misshapen(masked, *shape)
+        if (masked is None) is not (shape is None):
+            return f"malformed: {'no' if masked is None else 'a'} masked update"
+        flaw = misshapen(masked, *shape) if masked is not None and shape is not None else ""
         others = len(self.roster) - (sender in self.roster.index_of)
         return (
             misshapen(message.public, 1, 32, U8)

@@ -25,6 +25,7 @@ from typing import Literal
 
 import numpy as np
 
+from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
 from simfl.crypto.shamir import SHARE_BYTES, Inconsistent
 from simfl.dataplane.handles import Handle
 from simfl.dataplane.ops import Ops
@@ -94,6 +95,11 @@ class Flamingo(Decrypted):
     """Pairwise masks over a random graph, opened for lost users by decryptors of one setup (Ma 2023)."""
 
     protocol: Literal["flamingo"] = "flamingo"
+
+    def shares_bytes(self, p: Params, users: int) -> int:
+        params = self.params(p)
+        # Of each user: a sealed row for each decryptor, and a ciphertext for each neighbour, in three copies.
+        return 3 * p.N * (params.m * (SHARE_BYTES + TAG_BYTES + KEY_BYTES) + p.N * 2 * KEY_BYTES)
 
     def problems(self, p: Params) -> Problems:
         yield from super().problems(p)

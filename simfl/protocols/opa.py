@@ -25,6 +25,7 @@ from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
 from simfl.crypto.rings import Kahe
 from simfl.dataplane.handles import U8, Handle, Shape
 from simfl.dataplane.ops import Ops
+from simfl.dataplane.work import RINGS
 from simfl.protocols.committee import Committee, CommitteeClient, CommitteeServer
 from simfl.protocols.index_views import Lookup
 from simfl.protocols.machine import Entropy, Params
@@ -79,6 +80,8 @@ class OpaServer(CommitteeServer):
 class Opa(Committee):
     """Masks of seeds that add up, and packed shares of the seeds to a committee (OPA 2025)."""
 
+    special_work = tuple(RINGS)
+
     protocol: Literal["opa"] = "opa"
 
     def problems(self, p: Params) -> Problems:
@@ -88,7 +91,7 @@ class Opa(Committee):
     def shares_bytes(self, p: Params, users: int) -> int:
         params = self.params(p)
         rows = params.m * (3 * (_row_bytes(params) + TAG_BYTES) + 2 * KEY_BYTES)
-        return p.N * (rows + _scheme(params).vector_bytes)
+        return p.N * (rows + 2 * _scheme(params).vector_bytes)
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> OpaClient:
         return OpaClient(user, p, ops, entropy)

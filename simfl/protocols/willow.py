@@ -38,6 +38,7 @@ from simfl.crypto.rings import KEY_VARIANCE, Ahe, Kahe, ring_of
 from simfl.crypto.shamir import SHARE_BYTES
 from simfl.dataplane.handles import U8, Handle
 from simfl.dataplane.ops import Ops, PeerFault
+from simfl.dataplane.work import RINGS
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import Client
 from simfl.protocols.committee import Committee, least_survivors
@@ -428,6 +429,8 @@ class Willow(Committee):
     timers = ("advertise", "shares", "upload", "recovery", "reveal")
     model_with = (JointKey, JointKey)
 
+    special_work = (*RINGS, "noise_element")
+
     protocol: Literal["willow"] = "willow"
 
     def needed(self, stage: str, p: Params) -> int:
@@ -450,7 +453,7 @@ class Willow(Committee):
         kahe, ahe = schemes(p.d + 1, p.q, p.N, b"")
         m = self.params(p).m
         # Uploads on their way, and a seed's shares, sealed and opened.
-        return p.N * (kahe.vector_bytes + 2 * ahe.part_bytes) + 2 * m * m * (SHARE_BYTES + TAG_BYTES)
+        return 2 * p.N * (kahe.vector_bytes + 2 * ahe.part_bytes) + 2 * m * m * (SHARE_BYTES + TAG_BYTES)
 
     def pairs(self, p: Params, users: int, members: int) -> float:
         return float(self.params(p).m ** 2)

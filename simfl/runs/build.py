@@ -186,9 +186,11 @@ def build(
         # A missing rate is an error, never zero seconds.
         if s.network.codec and isinstance(s.clock, Modelled) and CODEC not in profile.seconds:
             raise error(s, "network.codec", f"profile {s.profile} gives no seconds.{CODEC}: add a rate to it")
-        if s.dp is not None and isinstance(s.clock, Modelled) and (lacking := set(DP) - set(profile.seconds)):
-            kind, remedy = min(lacking), "use profile: reference, or add the rate to a copy of the profile"
-            raise error(s, "dp", f"profile {s.profile} gives no seconds.{kind}: {remedy}")
+        needed = {f"protocols.{name}": kind.special_work for name, kind in s.protocols.items()}
+        for path, kinds in (("dp", tuple(DP) if s.dp is not None else ()), *needed.items()):
+            if isinstance(s.clock, Modelled) and (lacking := set(kinds) - set(profile.seconds)):
+                remedy = "use profile: reference, or add the rate to a copy of the profile"
+                raise error(s, path, f"profile {s.profile} gives no seconds.{min(lacking)}: {remedy}")
         # Trainers are made once, on first use: an availability that depends on users' samples needs them
         # early.
         make = cache(partial(make_trainers, s, streams, profile, on_stage, trains_here))
