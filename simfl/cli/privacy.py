@@ -162,9 +162,11 @@ def proof(
     # Libraries and files are looked at first: the search itself may take hours.
     if random is not None:
         need("--random", "hypothesis", "explore")
+    from simfl.protocols.registry import PROTOCOLS
     from simfl.scenario.shipped import is_scenario
 
-    scenario = is_scenario(target)
+    # A few shipped scenarios are named as their protocol: the name is the protocol here.
+    scenario = target not in PROTOCOLS and is_scenario(target)
     if lie is not None:
         # Silently ignored options would let a user believe that they had an effect.
         _refuse("must not go with --lie, which tries no losses", random=random, out=out)

@@ -40,8 +40,9 @@ def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
 def test_every_yaml_file_has_a_name() -> None:
     files = [*(ROOT / "scenarios").rglob("*.yaml"), *(ROOT / "examples").rglob("*.yaml")]
     assert sorted(shipped.scenarios().values()) == sorted(files)
-    assert not set(NAMES) & set(PROTOCOLS)  # `simfl privacy proof` takes either
-    assert NAMES[0] == "async_buffer"
+    # `simfl privacy proof` takes these as protocols.
+    assert set(NAMES) & set(PROTOCOLS) == {"assistants", "flamingo", "willow"}
+    assert NAMES[:2] == ["assistants", "async_buffer"]
     assert NAMES.index("whole_batches") < NAMES.index("attacks/inversion")
 
 
@@ -211,3 +212,8 @@ def test_random_names_its_extra(command: str, called: Called, monkeypatch: pytes
     code, _, errors = called(*command.split(), "lightsecagg", "--random", "3")
     assert code == 2
     assert "random needs hypothesis: pip install 'simfl[explore]'" in errors
+
+
+def test_proof_takes_a_name_of_both_as_the_protocol(called: Called) -> None:
+    code, out, _ = called("privacy", "proof", "assistants", "--users", "3", "--colluders", "0")
+    assert (code, out.startswith("assistants, 3 users")) == (0, True)
