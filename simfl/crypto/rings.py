@@ -359,4 +359,5 @@ def combine(opened: A8, how: Ahe) -> A32:
     ring = how.ring
     noisy = coefficients_of(unpacked(opened[0], ring), ring)
     keys = (2 * how.t * noisy + ring.modulus) // (2 * ring.modulus)
-    return (keys.T.reshape(1, -1)[:, : how.keys.ring.n] % how.keys.q).astype(np.uint32)
+    words: A32 = (keys.T.reshape(1, -1)[:, : how.keys.ring.n] % how.keys.q).astype(np.uint32)
+    return words

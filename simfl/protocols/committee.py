@@ -216,6 +216,7 @@ class CommitteeServer(Server):
         "upload": Stage(CommitteeUpload, "upload", "ask_committee"),
         "recovery": Stage(Answer, "recovery", "recover"),
     }
+
     def __init__(
         self, users: Iterable[int], members: Iterable[int], params: Params, ops: Ops, entropy: Entropy
     ) -> None:

@@ -87,10 +87,9 @@ def test_sums_open_with_sums_of_keys(length, users, parties, revealed):
         seeds = secret[:1] if j >= parties - revealed else np.concatenate([secret[:1], seed(7, j)])
         opened = rings.add(opened, rings.open_part(key[1:], seeds, ahe), ahe.ring)
     keys = rings.combine(opened, ahe)
-    assert (
-        (((keys.astype(np.int64) + Q // 2) % Q) - Q // 2)[0].tolist()
-        == sum(rings.key_of(seed(3, i), kahe) for i in range(users))[:, 0].tolist()
-    )
+    assert (((keys.astype(np.int64) + Q // 2) % Q) - Q // 2)[0].tolist() == sum(
+        rings.key_of(seed(3, i), kahe) for i in range(users)
+    )[:, 0].tolist()
     assert rings.decrypt(update, keys, kahe).tolist() == (vectors.astype(np.uint64).sum(axis=0) % Q).tolist()
 
 

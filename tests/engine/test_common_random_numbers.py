@@ -100,7 +100,7 @@ def reached(trace: Trace, index: int) -> int:
     for row in of(trace, Aborted, round=index):
         stage = row.reason.partition(":")[0]
         # At a point that is not compared, a round came as far as at the one before.
-        return POINTS.index("upload" if stage == "consistency" else "recovery" if stage == "reveal" else stage)
+        return POINTS.index({"consistency": "upload", "reveal": "recovery"}.get(stage, stage))
     return len(POINTS)
 
 
