@@ -83,7 +83,7 @@ def plan(
     jobs: int | None = None,
     cluster: str | None = None,
     with_region: bool = False,
-    on_run: Callable[[], None] = lambda: None,
+    on_run: Callable[[], None] | None = None,
 ) -> FleetPlan:
     """Find the protocol and the settings that keep a fleet's guarantees in the shortest time, in shadow.
 
@@ -122,7 +122,8 @@ def plan(
 
         def run_jobs(function: Callable[..., Any], arguments: Arguments) -> Iterator[tuple[int, Any]]:
             for outcome in run(function, arguments):
-                on_run()
+                if on_run is not None:
+                    on_run()
                 yield outcome
 
         answer = search.plan(loaded, begin, run_jobs)
