@@ -77,7 +77,7 @@ def decrypt_share(share: A8, points: A8) -> A8:
 
 
 def combine(hidden: A8, parts: Sequence[A8], points: Sequence[int]) -> A8:
-    """Return what t members decrypt together, [n, 32].
+    """Return the plaintexts that t members decrypt together, [n, 32].
 
     Args:
         hidden: Second halves of ciphertexts, [n, 32].

@@ -49,7 +49,7 @@ class ThresholdOps(Ledger):
         return self._op(elgamal.decrypt_share, (n, 32, U8), {"verify": n}, share, points)
 
     def combine(self, hidden: Handle, parts: Sequence[Handle], points: Sequence[int]) -> Handle:
-        """Return what members decrypt together from the second halves of ciphertexts, n x 32."""
+        """Return the plaintexts that members decrypt together, from second halves of ciphertexts, n x 32."""
         n = hidden.rows
         work = {"verify": n * len(parts), "x25519": n * len(parts)}
         return self._op(elgamal.combine, (n, 32, U8), work, hidden, list(parts), tuple(points))

@@ -59,7 +59,7 @@ def table(outcome: Outcome) -> Table:
     if wide := sum(widths) + 3 * len(names) > TABLE_WIDTH:
         alike = {name: min(shown) for name, shown in values.items() if len(shown) == 1}
         names = [name for name in names if name not in alike]
-    # A terminal of 80 columns has no room for lines between so many columns.
+    # A terminal of 80 columns has no room for lines between the columns.
     style = {"box": box.SIMPLE_HEAD, "padding": 0} if wide else {}
     grid = Table(show_edge=False, pad_edge=False, caption_justify="left", **style)  # type: ignore[arg-type]
     grid.caption = ", ".join(f"{name} {value}" for name, value in alike.items()) or None

@@ -12,7 +12,7 @@ One honest node hides every update: t = m - 1. No node may be lost, U = m, and a
 
 Not as in the paper: assisting nodes are users with one more part, and not parties beside them; for its own
 update a node draws the seed s_jj. Seeds are agreed in each round, not derived from keys of a setup and the
-round's number. The server names the survivors to the nodes, which in the paper are told by the users. Left
+round's number. The server names the survivors to the nodes, which in the paper get them from the users. Left
 out: the commitments by which a user checks the aggregate, and signatures.
 """
 

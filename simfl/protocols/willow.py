@@ -418,7 +418,7 @@ class WillowServer(Server):
 def _needed(stage: str, p: Params) -> int:
     if stage == "upload":
         return least_survivors(p)
-    # Seeds need t + 1 shares; before, so many decryptors that all seeds can be recovered later.
+    # Seeds need t + 1 shares; before, U decryptors, so that all seeds can be recovered later.
     return p.t + 1 if stage == "reveal" else p.U
 
 
