@@ -12,6 +12,7 @@ from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.opa import Opa
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
+from simfl.protocols.turboagg import TurboAgg
 from simfl.protocols.willow import Willow
 
 OURS = (
@@ -28,6 +29,7 @@ OURS = (
     Assistants,
     Willow,
     Opa,
+    TurboAgg,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]
