@@ -14,6 +14,7 @@ from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
 from simfl.protocols.turboagg import TurboAgg
 from simfl.protocols.willow import Willow
+from simfl.protocols.zhao_sun import ZhaoSun
 
 OURS = (
     FedAvg,
@@ -30,6 +31,7 @@ OURS = (
     Willow,
     Opa,
     TurboAgg,
+    ZhaoSun,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]
