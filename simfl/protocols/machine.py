@@ -85,6 +85,7 @@ class Message:
         point: Point of a round at which its sender can be lost; None for the server's messages.
         relayed: True if it holds shares that users have for each other, which `peers: direct` keeps off the
             server's link. Public keys are no shares.
+        ideal: True if its size has parts without content, of an ideal functionality; not in live runs.
         dealt: True if a trusted party deals it, in the server's machine: the server does not see it.
 
     >>> @dataclass(frozen=True, slots=True)
@@ -100,6 +101,7 @@ class Message:
     point: ClassVar[str | None] = None
     relayed: ClassVar[bool] = False
     dealt: ClassVar[bool] = False
+    ideal: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         # `slots=True` makes each class twice, and a bare `super()` would refer to the first of the two.

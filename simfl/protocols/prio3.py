@@ -14,7 +14,7 @@ aggregator's share of the proof is verified with these.
 The proof is an ideal functionality: it is neither made nor checked, and every report is valid. Its bytes are
 the draft's, to the byte, with messages that have their sizes (`SumVec`): of all shares, of the proof, of the
 public share, the verifiers and the aggregate share. Its time is not counted, as the draft states none: what
-a run shows is a lower bound.
+a run shows is a lower bound. A live run refuses it.
 
 Any number of users may be lost; neither server may. One honest server hides every update.
 
@@ -46,7 +46,6 @@ from simfl.protocols.machine import (
     Ignore,
     Member,
     Message,
-    Number,
     Params,
     Reason,
     Result,
@@ -112,10 +111,10 @@ class SumVec:
 class Report(Message):
     """A user's one message."""
 
-    kind, phase, point = "upload", "upload", "upload"
+    kind, phase, point, ideal = "upload", "upload", "upload", True
     share: Handle
     """x_i - PRG(k_i), 1 x (d + 1) over F_q."""
-    bits: Number
+    bits: int
     """Bits of an element, which decide the size of its share of the proof."""
     public: Handle | None = None
     """Its public key, 1 x 32 bytes; None of the helper."""
@@ -132,10 +131,10 @@ class Report(Message):
 class Reports(UsersMessage):
     """The survivors' seeds for the helper, and the leader's shares of their verifiers."""
 
-    kind, phase = "reports", "recovery"
-    length: Number
+    kind, phase, ideal = "reports", "recovery", True
+    length: int
     """Elements of a vector."""
-    bits: Number
+    bits: int
     """Bits of an element."""
     publics: Handle
     """Public key of each survivor but the helper, a row each."""
@@ -152,10 +151,10 @@ class Reports(UsersMessage):
 class AggregateShare(Message):
     """The helper's share of the sum, and a verifier message for each report."""
 
-    kind, phase, point = "answer", "recovery", "recovery"
+    kind, phase, point, ideal = "answer", "recovery", "recovery", True
     share: Handle
     """1 x (d + 1) over F_q."""
-    reports: Number
+    reports: int
     """Survivors."""
 
     @property
@@ -277,12 +276,19 @@ class Prio3Server(Server):
         if isinstance(message, Advertise):
             return misshapen(message.publics, 1, KEY_BYTES, U8)
         flaw = misshapen(message.share, 1, self.params.width, U32)
-        if isinstance(message, AggregateShare) or sender in self.members:
+        if isinstance(message, AggregateShare):
+            return flaw or self._misstated(message.reports, len(self.survivors))
+        flaw = flaw or self._misstated(message.bits, self.bits)
+        if sender in self.members:
             return flaw
         if message.public is None or message.sealed is None:
             return "malformed: no seed for the helper"
         key, seed = misshapen(message.public, 1, KEY_BYTES, U8), message.sealed
         return flaw or key or misshapen(seed, 1, SEED + TAG_BYTES, U8)
+
+    def _misstated(self, stated: int, true: int) -> str:
+        """Return the fault of a number that decides the size of a message."""
+        return "" if stated == true else f"malformed: {stated} bits or reports instead of {true}"
 
     def keep(self, sender: int, message: Any) -> Any:
         if not isinstance(message, Report):

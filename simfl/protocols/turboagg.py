@@ -52,7 +52,6 @@ from simfl.protocols.machine import (
     Ignore,
     Member,
     Message,
-    Number,
     Params,
     Reason,
     RecoveryId,
@@ -77,7 +76,7 @@ class Neighbours(Message):
     """Public keys of `before`, then of `after` unless it is the same list; a row each."""
     pad: Handle
     """Seed of u_i, 1 x 32 bytes."""
-    last: Number
+    last: int
     """1 if the receiver's group ends the ring."""
 
 

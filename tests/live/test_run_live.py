@@ -281,6 +281,7 @@ REFUSED = {
     "network.peers": {"network.peers": "direct"},
     "network.tcp_start": {"network.tcp_start": "lv08"},
     "server": {"server.cores": 8},
+    "protocols.prio3": {"protocols": ["prio3"]},
     "population.devices.slowdown": {"population.devices.slowdown": 0.5},
 }
 

@@ -16,6 +16,9 @@ from simfl.studies.proof.patterns import make_small, sweep
 from tests.protocols.harness import Between, audited, lose_at, plain_sum, world
 from tests.sizes import examples
 
+USER = 1
+"""A user that is not the helper."""
+
 
 def two_servers(n=6, D=4, bits=32, **more):
     """A round of n users, one of whom is the helper."""
@@ -87,6 +90,25 @@ def test_the_helper_refuses_a_wrong_set(kind, change, why):
     out = w.run()
     assert any(party == helper and why in refusal.why for party, refusal in out.refused)
     assert out.result is None
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda w, m: replace(m, bits=8), "malformed: 8 bits"),
+        (lambda w, m: replace(m, sealed=None), "no seed for the helper"),
+        (lambda w, m: replace(m, share=w.ops.parts(m.share, [0], 2)), "malformed: 1 x 2"),
+        (lambda w, m: replace(m, public=w.ops.pick(m.public, [0, 0])), "malformed: 2 x 32"),
+    ],
+)
+def test_the_leader_refuses_a_wrong_report(change, why):
+    w = two_servers()
+    report = next(m for sender, _, m in two_servers().run().sent if m.kind == "upload" and sender == USER)
+    w.server = Between(w.server, lambda s, m: change(w, m) if s == USER and m.kind == "upload" else m)
+    assert report.sealed is not None
+    out = w.run()
+    assert any(refusal.sender == USER and why in refusal.why for _, refusal in out.refused)
+    assert USER not in [member.user for member in out.result.members]
 
 
 def test_a_seed_that_was_changed_leaves_no_sum():
