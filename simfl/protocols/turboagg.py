@@ -238,7 +238,8 @@ class TurboAggClient(Client):
         sums = [ops.total(ops.join([part, *mean])) for part in rows[:2]]
         if not self.last:
             n = len(self.after)
-            return [Send(SERVER, Partial(*self._sealed(*(ops.pick(part, [0] * n) for part in sums), 2)))]
+            shares, coded = (ops.pick(part, [0] * n) for part in sums)
+            return [Send(SERVER, Partial(*self._sealed(shares, coded, 2)))]
         return [Send(SERVER, Partial(*sums))]
 
     def refuse(self, message: Turn) -> Effects:
