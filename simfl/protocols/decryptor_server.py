@@ -69,7 +69,7 @@ class DecryptorServer(Server):
         self.fresh = "key" not in self.memory or not begun < params.round < begun + every
         if self.fresh:
             # 31 bits a word, as of all numbers in messages.
-            v = [word & 2**31 - 1 for word in unpack("<8I", entropy("public seed"))]
+            v = tuple(word & 2**31 - 1 for word in unpack("<8I", entropy("public seed")))
             drawn = graphs.drawn(self.users, params.m, public_seed("committee", v, params.round))
             self.memory.clear()
             self.memory.update(begun=params.round, v=v, keys={}, members=Users(drawn))

@@ -56,6 +56,7 @@ from simfl.protocols.machine import (
     Entropy,
     Ignore,
     Message,
+    Number,
     Params,
     Reason,
     Refusal,
@@ -90,7 +91,7 @@ class Task(UsersMessage):
     """Their public keys, a row each."""
     key: Handle
     """Public result of the setup, 1 x 32 bytes."""
-    seed: Sequence[int]
+    seed: tuple[Number, ...]
     """The public seed of the setup, 8 words."""
     deals: Handle | None = None
     """After a setup, the rows that other decryptors sealed for the receiver."""
