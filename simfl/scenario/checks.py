@@ -257,6 +257,8 @@ def _noise(s: Scenario) -> Problems:
             yield where, f"must be constant under dp, not {staleness.kind}: {reason}"
         elif s.dp.dropout.kind == "repair" and not kind.repairs:
             reason = "its users hold no shares of each other's secrets, so seeds of noise could not be opened"
+            if kind.asynchronous:
+                reason = "a buffer waits until it is full, so that no part of its noise is missing"
             remedy = f"leave {name} out of protocols, or take worst_case"
             yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; {remedy}"
         else:
