@@ -68,6 +68,9 @@ def check_known(kind: type, what: str, values: Iterable[object], known: Collecti
             raise TypeError(f"{place_of(kind)}: {what} {value!r} must be one of {', '.join(known)}{guess}")
 
 
+DEALT = "dealt "
+"""Names in a server's entropy begin with it where a trusted party draws, which is no part of the server."""
+
 INT_BYTES = 4
 """Bytes on the wire of a public integer: a user's number, a weight, a version."""
 
@@ -82,6 +85,7 @@ class Message:
         point: Point of a round at which its sender can be lost; None for the server's messages.
         relayed: True if it holds shares that users have for each other, which `peers: direct` keeps off the
             server's link. Public keys are no shares.
+        dealt: True if a trusted party deals it, in the server's machine: the server does not see it.
 
     >>> @dataclass(frozen=True, slots=True)
     ... class Greeting(Message):
@@ -95,6 +99,7 @@ class Message:
     phase: ClassVar[str]
     point: ClassVar[str | None] = None
     relayed: ClassVar[bool] = False
+    dealt: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         # `slots=True` makes each class twice, and a bare `super()` would refer to the first of the two.

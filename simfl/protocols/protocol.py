@@ -15,7 +15,7 @@
 
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, TypeVar
 
@@ -168,6 +168,15 @@ class Protocol(Block):
             stage: Name of a stage, one of `timers`.
             p: Public parameters.
         """
+
+    def recovers(self, present: Mapping[str, Collection[int]], p: Params) -> bool:
+        """Return True if these users of a cohort 0 .. N - 1 recover a sum, where numbers alone do not decide.
+
+        Args:
+            present: Point -> the users whose message was in time.
+            p: Public parameters.
+        """
+        return True
 
     def max_colluders(self, p: Params) -> int | None:
         """Return the most users who can pool their views with the server and still learn sums alone, under

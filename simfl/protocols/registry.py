@@ -12,7 +12,9 @@ from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.opa import Opa
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
+from simfl.protocols.turboagg import TurboAgg
 from simfl.protocols.willow import Willow
+from simfl.protocols.zhao_sun import ZhaoSun
 
 OURS = (
     FedAvg,
@@ -28,6 +30,8 @@ OURS = (
     Assistants,
     Willow,
     Opa,
+    TurboAgg,
+    ZhaoSun,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

@@ -29,7 +29,7 @@ from simfl.protocols.machine import (
     Timer,
     check_known,
 )
-from simfl.trace.codes import Reason, Refusal
+from simfl.trace.codes import Reason, Refusal, Subject
 from simfl.trace.rows import PHASES, SERVER
 
 
@@ -66,6 +66,7 @@ class Server(ABC):
         got: Kept messages of the open stage, by user.
         lost: Users whose connection broke, or whose message was refused.
         answered: Users who answered, stage by stage: the papers' V1, V2, ...
+        subject: Of the timers: a stage that opens more than once has another each time.
         quorum: By stage, the fraction of the expected users whose answers start a second timer, its grace
             period (at least `needed` answers). Or a whole number of answers that close the stage at once:
             the others are then surplus, and not given up.
@@ -99,6 +100,7 @@ class Server(ABC):
         self.lost: set[int] = set()
         self.answered: list[frozenset[int]] = []
         self.quorum: Mapping[str, float] = {}
+        self.subject: Subject = None
         self._grace: int | None = None
         self._wanted: int | None = None
 
@@ -155,11 +157,12 @@ class Server(ABC):
         assert self.stage is not None
         # One grace period a stage, however many answers follow.
         self._grace = None
-        return [Timer(grace(self.stage), self.stages[self.stage].phase)]
+        return [Timer(grace(self.stage), self.stages[self.stage].phase, self.subject)]
 
     def awaits(self, timer: Timer) -> bool:
-        # By name: a stage opens once, so both of its timers are stale as soon as it has closed.
-        return self.stage is not None and timer.name in (self.stage, grace(self.stage))
+        # By name: a stage opens once for a subject, so both of its timers are stale as soon as it has closed.
+        open_now = self.stage is not None and timer.name in (self.stage, grace(self.stage))
+        return open_now and timer.subject == self.subject
 
     def expire(self, timer: Timer) -> Effects:
         if not self.awaits(timer):
@@ -189,7 +192,8 @@ class Server(ABC):
         elif quorum is not None:
             # A grace period that began with fewer answers than `needed` could only end in an abort.
             self._grace = max(self.needed(stage), math.ceil(quorum * len(self.expected)))
-        return [Timer(stage, self.stages[stage].phase)] if self.expected else self._close()
+        timer = Timer(stage, self.stages[stage].phase, self.subject)
+        return [timer] if self.expected else self._close()
 
     def _close(self) -> Effects:
         assert self.stage is not None

@@ -20,7 +20,7 @@ from simfl.privacy.leaks.elimination import Line
 from simfl.privacy.leaks.knowledge import Knowledge
 from simfl.protocols.lightsecagg import Coded
 from simfl.protocols.loopback import run_round
-from simfl.protocols.machine import SERVER, Effects, Message, Params, Result, Send, Update, Verdict
+from simfl.protocols.machine import DEALT, SERVER, Effects, Message, Params, Result, Send, Update, Verdict
 from simfl.protocols.protocol import Protocol
 from simfl.random_streams import Entropy, Name
 from simfl.runs.watch import Call, watched
@@ -109,10 +109,12 @@ class Transcript:
         new = adversary if base is None else set(coalition)
         for party in new:
             for secret in self.drawn.get(party, ()):
-                knowledge.see(f"drawn by {who(party)}", secret)
+                # A trusted party is no part of the adversary: neither its secrets nor its messages follow.
+                if not (isinstance(secret, Secret) and secret.name.startswith(DEALT)):
+                    knowledge.see(f"drawn by {who(party)}", secret)
         # Messages between the adversary's own parties follow from what these have.
         for sent in self.sent:
-            if sent.to in new and sent.sender not in adversary:
+            if sent.to in new and (sent.sender not in adversary or sent.message.dealt):
                 for label, item in items(sent):
                     knowledge.see(label, item)
         return knowledge.close()

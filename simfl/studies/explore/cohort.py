@@ -373,6 +373,8 @@ class RoundCohort(Cohort):
             # A user without enough neighbours left stops before its next message.
             if graph and point in ("advertise", "shares", "consistency"):
                 present = frozenset(i for i in present if len(present.intersection(graph[i])) >= max(2, t[i]))
+        if not self.kind.recovers(sets, p):
+            return None
         # Theorem 1 of CCESA: without enough shares of a needed secret, the round has no sum.
         if graph and not Evolution(graph, t, *(sets[point] for point in STAGES)).reliable:
             return None
