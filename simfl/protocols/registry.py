@@ -10,6 +10,7 @@ from simfl.protocols.flamingo import Flamingo
 from simfl.protocols.lightsecagg import LightSecAgg
 from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.opa import Opa
+from simfl.protocols.prio3 import Prio3
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
 from simfl.protocols.turboagg import TurboAgg
@@ -32,6 +33,7 @@ OURS = (
     Opa,
     TurboAgg,
     ZhaoSun,
+    Prio3,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

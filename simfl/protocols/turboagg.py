@@ -43,7 +43,6 @@ from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols import graph_design
 from simfl.protocols.channels import Channels
 from simfl.protocols.client import Client
-from simfl.protocols.committee import least_survivors
 from simfl.protocols.index_views import Same, Users
 from simfl.protocols.keyed_messages import Advertise, Invite, check_names
 from simfl.protocols.machine import (
@@ -274,7 +273,7 @@ class TurboAggServer(Server):
         return self.groups[k % len(self.groups)]
 
     def needed(self, stage: str) -> int:
-        return half_of(self._group(self.hop)) if stage == "recovery" else least_survivors(self.params)
+        return half_of(self._group(self.hop)) if stage == "recovery" else fewest(self.params)
 
     def enough(self) -> bool:
         # Any half of a group gives the mean, so further users are not waited for.
@@ -354,6 +353,11 @@ class TurboAggServer(Server):
         return [*sends, *self.open_stage("recovery", self._left(group))]
 
 
+def fewest(p: Params) -> int:
+    """Return the fewest users of a sum: N - D, and at least 2."""
+    return max(2, p.N - p.D)
+
+
 def half_of(group: Collection[int]) -> int:
     """Return the fewest users of a group who can pass on its partial sum."""
     return (len(group) + 1) // 2
@@ -404,7 +408,7 @@ class TurboAgg(Protocol):
         return {"groups": self.ring(p)} if self.groups is None else {}
 
     def needed(self, stage: str, p: Params) -> int:
-        return half_of(range(p.N // self.ring(p))) if stage == "recovery" else least_survivors(p)
+        return half_of(range(p.N // self.ring(p))) if stage == "recovery" else fewest(p)
 
     def recovers(self, present: Mapping[str, Collection[int]], p: Params) -> bool:
         groups = [

@@ -26,6 +26,9 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "fastsecagg": {},
     "willow": {"deadlines.reveal": 2},
     "opa": {},
+    "turboagg": {"protocols": {"turboagg": {"groups": 3}}},
+    "zhao_sun": {},
+    "prio3": {},
     "flamingo": {
         "protocols": {"flamingo": {"committee": 6, "t": 2, "U": 4, "setup_every": 2}},
         "deadlines.consistency": 2,

@@ -13,7 +13,17 @@ from simfl.studies.explore.buffered import update_violations
 from simfl.trace.rows import SERVER, Aggregated, Lost, Sent, Step, Trace
 from tests.engine.harness import ASYNC, SYNC, WAITS, of, online, run, script
 
-IN_ROUNDS = ("fedavg", "secagg", "secagg_plus", "ccesa", "lightsecagg", "fastsecagg", "willow")
+IN_ROUNDS = (
+    "fedavg",
+    "secagg",
+    "secagg_plus",
+    "ccesa",
+    "lightsecagg",
+    "fastsecagg",
+    "willow",
+    "turboagg",
+    "zhao_sun",
+)
 BUFFERED = ("fedbuff", "lightsecagg_async")
 TWELVE: dict[str, Any] = {"population.users": 12, "privacy": {"T": 1, "D": 5}, "rounds": 3, **WAITS}
 
@@ -24,7 +34,7 @@ def rate(when: str) -> dict[str, Any]:
 
 def test_all_protocols_are_here() -> None:
     # Uploads have two sizes where a member has no row for itself; flamingo's losses depend on decryptors.
-    assert {*IN_ROUNDS, *BUFFERED, "disagg", "opa", "assistants", "flamingo"} == set(PROTOCOLS)
+    assert {*IN_ROUNDS, *BUFFERED, "disagg", "opa", "assistants", "flamingo", "prio3"} == set(PROTOCOLS)
 
 
 @pytest.mark.ci

@@ -55,6 +55,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "multi_round": {"rounds": 3},
     "reconstruction": {"rounds": 3},
     "tutorial": {"rounds": 2},
+    "trusted_party": {"rounds": 2},
     "whole_batches": {"rounds": 8},
 }
 NAMES = [path.stem for path in SCENARIOS]

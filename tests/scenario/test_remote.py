@@ -55,6 +55,9 @@ ENTRIES = {
     "Assistants": "assistants",
     "Willow": "willow",
     "Opa": "opa",
+    "TurboAgg": "turboagg",
+    "ZhaoSun": "zhao_sun",
+    "Prio3": "prio3",
 }
 KINDS = {
     "Population.availability": "population.availability",

@@ -89,6 +89,9 @@ def test_shares_and_modes_are_read() -> None:
         "assistants",
         "willow",
         "opa",
+        "turboagg",
+        "zhao_sun",
+        "prio3",
     ]
     buffers = small(asynchronous=True, return_s=1.0, updates=4)
     assert list(buffers.entries) == ["fedbuff", "lightsecagg_async"]

@@ -1,0 +1,378 @@
+"""Prio3SumVec: shares of updates to two servers, which verify that each element is in its range.
+
+Prio3 of VDAF (draft-irtf-cfrg-vdaf-20, its sections on Prio3 and Prio3SumVec) with two aggregators. The leader is simfl's server. Each element of x_i has `bits` bits, each of them an element of
+Field128, and each aggregator's share of the proof is verified with these.
+
+    0. advertise  The helper sends a public key.
+    1. upload     User i draws a seed k_i. It sends x_i - PRG(k_i) to the leader, with its share of the proof;
+                  and k_i, sealed for the helper, by way of the leader. U_1: users who did, the survivors.
+    2. recovery   The leader sends the helper the sealed seeds of U_1, with its own share of each verifier.
+                  The helper answers with a verifier message for each report and its aggregate share,
+                  sum_i PRG(k_i). With the leader's, sum_i (x_i - PRG(k_i)), it gives sum_i x_i.
+
+The proof is an ideal functionality: it is neither made nor checked, and every report is valid. Its bytes are
+the draft's, to the byte, with messages that have their sizes (`SumVec`): of all shares, of the proof, of the
+public share, the verifiers and the aggregate share. Its time is not counted, as the draft states none: what
+a run shows is a lower bound.
+
+Any number of users may be lost; neither server may. One honest server hides every update.
+
+Not as in the paper: shares are over F_q, where the draft's Field128 has room for any sum; the helper is a
+user with one more part, as the nodes of `assistants` are, so it may be lost and may collude; what a collector
+would be sent stays at the leader.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from simfl.config.blocks import Count
+from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
+from simfl.dataplane.handles import U8, U32, Handle
+from simfl.dataplane.ops import Ops, PeerFault
+from simfl.protocols import graph_design
+from simfl.protocols.channels import Channels
+from simfl.protocols.client import Client
+from simfl.protocols.graphs import drawn
+from simfl.protocols.index_views import Same, Users, UsersExcept
+from simfl.protocols.keyed_messages import Advertise, Invite, Roster, UsersMessage, check_names, check_roster
+from simfl.protocols.machine import (
+    INT_BYTES,
+    SERVER,
+    Effects,
+    Entropy,
+    Ignore,
+    Member,
+    Message,
+    Number,
+    Params,
+    Reason,
+    Result,
+    Send,
+    Update,
+    misshapen,
+)
+from simfl.protocols.protocol import Derived, Problems, Protocol
+from simfl.protocols.server import Server, Stage
+
+ELEMENT, SEED = 16, 32
+"""Bytes of an element of Field128, and of a seed."""
+HELPER_SHARE, PUBLIC_SHARE, VERIFIER_MESSAGE = 2 * SEED, 2 * SEED, SEED
+"""A seed and a blind; two parts of the joint randomness, and their seed [B]."""
+
+
+@dataclass(frozen=True, slots=True)
+class SumVec:
+    """The sizes of Prio3SumVec with two shares.
+
+    Attributes:
+        length: Elements of a vector.
+        bits: Bits of an element.
+        chunk: `chunk_length`: bits that a call of the gadget checks; near sqrt(length bits).
+
+    >>> SumVec.of(100_000, 16).leader_share
+    25705968
+    """
+
+    length: int
+    bits: int
+    chunk: int
+
+    @staticmethod
+    def of(length: int, bits: int) -> "SumVec":
+        """Return the sizes with the chunk length that the draft recommends."""
+        return SumVec(length, bits, max(1, math.isqrt(length * bits)))
+
+    @property
+    def proof(self) -> int:
+        """Elements of a proof: 2 c + 2 (p - 1) + 1."""
+        calls = -(-self.length * self.bits // self.chunk)
+        # p is the next power of two of 1 + calls.
+        return 2 * self.chunk + 2 * ((1 << calls.bit_length()) - 1) + 1
+
+    @property
+    def leader_share(self) -> int:
+        """Bytes of the leader's input share, with its blind."""
+        return ELEMENT * (self.length * self.bits + self.proof) + SEED
+
+    @property
+    def verifier_share(self) -> int:
+        """Bytes of a server's share of a verifier, with its part of the joint randomness."""
+        return ELEMENT * (2 + 2 * self.chunk) + SEED
+
+    @property
+    def aggregate_share(self) -> int:
+        """Bytes of a server's share of the sum."""
+        return ELEMENT * self.length
+
+
+@dataclass(frozen=True, slots=True)
+class Report(Message):
+    """A user's one message."""
+
+    kind, phase, point = "upload", "upload", "upload"
+    share: Handle
+    """x_i - PRG(k_i), 1 x (d + 1) over F_q."""
+    bits: Number
+    """Bits of an element, which decide the size of its share of the proof."""
+    public: Handle | None = None
+    """Its public key, 1 x 32 bytes; None of the helper."""
+    sealed: Handle | None = None
+    """k_i, sealed for the helper; None of the helper."""
+
+    @property
+    def size_bytes(self) -> int:
+        to_helper = 0 if self.sealed is None else KEY_BYTES + HELPER_SHARE + TAG_BYTES
+        return SumVec.of(self.share.columns, self.bits).leader_share + PUBLIC_SHARE + to_helper
+
+
+@dataclass(frozen=True, slots=True)
+class Reports(UsersMessage):
+    """The survivors' seeds for the helper, and the leader's shares of their verifiers."""
+
+    kind, phase = "reports", "recovery"
+    length: Number
+    """Elements of a vector."""
+    bits: Number
+    """Bits of an element."""
+    publics: Handle
+    """Public key of each survivor but the helper, a row each."""
+    sealed: Handle
+    """Sealed seed of each survivor but the helper."""
+
+    @property
+    def size_bytes(self) -> int:
+        each = INT_BYTES + PUBLIC_SHARE + SumVec.of(self.length, self.bits).verifier_share
+        return len(self.users) * each + self.publics.rows * (KEY_BYTES + HELPER_SHARE + TAG_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class AggregateShare(Message):
+    """The helper's share of the sum, and a verifier message for each report."""
+
+    kind, phase, point = "answer", "recovery", "recovery"
+    share: Handle
+    """1 x (d + 1) over F_q."""
+    reports: Number
+    """Survivors."""
+
+    @property
+    def size_bytes(self) -> int:
+        return ELEMENT * self.share.columns + VERIFIER_MESSAGE * self.reports
+
+
+class Prio3Client(Client):
+    """A user, which may be the helper too.
+
+    Attributes:
+        helper: Number of the helper; None before the roster.
+        own: The helper's seed of its own update.
+    """
+
+    initial = "invited"
+    table = {
+        ("invited", Invite): ("advertise", "keyed"),
+        ("invited", Roster): ("join_round", "ready"),
+        ("keyed", Roster): ("join_round", "ready"),
+        ("uploaded", Reports): ("add_up", "answered"),
+        # The shares of two sets of survivors would differ by one user's.
+        ("answered", Reports): ("refuse", "answered"),
+    }
+
+    def __init__(self, user: int, bits: int, params: Params, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(user, ops, entropy)
+        self.params, self.bits = params, bits
+        self.helper: int | None = None
+        self.own: Handle | None = None
+
+    def make_key(self) -> Handle:
+        """Draw its channel key; return the public key, 1 x 32 bytes."""
+        secret = self.ops.secret(self.entropy("channel key"))
+        self.channels = Channels(self.user, secret, self.params, self.ops)
+        return self.ops.public(secret)
+
+    def advertise(self, message: Invite) -> Effects:
+        return [Send(SERVER, Advertise(self.make_key()))]
+
+    def join_round(self, roster: Roster) -> Effects:
+        """Agree on a channel key with the helper."""
+        check_roster(roster, None, self.params, keys=1)
+        if len(roster.users) != 1:
+            raise PeerFault(SERVER, f"{len(roster.users)} helpers, instead of one")
+        (self.helper,) = roster.users
+        if self.helper != self.user:
+            self.public = self.make_key()
+            self.channels.agree(roster.users, roster.publics)
+        return []
+
+    def upload(self, update: Update) -> Effects:
+        ops, seed = self.ops, self.ops.secret(self.entropy("share"))
+        x = self.params.quantise(ops, update, self.entropy, weighted=True)
+        share = ops.mask(x, seed, [-1])
+        if self.helper == self.user:
+            self.own = seed
+            return [Send(SERVER, Report(share, self.bits))]
+        assert self.helper is not None
+        # The counter is 0: the key is of this round, and seals once.
+        sealed = self.channels.seal([self.helper], seed, 0)
+        return [Send(SERVER, Report(share, self.bits, self.public, sealed))]
+
+    def add_up(self, message: Reports) -> Effects:
+        """Open the survivors' seeds, and send the sum of their shares."""
+        survivors, p, ops = message.users, self.params, self.ops
+        check_names(survivors, p.points, "the survivors")
+        if self.own is None or self.user not in survivors.index_of:
+            raise PeerFault(SERVER, "asks for a share without my own upload, or of no helper")
+        if len(survivors) < (least := fewest(p)):
+            raise PeerFault(SERVER, f"{len(survivors)} survivors, below {least}")
+        others = UsersExcept(survivors, self.user)
+        for handle, columns in ((message.publics, KEY_BYTES), (message.sealed, SEED + TAG_BYTES)):
+            if flaw := misshapen(handle, len(others), columns, U8):
+                raise PeerFault(SERVER, flaw)
+        self.channels.agree(others, message.publics)
+        kept, seeds, refusals = self.channels.open_all(others, message.sealed, U8)
+        if seeds is None or len(kept) < len(others):
+            # Without it this share would be of other users than the leader's.
+            missing = f"user {next(user for user in others if user not in kept)}"
+            return [*refusals, Ignore(SERVER, message.kind, Reason.NO_SHARE, detail=missing)]
+        share = ops.mask(ops.prg(self.own, p.width), seeds, Same(1, len(others)))
+        return [Send(SERVER, AggregateShare(share, len(survivors)))]
+
+    def refuse(self, message: Reports) -> Effects:
+        raise PeerFault(SERVER, "asks for a second share")
+
+
+class Prio3Server(Server):
+    """The leader.
+
+    Attributes:
+        members: The helper alone.
+        sum: The leader's aggregate share; None before the first report.
+        survivors: Users whose reports are in the sum.
+    """
+
+    stages = {
+        "advertise": Stage(Advertise, "offline", "send_roster"),
+        "upload": Stage(Report, "upload", "ask_helper"),
+        "recovery": Stage(AggregateShare, "recovery", "unshare"),
+    }
+
+    def __init__(self, users: Iterable[int], bits: int, params: Params, ops: Ops, entropy: Entropy) -> None:
+        super().__init__(users, ops)
+        self.params, self.bits, self.entropy = params, bits, entropy
+        self.members = drawn(self.users, 1, entropy("helper"))
+        self.sum: Handle | None = None
+        self.survivors = Users()
+
+    def needed(self, stage: str) -> int:
+        return fewest(self.params) if stage == "upload" else 1
+
+    def start(self) -> Effects:
+        (helper,) = self.members
+        return [*self.open_stage("advertise", self.members), Send(helper, Invite())]
+
+    def reject_reason(self, sender: int, message: Advertise | Report | AggregateShare) -> str:
+        if isinstance(message, Advertise):
+            return misshapen(message.publics, 1, KEY_BYTES, U8)
+        flaw = misshapen(message.share, 1, self.params.width, U32)
+        if isinstance(message, AggregateShare) or sender in self.members:
+            return flaw
+        if message.public is None or message.sealed is None:
+            return "malformed: no seed for the helper"
+        key, seed = misshapen(message.public, 1, KEY_BYTES, U8), message.sealed
+        return flaw or key or misshapen(seed, 1, SEED + TAG_BYTES, U8)
+
+    def keep(self, sender: int, message: Any) -> Any:
+        if not isinstance(message, Report):
+            return message
+        self.sum = message.share if self.sum is None else self.ops.add(self.sum, message.share)
+        return message.public, message.sealed
+
+    def send_roster(self, got: dict[int, Advertise]) -> Effects:
+        """Send the helper's key to all users."""
+        ((helper, message),) = got.items()
+        roster = Roster(Users([helper]), message.publics)
+        return [*self.open_stage("upload", self.users), *(Send(u, roster) for u in sorted(self.expected))]
+
+    def ask_helper(self, got: dict[int, tuple[Handle, Handle]]) -> Effects:
+        """Send the helper the survivors' seeds, if its own report is among theirs."""
+        self.ops.phase("recovery")
+        self.survivors = Users(got)
+        (helper,) = self.members
+        if helper not in got:
+            return self.abort(f"recovery: the helper, user {helper}, was lost")
+        others = UsersExcept(self.survivors, helper)
+        publics, sealed = (self.ops.join([got[user][k] for user in others]) for k in (0, 1))
+        message = Reports(self.survivors, self.params.width, self.bits, publics, sealed)
+        return [Send(helper, message), *self.open_stage("recovery", self.members)]
+
+    def unshare(self, got: dict[int, AggregateShare]) -> Effects:
+        """Add the helper's share to the leader's, and end the round."""
+        ((_, message),) = got.items()
+        assert self.sum is not None
+        total = self.ops.add(self.sum, message.share)
+        mean = self.params.mean(self.ops, total, len(self.survivors), self.entropy)
+        return [Result(total, mean, tuple(map(Member, self.survivors)))]
+
+
+def fewest(p: Params) -> int:
+    """Return the fewest users whose sum the helper helps to recover: N - D, and at least 2."""
+    return max(2, p.N - p.D)
+
+
+class Prio3(Protocol):
+    """Shares of updates to two servers, with the sizes of Prio3SumVec (VDAF draft-20)."""
+
+    points, timers = ("training", "upload", "recovery"), ("advertise", "upload", "recovery")
+    member_points = ("recovery",)
+    model_with = (Roster, Roster)
+
+    protocol: Literal["prio3"] = "prio3"
+    bits: Derived[Count] = None
+    """Bits of an element that the servers verify, its weight included; by rule those of an element of F_q."""
+
+    def width(self, p: Params) -> int:
+        """Return the bits of an element."""
+        return (p.q - 1).bit_length() if self.bits is None else self.bits
+
+    def derived(self, p: Params) -> dict[str, Any]:
+        return {"bits": self.width(p)} if self.bits is None else {}
+
+    def needed(self, stage: str, p: Params) -> int:
+        return fewest(p) if stage == "upload" else 1
+
+    def max_colluders(self, p: Params) -> int:
+        """Return 0: the helper is one of the users, and with the leader it has every update."""
+        return 0
+
+    def problems(self, p: Params) -> Problems:
+        values = 2 * math.ceil(p.clip * p.levels) + 1
+        if 2 ** self.width(p) < values:
+            need = (values - 1).bit_length()
+            yield "bits", f"bits={self.bits} must be at least {need}: an element has {values:,} values"
+
+    def failure(self, p: Params) -> graph_design.Failure:
+        return graph_design.committee_failure(p.N, 1, 0, 1, p.T, p.D)
+
+    def notes(self, p: Params) -> Iterator[str]:
+        sizes = SumVec.of(p.width, self.width(p))
+        ratio = sizes.leader_share / (U32.itemsize * p.width)
+        yield (
+            f"prio3: a leader's share of {p.width:,} elements of {sizes.bits} bits has "
+            f"{sizes.leader_share:,} B, {ratio:.0f} times a plain vector; the servers' time to verify is not "
+            "counted"
+        )
+
+    def pairs(self, p: Params, users: int, members: int) -> float:
+        return float(p.N)
+
+    def shares_bytes(self, p: Params, users: int) -> int:
+        # Keys and sealed seeds: the shares of the proof have a size and no content.
+        return 6 * p.N * (KEY_BYTES + SEED + TAG_BYTES)
+
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> Prio3Client:
+        return Prio3Client(user, self.width(p), p, ops, entropy)
+
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> Prio3Server:
+        return Prio3Server(users, self.width(p), p, ops, entropy)
