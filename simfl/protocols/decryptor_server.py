@@ -4,7 +4,6 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import islice
 from struct import unpack
 from typing import Any, ClassVar
 
@@ -28,58 +27,66 @@ from simfl.protocols.decryptors import (
     public_seed,
 )
 from simfl.protocols.index_views import Same, Users, UsersExcept
-from simfl.protocols.keyed_messages import Advertise, Invite, Roster, Signature, Survivors
+from simfl.protocols.keyed_messages import Advertise, Invite, Signature, Survivors
 from simfl.protocols.long_term_keys import Directory, Memory
-from simfl.protocols.machine import SERVER, Effects, Entropy, GiveUp, Member, Params, Result, Send, misshapen
+from simfl.protocols.machine import (
+    SERVER,
+    Effects,
+    Entropy,
+    GiveUp,
+    Message,
+    Params,
+    Send,
+    first_flaw,
+    misshapen,
+)
+from simfl.protocols.members import MemberServer
 from simfl.protocols.protocol import Derived, Problems
-from simfl.protocols.server import Server, Stage
+from simfl.protocols.server import Stage
 
 
-class DecryptorServer(Server):
+class DecryptorServer(MemberServer):
     """The server of a run with decryptors.
 
     Attributes:
         memory: What it keeps between rounds: the keys of users, the decryptors, their public key.
         fresh: This round begins with a setup.
-        members: Decryptors that were drawn, or of the setup that this round uses.
+        deals: In a setup, the rows that each decryptor sealed; `dealt_to`, their order.
         task_users: Users of the round who were sent their task.
-        uploads: Survivor -> its sealed rows and its ciphertexts.
-        sum: Sum of the masked updates, 1 x (d + 1) over F_q; None before the first.
-        survivors: Users whose uploads are in the sum.
+        pads: Survivor -> its ciphertexts.
+        pairs: Survivor and lost neighbour of each mask that is left in the sum.
     """
 
     stages = {
         "advertise": Stage(Advertise, "offline", "begin_setup"),
         "shares": Stage(Deal, "offline", "end_setup"),
-        "upload": Stage(Report, "upload", "ask_check"),
+        "upload": Stage(Report, "upload", "ask_members"),
         "consistency": Stage(Signature, "recovery", "send_openings"),
         "recovery": Stage(Opened, "recovery", "recover"),
     }
+    after_upload = "consistency"
     row_bytes: ClassVar[int]
     """Bytes of a user's row for a decryptor before it is sealed."""
     share_bytes: ClassVar[int]
     """Bytes of a row that a decryptor deals in the setup."""
 
-    def __init__(self, users: Iterable[int], every: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        super().__init__(users, ops)
+    def __init__(self, users: Sequence[int], every: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         assert params.memory is not None
-        self.params, self.memory = params, params.memory.of(SERVER)
+        self.memory = params.memory.of(SERVER)
         begun = self.memory.get("begun", -1)
         # Also after a setup that failed, or another run's.
         self.fresh = "key" not in self.memory or not begun < params.round < begun + every
         if self.fresh:
             # 31 bits a word, as of all numbers in messages.
             v = tuple(word & 2**31 - 1 for word in unpack("<8I", entropy("public seed")))
-            drawn = graphs.drawn(self.users, params.m, public_seed("committee", v, params.round))
+            members = graphs.drawn(users, params.m, public_seed("committee", v, params.round))
             self.memory.clear()
-            self.memory.update(begun=params.round, v=v, keys={}, members=Users(drawn))
+            self.memory.update(begun=params.round, v=v, keys={}, members=Users(members))
+        super().__init__(users, self.memory["members"], params, ops, entropy)
         self.seed = public_seed("graph", self.memory["v"], params.round)
-        self.members: Users = self.memory["members"]
-        self.keys: dict[int, Handle] = self.memory["keys"]
-        self.deals: dict[int, Deal] = {}
-        self.uploads: dict[int, tuple[Handle, Handle]] = {}
-        self.sum: Handle | None = None
-        self.survivors = Users()
+        self.publics, self.roster = self.memory["keys"], self.members
+        self.deals: dict[int, Handle] = {}
+        self.pads: dict[int, Handle] = {}
 
     @abstractmethod
     def unmask(self, got: dict[int, Opened], pairs: Sequence[tuple[int, int]]) -> Handle | str:
@@ -93,32 +100,28 @@ class DecryptorServer(Server):
     def needed(self, stage: str) -> int:
         if stage in ("advertise", "shares") and not self.fresh:
             return 0
-        return least_survivors(self.params) if stage in ("advertise", "upload") else self.params.U
-
-    def enough(self) -> bool:
-        # Any U answers recover; before that the server waits for all.
-        early = self.stage == "recovery" and not self.params.all_answers
-        return super().enough() or (early and len(self.got) >= self.params.U)
+        return super().needed("upload" if stage == "advertise" else stage)
 
     def start(self) -> Effects:
-        new = [user for user in self.users if user not in self.keys]
+        new = [user for user in self.users if user not in self.publics]
         # Opened last, as it may close at once.
         return [*(Send(user, Invite()) for user in new), *self.open_stage("advertise", new)]
 
     def reject_reason(self, sender: int, message: Any) -> str:
         if isinstance(message, Advertise):
             return misshapen(message.publics, 1, 32, U8)
+        # Members seal no row for themselves.
+        others = len(self.roster) - (sender in self.roster.index_of)
         if isinstance(message, Deal):
-            sealed = misshapen(message.sealed, len(self.members) - 1, self.share_bytes + TAG_BYTES, U8)
-            return misshapen(message.public, 1, 32, U8) or sealed
+            sealed = message.sealed, others, self.share_bytes + TAG_BYTES, U8
+            return first_flaw((message.public, 1, 32, U8), sealed)
         if isinstance(message, Signature):
             return misshapen(message.signed, 1, SIGNATURE_BYTES, U8)
         if isinstance(message, Report):
-            others = len(self.members) - (sender in self.members.index_of)
-            return (
-                misshapen(message.masked, 1, self.params.d + 1, U32)
-                or misshapen(message.sealed, others, self.row_bytes + TAG_BYTES, U8)
-                or misshapen(message.pads, len(self.graph_row(sender)) - 1, 64, U8)
+            return first_flaw(
+                (message.masked, 1, self.params.d + 1, U32),
+                (message.sealed, others, self.row_bytes + TAG_BYTES, U8),
+                (message.pads, len(self.graph_row(sender)) - 1, 64, U8),
             )
         if (message.parts is not None) is not bool(self.pairs):
             return "malformed: parts of a decryption, or none, against the survivors"
@@ -132,69 +135,60 @@ class DecryptorServer(Server):
     def keep(self, sender: int, message: Any) -> Any:
         if not isinstance(message, Report):
             return message
-        self.uploads[sender] = message.sealed, message.pads
-        self.sum = message.masked if self.sum is None else self.ops.add(self.sum, message.masked)
+        self.sealed[sender], self.pads[sender] = message.sealed, message.pads
+        self.collect(message.masked)
         return None
 
     def begin_setup(self, got: dict[int, Advertise]) -> Effects:
         """Keep the new keys; send the decryptors each other's if there is a setup."""
-        self.keys |= {user: message.publics for user, message in got.items()}
+        # In place, as the memory has this dictionary.
+        self.publics |= {user: message.publics for user, message in got.items()}
         if not self.fresh:
-            return self.begin_round([user for user in self.users if user in self.keys])
-        self.members = Users(filter(got.__contains__, self.members))
-        if len(self.members) < self.params.U:
-            return self.abort(f"shares: {len(self.members)} decryptors have a key, {self.params.U} needed")
-        roster = Roster(self.members, self.ops.join([self.keys[user] for user in self.members]))
-        # Of users, only those with a key are in the round.
-        self.drawn = frozenset(roster.users)
-        return [*(Send(user, roster) for user in roster.users), *self.open_stage("shares", roster.users)]
+            return self.begin_round([user for user in self.users if user in self.publics])
+        members = [member for member in self.members if member in got]
+        if len(members) < self.params.U:
+            return self.abort(f"shares: {len(members)} decryptors have a key, {self.params.U} needed")
+        roster = self.roster_of(members)
+        return [*(Send(user, roster) for user in members), *self.open_stage("shares", members)]
 
     def end_setup(self, got: dict[int, Deal]) -> Effects:
         """Add up the decryptors' public parts: those who dealt are the decryptors until the next setup."""
-        dealt, self.deals = self.members, got
-        self.members = self.memory["members"] = Users(got)
+        self.deals, self.dealt_to = {user: deal.sealed for user, deal in got.items()}, self.roster
         self.memory["key"] = self.ops.add_points(self.ops.join([deal.public for deal in got.values()]))
         # A row that is sealed for a decryptor that did not deal is sent to none.
-        self.dealt_to = dealt
-        users = [user for user in self.users if user in self.keys]
-        return self.begin_round([user for user in users if user in got or user not in self.drawn])
+        self.roster = self.memory["members"] = Users(got)
+        return self.begin_round([user for user in self.remaining(got) if user in self.publics])
 
     def begin_round(self, users: Iterable[int]) -> Effects:
         """Send each user its task; give up users without a neighbour."""
         ops, users = self.ops, Users(user for user in users if user not in self.lost)
-        self.task_users, helpers = users, Users(filter(set(users).__contains__, self.members))
+        self.task_users, helpers = users, [user for user in self.roster if user in users.index_of]
         if len(helpers) < self.params.U:
             return self.abort(f"offline: {len(helpers)} decryptors in the round, {self.params.U} needed")
-        member_publics = ops.join([self.keys[member] for member in self.members])
+        member_publics = ops.join([self.publics[member] for member in self.roster])
         sends, alone, key, v = list[Send](), list[int](), self.memory["key"], self.memory["v"]
         for user in users:
             near = UsersExcept(self.graph_row(user), user)
             if not len(near):
                 alone.append(user)
                 continue
-            publics = ops.gather([self.keys[j] for j in near], Same(0, len(near)))
-            deals = self.deals_for(user) if user in self.deals else None
-            task = Task(users, publics, self.members, member_publics, key, v, deals)
+            publics, deals = self.keys_of(near), None
+            if user in self.deals:
+                dealers = UsersExcept(self.roster, user)
+                deals = self.rows_for(user, dealers, self.deals, self.dealt_to)
+            task = Task(users, publics, self.roster, member_publics, key, v, deals)
             sends.append(Send(user, task))
         give_up: Effects = [GiveUp(tuple(alone), "offline")] if alone else []
         return [*give_up, *sends, *self.open_stage("upload", (send.to for send in sends))]
 
-    def deals_for(self, member: int) -> Handle:
-        """Return the rows that the other decryptors sealed for one of them."""
-        others, index_of = UsersExcept(self.members, member), self.dealt_to.index_of
-        # A dealer has no row for itself: behind its own place, rows are one lower than members.
-        rows = [index_of[member] - (index_of[dealer] < index_of[member]) for dealer in others]
-        return self.ops.gather([self.deals[dealer].sealed for dealer in others], rows)
-
-    def ask_check(self, got: dict[int, None]) -> Effects:
-        """Send the decryptors the survivors."""
-        self.ops.phase("recovery")
-        self.survivors, p = Users(got), self.params
-        if not connected(self.task_users, self.survivors, p.p, self.seed):
+    def ask_members(self, got: dict[int, Any]) -> Effects:
+        if not connected(self.task_users, Users(got), self.params.p, self.seed):
             return self.abort("upload: the graph of the survivors is not connected")
-        self.pairs = lost_pairs(self.task_users, self.survivors, p.p, self.seed)
-        helpers, message = [user for user in self.members if user in got], Survivors(self.survivors)
-        return [*(Send(user, message) for user in helpers), *self.open_stage("consistency", helpers)]
+        return super().ask_members(got)
+
+    def requests(self, members: Users) -> Iterable[Message]:
+        self.pairs = lost_pairs(self.task_users, self.survivors, self.params.p, self.seed)
+        return Same(Survivors(self.survivors), len(members))
 
     def send_openings(self, got: dict[int, Signature]) -> Effects:
         """Send each decryptor the signatures, and what it is to open."""
@@ -202,25 +196,15 @@ class DecryptorServer(Server):
         signed, halves = ops.join([message.signed for message in got.values()]), None
         if self.pairs:
             rows = [UsersExcept(self.graph_row(j), j).row(i) for j, i in self.pairs]
-            pads = ops.gather([self.uploads[j][1] for j, _ in self.pairs], rows)
+            pads = ops.gather([self.pads[j] for j, _ in self.pairs], rows)
             halves, self.hidden = (ops.parts(pads, Same(k, len(rows)), 32) for k in (0, 1))
-        sends = []
-        for member in signers:
-            others, index_of = UsersExcept(self.survivors, member), self.members.index_of
-            place = index_of[member]
-            rows = [place - (index_of.get(user, place) < place) for user in others]
-            sealed = ops.gather([self.uploads[user][0] for user in others], rows)
-            publics = ops.gather([self.keys[user] for user in others], Same(0, len(others)))
-            sends.append(Send(member, Openings(signers, signed, publics, sealed, halves)))
+        sends = [Send(j, Openings(signers, *self.of_survivors(j), signed, halves)) for j in signers]
         return [*sends, *self.open_stage("recovery", signers)]
 
     def recover(self, got: dict[int, Opened]) -> Effects:
         """Remove the masks from the sum, and end the round."""
-        total = self.unmask(dict(islice(got.items(), self.params.U)), self.pairs)
-        if isinstance(total, str):
-            return self.abort(total)
-        mean = self.ops.dequantise(total, self.params.levels, None)
-        return [Result(total, mean, tuple(map(Member, self.survivors)))]
+        total = self.unmask(self.first(got), self.pairs)
+        return self.abort(total) if isinstance(total, str) else self.result(total)
 
 
 class Decrypted(Committee):

@@ -41,7 +41,7 @@ from simfl.protocols.protocol import Problems
 class FlamingoClient(DecryptorClient):
     """A client of Flamingo."""
 
-    row_bytes = SHARE_BYTES
+    row_bytes, share_bytes = SHARE_BYTES, 32
 
     def deal_rows(self, members: Users) -> tuple[Handle, Handle]:
         ops, secret = self.ops, self.ops.secret(self.entropy("part of the key"))
@@ -94,6 +94,8 @@ class FlamingoServer(DecryptorServer):
 class Flamingo(Decrypted):
     """Pairwise masks over a random graph, opened for lost users by decryptors of one setup (Ma 2023)."""
 
+    machines = (FlamingoClient, FlamingoServer)
+
     protocol: Literal["flamingo"] = "flamingo"
 
     def shares_bytes(self, p: Params, users: int) -> int:
@@ -107,9 +109,6 @@ class Flamingo(Decrypted):
             need("flamingo", "nacl.bindings", "curve")
         except BadInput as missing:
             yield "", str(missing)
-
-    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> FlamingoClient:
-        return FlamingoClient(user, p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> FlamingoServer:
         return FlamingoServer(users, self.rounds_of_a_setup, p, ops, entropy)

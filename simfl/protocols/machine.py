@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import starmap
 from typing import Annotated, Any, ClassVar
 
 from simfl.dataplane.handles import DType, Handle
@@ -344,6 +345,11 @@ def misshapen(handle: Handle, n: int, length: int, dtype: DType) -> str:
     if (handle.rows, handle.columns, handle.dtype) == (n, length, dtype):
         return ""
     return f"malformed: {handle.rows} x {handle.columns} {handle.dtype} instead of {n} x {length} {dtype}"
+
+
+def first_flaw(*shapes: tuple[Handle, int, int, DType]) -> str:
+    """Return the first fault of several handles, each with the shape that `misshapen` takes; or empty."""
+    return next(filter(None, starmap(misshapen, shapes)), "")
 
 
 def point(user: int) -> int:
