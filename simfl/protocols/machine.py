@@ -87,6 +87,7 @@ class Message:
         relayed: True if it holds shares that users have for each other, which `peers: direct` keeps off the
             server's link. Public keys are no shares.
         dealt: True if a trusted party deals it, in the server's machine: the server does not see it.
+        has_stated_size: True if its size counts bytes that have no content, as of a proof that is not made.
 
     >>> @dataclass(frozen=True, slots=True)
     ... class Greeting(Message):
@@ -101,6 +102,7 @@ class Message:
     point: ClassVar[str | None] = None
     relayed: ClassVar[bool] = False
     dealt: ClassVar[bool] = False
+    has_stated_size: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         # `slots=True` makes each class twice, and a bare `super()` would refer to the first of the two.

@@ -1,7 +1,8 @@
 """Prio3SumVec: shares of updates to two servers, which verify that each element is in its range.
 
-Prio3 of VDAF (draft-irtf-cfrg-vdaf-20, its sections on Prio3 and Prio3SumVec) with two aggregators. The leader is simfl's server. Each element of x_i has `bits` bits, each of them an element of
-Field128, and each aggregator's share of the proof is verified with these.
+Prio3 of VDAF (draft-irtf-cfrg-vdaf-20, its sections on Prio3 and Prio3SumVec) with two aggregators. The
+leader is simfl's server. Each element of x_i has `bits` bits, each of them an element of Field128, and each
+aggregator's share of the proof is verified with these.
 
     0. advertise  The helper sends a public key.
     1. upload     User i draws a seed k_i. It sends x_i - PRG(k_i) to the leader, with its share of the proof;
@@ -111,7 +112,7 @@ class SumVec:
 class Report(Message):
     """A user's one message."""
 
-    kind, phase, point = "upload", "upload", "upload"
+    kind, phase, point, has_stated_size = "upload", "upload", "upload", True
     share: Handle
     """x_i - PRG(k_i), 1 x (d + 1) over F_q."""
     bits: Number
@@ -131,7 +132,7 @@ class Report(Message):
 class Reports(UsersMessage):
     """The survivors' seeds for the helper, and the leader's shares of their verifiers."""
 
-    kind, phase = "reports", "recovery"
+    kind, phase, has_stated_size = "reports", "recovery", True
     length: Number
     """Elements of a vector."""
     bits: Number
@@ -151,7 +152,7 @@ class Reports(UsersMessage):
 class AggregateShare(Message):
     """The helper's share of the sum, and a verifier message for each report."""
 
-    kind, phase, point = "answer", "recovery", "recovery"
+    kind, phase, point, has_stated_size = "answer", "recovery", "recovery", True
     share: Handle
     """1 x (d + 1) over F_q."""
     reports: Number
