@@ -357,12 +357,10 @@ class Prio3(Protocol):
         return graph_design.committee_failure(p.N, 1, 0, 1, p.T, p.D)
 
     def notes(self, p: Params) -> Iterator[str]:
-        sizes = SumVec.of(p.width, self.width(p))
-        ratio = sizes.leader_share / (U32.itemsize * p.width)
+        bits = self.width(p)
         yield (
-            f"prio3: a leader's share of {p.width:,} elements of {sizes.bits} bits has "
-            f"{sizes.leader_share:,} B, {ratio:.0f} times a plain vector; the servers' time to verify is not "
-            "counted"
+            f"a leader's share has {bits} elements of {ELEMENT} B for an element of {U32.itemsize} B, and a "
+            f"proof: {ELEMENT * bits // U32.itemsize} times a plain vector; the time to verify is not counted"
         )
 
     def pairs(self, p: Params, users: int, members: int) -> float:

@@ -250,11 +250,11 @@ class ZhaoSun(Coded):
 
     def notes(self, p: Params) -> Iterator[str]:
         yield from super().notes(p)
-        (drawn, stored), size = symbols(p), 4 * symbol_length(p)
+        (drawn, stored), parts = symbols(p), p.U - p.T
         yield (
-            f"a trusted party draws {drawn:,} symbols of {size:,} B, and a user stores {stored:,} of them, "
-            f"{stored * size:,} B, for {sets(p):,} sets of survivors; lightsecagg: {p.N * p.U:,} and "
-            f"{p.U - p.T + p.N:,}"
+            f"a trusted party draws {drawn:,} symbols of d / {parts} elements, deals each user {stored:,}, "
+            f"{stored / parts:,.0f} vectors, for {sets(p):,} sets of survivors; lightsecagg draws "
+            f"{p.N * p.U:,} and a user stores {parts + p.N:,}"
         )
 
     def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:

@@ -115,4 +115,4 @@ def test_settings_are_bounded_by_the_sets():
     assert (key, f"above {MAX_SETS:,}" in why) == ("privacy.U", True)
     assert not list(ZhaoSun().designs(replace(p, N=40, D=6, U=34), 40, 30))
     assert ZhaoSun().max_colluders(p) == 3
-    assert any("a user stores" in note for note in ZhaoSun().notes(p))
+    assert any("deals each user 567, 113 vectors" in note for note in ZhaoSun().notes(p))
