@@ -8,7 +8,7 @@ The part that all protocols with a committee share, whatever a member holds:
     - A member answers for one set of survivors that its own update is in, never for fewer than `least`.
 
 A protocol's tables show its own stages, and which of these methods they call. `committee` has the one-shot
-round, `decryptors` a setup that outlives rounds and a signed check of the survivors, and `willow` a joint key
+round, `flamingo` a setup that outlives rounds and a signed check of the survivors, and `willow` a joint key
 and a step that reveals the seeds of lost members.
 """
 

@@ -1,4 +1,4 @@
-"""The rounds of decryptors: a setup that outlives rounds, then rounds in which each user speaks once.
+"""Flamingo's messages and clients: a setup that outlives rounds, then one message of each user a round.
 
     Setup, in the first round and every `setup_every` rounds:
     S0. advertise  User i sends a long-term public key. In later rounds only a newcomer does.
@@ -23,21 +23,20 @@ and the transfer of shares from one committee to the next. The server here is ho
 are in a directory before the run.
 """
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
-from typing import ClassVar
 
 from simfl.crypto.keys import TAG_BYTES
+from simfl.crypto.shamir import SHARE_BYTES
 from simfl.crypto.signatures import SIGNATURE_BYTES
 from simfl.dataplane.handles import U8, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols import graphs
-from simfl.protocols.channels import Channels
+from simfl.protocols.channels import Channels, agreed
 from simfl.protocols.consistency import signed_bytes
-from simfl.protocols.index_views import Same, Users, UsersExcept
+from simfl.protocols.index_views import Lookup, Same, Users, UsersExcept
 from simfl.protocols.keyed_messages import Invite, Roster, Signature, Survivors, UsersMessage, check_names
 from simfl.protocols.machine import (
     SERVER,
@@ -50,8 +49,12 @@ from simfl.protocols.machine import (
     Reason,
     Refusal,
     Send,
+    point,
 )
 from simfl.protocols.members import MemberClient, Rows, refuse_flaw
+
+DEAL_BYTES = 32
+"""Bytes of a row that a decryptor deals: a scalar of the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +152,8 @@ def connected(users: Users, survivors: Users, p: float, seed: bytes) -> bool:
     return not left
 
 
-class DecryptorClient(MemberClient):
-    """A user, which may be a decryptor too.
+class FlamingoClient(MemberClient):
+    """A client of Flamingo, which may be a decryptor too.
 
     Attributes:
         memory: What it keeps between rounds: its long-term key, its channels, a decryptor's share.
@@ -170,9 +173,7 @@ class DecryptorClient(MemberClient):
         ("signed", Survivors): ("refuse", "signed"),
         ("answered", Openings): ("refuse", "answered"),
     }
-    named_by = Task
-    share_bytes: ClassVar[int]
-    """Bytes of a row that a decryptor deals in the setup."""
+    named_by, row_bytes = Task, SHARE_BYTES
     own_deal: Handle | None = None
     """A decryptor's row of its own deal, in the round of a setup."""
 
@@ -182,18 +183,6 @@ class DecryptorClient(MemberClient):
         self.memory = params.memory.of(user)
         if "channels" in self.memory:
             self.channels = self.memory["channels"]
-
-    @abstractmethod
-    def deal_rows(self, members: Users) -> tuple[Handle, Handle]:
-        """Return the public part of its secret, and a row of it for each decryptor."""
-
-    @abstractmethod
-    def add_deals(self, rows: Handle) -> Handle:
-        """Return its share of the decryptors' key from the rows that all of them dealt to it."""
-
-    @abstractmethod
-    def protect(self, x: Handle) -> tuple[Handle, Handle, Handle]:
-        """Return the masked update, a row for each decryptor, and a ciphertext for each neighbour."""
 
     def make_key(self) -> Handle:
         # A second key of a user begins a new memory: its old channels and shares are of an earlier setup.
@@ -209,10 +198,12 @@ class DecryptorClient(MemberClient):
     def deal(self, roster: Roster) -> Effects:
         """Deal a secret among the decryptors."""
         self.meet(roster, self.user)
-        public, rows = self.deal_rows(roster.users)
-        self.own_deal = self.ops.pick(rows, [self.members.index_of[self.user]])
+        ops, secret = self.ops, self.ops.secret(self.entropy("part of the key"))
+        coefficients = ops.secret(self.entropy("share coefficients of the key"))
+        rows = ops.deal(secret, coefficients, Lookup(point, self.members), self.params.U)
+        self.own_deal = ops.pick(rows, [self.members.index_of[self.user]])
         # Two counters a round: of a setup's rows, and of a report's.
-        return [Send(SERVER, Deal(public, self.seal(rows, 2 * self.params.round)))]
+        return [Send(SERVER, Deal(ops.point(secret), self.seal(rows, 2 * self.params.round)))]
 
     def join_round(self, task: Task) -> Effects:
         p, users = self.params, task.users
@@ -236,16 +227,24 @@ class DecryptorClient(MemberClient):
         """Open the rows that decryptors dealt to it; without all of them it has no share."""
         if self.own_deal is None:
             raise PeerFault(SERVER, "deals for a user that dealt none")
-        refuse_flaw((deals, len(self.others), self.share_bytes + TAG_BYTES, U8))
+        refuse_flaw((deals, len(self.others), DEAL_BYTES + TAG_BYTES, U8))
         kept, rows, refusals = self.channels.open_all(self.others, deals, U8, 2 * self.params.round)
         if len(kept) == len(self.others):
-            self.memory["share"] = self.add_deals(self.ops.join([*([rows] if rows else []), self.own_deal]))
+            dealt = self.ops.join([*([rows] if rows else []), self.own_deal])
+            self.memory["share"] = self.ops.add_shares(dealt)
         return refusals
 
     def report(self, x: Handle) -> Message:
-        masked, rows, pads = self.protect(x)
+        ops, p = self.ops, self.params
+        info = b"simfl flamingo mask %d " % p.round + p.session
+        seeds = agreed(ops, self.memory["secret"], self.neighbours, self.publics, info)
+        m = ops.secret(self.entropy("private seed"))
+        signs = [1, *(-1 if j < self.user else 1 for j in self.neighbours)]
+        masked = ops.mask(x, ops.join([m, seeds]), signs)
+        rows = ops.share(m, ops.secret(self.entropy("share coefficients")), Lookup(point, self.members), p.U)
         self.own_row = self.own_of(rows)
-        return Report(masked, self.seal(rows, 2 * self.params.round + 1), pads)
+        pads = ops.encrypt(self.key, seeds, ops.secret(self.entropy("encryption")))
+        return Report(masked, self.seal(rows, 2 * p.round + 1), pads)
 
     def sign(self, survivors: Survivors) -> Effects:
         """Sign the survivors (cross-check)."""
