@@ -2,8 +2,10 @@
 
 from simfl.config.kinds import KindRegistry
 from simfl.protocols.assistants import Assistants
+from simfl.protocols.buffalo import Buffalo
 from simfl.protocols.disagg import DisAgg
 from simfl.protocols.fastsecagg import FastSecAgg
+from simfl.protocols.fedasync import FedAsync
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
 from simfl.protocols.flamingo import Flamingo
@@ -28,6 +30,8 @@ OURS = (
     Assistants,
     Willow,
     Opa,
+    Buffalo,
+    FedAsync,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]
