@@ -79,10 +79,12 @@ RINGS = {
 }
 """The kinds of work of encryption under ring-LWE, counted only by protocols with it; a profile may lack
 them."""
+POWERS = {"power_mac": "products of 64-bit words in powers and products of large numbers"}
+"""The kind of work of Joye-Libert encryption, counted only by protocols with it; a profile may lack it."""
 CODEC = "codec_byte"
 """Bytes of messages that are encoded or decoded: a kind of work that is counted only if a scenario has the
 key for it, and that a profile may lack."""
-SPECIAL = (CODEC, *DP, *RINGS)
+SPECIAL = (CODEC, *DP, *RINGS, *POWERS)
 """All kinds that only some scenarios count."""
 
 

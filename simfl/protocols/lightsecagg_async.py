@@ -214,9 +214,7 @@ class LightSecAggAsyncServer(BufferedServer):
             return [Ignore(user, "answer", Reason.REPEATED, message.recovery)]
         if user not in self.publics:
             return [Ignore(user, "answer", Reason.STRANGER, message.recovery)]
-        flaw = misshapen(
-            message.content, 1, coded_bytes(self.params, self.params.length) // U32.itemsize, U32
-        )
+        flaw = misshapen(message.content, 1, self.share_columns, U32)
         if flaw:
             return [Refuse(user, "answer", flaw, message.recovery)]
         self.answers[user] = message.content
@@ -227,8 +225,7 @@ class LightSecAggAsyncServer(BufferedServer):
         # Sorted, as U users have one matrix, in whatever order they answered.
         ops, p, users = self.ops, self.params, tuple(sorted(self.answers))
         rows = ops.join([self.answers[user] for user in users])
-        masks = ops.decode(rows, mds.points_of(users, p.q), p.U, p.T, p.length)
-        total = ops.sub(self.sum, masks)
+        total = self.unmask(rows, mds.points_of(users, p.q))
         # The divisor is known to the server, so no coordinate carries it, and vectors have length d.
         if p.dp is None:
             mean = ops.dequantise(total, p.levels, sum(int(m.factor) for m in self.members))
@@ -237,6 +234,16 @@ class LightSecAggAsyncServer(BufferedServer):
         self.request = None
         # The request is closed before: `finish` may open the next one at once.
         return self.finish([Result(total, mean, self.members)], advance=True)
+
+    @property
+    def share_columns(self) -> int:
+        """Elements of an answer."""
+        return coded_bytes(self.params, self.params.length) // U32.itemsize
+
+    def unmask(self, rows: Handle, points: Sequence[int]) -> Handle:
+        """Return the sum of the updates, 1 x d over F_q, by U answers, a row each, and their points."""
+        p = self.params
+        return self.ops.sub(self.sum, self.ops.decode(rows, points, p.U, p.T, p.length))
 
     # --- timers and connections
     def awaits(self, timer: Timer) -> bool:
