@@ -108,7 +108,7 @@ HOMES = {
     "distributed": ("connect",),
     "ray": ("studies", "connect"),
     "pyarrow": ("reports",),
-    "flint": ("runs",),
+    "flint": ("crypto", "runs"),
     "networkx": ("protocols",),
     "scipy": ("protocols", "world", "privacy", "learning", "runs", "studies", "papers"),
     "concurrent": ("dataplane", "live"),

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -40,6 +41,7 @@ FLEET_HELP = "A fleet, YAML, or a name such as fleets/phones: see docs/plan.md."
 ASK_HELP = "Ask seven questions, write the fleet's file (FLEET, or fleet.yaml), and plan."
 PAGE_HELP = "Write a page with bars, and the fastest protocol over the two inputs that matter most."
 EXPLORED, PLANNED, ASKED = Path("explored.yaml"), Path("planned.yaml"), Path("fleet.yaml")
+LIVE_HELP = "Run each cell in real time over sockets, one after the other, as simfl live does."
 MAX_FINDINGS = 5
 """Findings of a check that are printed."""
 
@@ -54,6 +56,7 @@ def sweep(
     address: Annotated[str | None, Option(hidden=True)] = None,
     keep_traces: Annotated[bool, Option("--keep-traces", help="Each cell keeps its trace.")] = False,
     parquet: Annotated[bool, Option("--parquet", help="Write sweep.parquet too.")] = False,
+    live: Annotated[bool, Option("--live", help=LIVE_HELP)] = False,
 ) -> None:
     """Run the missing cells of a study, keep each cell, print means and 95 % intervals over seeds.
 
@@ -66,7 +69,7 @@ def sweep(
     from simfl.studies.workers import renamed
 
     cluster = cluster or renamed(backend, address, warn)
-    state = open_sweep(study, out, keep_traces)
+    state = open_sweep(study, out, keep_traces, live)
     name_executed_files()
 
     def kept() -> str:
@@ -113,6 +116,9 @@ def _show(state: Sweep) -> None:
     without = Counter(name for s in summaries for name, entry in s.protocols.items() if not entry.completed)
     for name, count in without.items():
         print_lines(f"{name} has no aggregate in {count} of {len(summaries)} cells")
+    if overruns := sorted(of for _, of in state.overruns()):
+        worst = f"median {median(overruns):.1%}, largest {overruns[-1]:.1%}"
+        print_paragraph(f"Overrun of live cells: {worst}; above 2 % the figures show a busy machine")
     # Their number decides how many clients train at a time, and with it how sums are rounded.
     for way in sorted(state.shared_trainings()):
         print_paragraph(f"Training {way}")

@@ -26,6 +26,9 @@ LAWS = ("discrete_gaussian", "skellam")
 """The laws by name."""
 LARGEST_VARIANCE = 2.0**34
 """Above it a table has more than 1.8 million thresholds, and takes more than two seconds to compute."""
+PASSES, ADD_PASSES = 13, 6
+"""Numpy's passes of a part of the noise: zeros, keystream, upper bits, search, ties 5, signs 3, and its
+addition; and of `add` besides: a copy, zeros, a product, a sum, a remainder, and their place in the row."""
 _NATS = 130 * math.log(2)
 """A table ends where the law's tail is below e^-_NATS = 2^-130 on either side."""
 _BITS, _LOW = 127, 64

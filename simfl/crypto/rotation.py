@@ -9,6 +9,10 @@ import numpy as np
 from simfl.crypto import A8, F64, Floats
 from simfl.crypto.prg import stream_of
 
+PASSES, LEVEL_PASSES = 10, 2
+"""Numpy's passes over the row: signs 6 (zeros, keystream, bits, floats, two to make -1 and 1), filling up 2,
+turning signs and the factor 1 each; and in each level sums and differences."""
+
 
 def padded(d: int) -> int:
     """Return the smallest power of two that is at least d: the length of a rotated update."""
@@ -45,14 +49,17 @@ def _signs(seed: A8, n: int) -> F64:
 
 def _transform(x: F64) -> F64:
     """Return H x / sqrt(n) of a row [1, n], which is overwritten; its own inverse, as H H = n I."""
-    n, half = x.shape[1], 1
-    while half < n:
-        pairs = x.reshape(-1, 2, half)
-        # A copy, since the first half is overwritten before the second one is computed.
-        first = pairs[:, 0].copy()
-        pairs[:, 0] += pairs[:, 1]
-        np.subtract(first, pairs[:, 1], out=pairs[:, 1])
-        half *= 2
+    half = x.shape[1] // 2
+    sums = np.empty_like(x)
+    # Each level combines neighbours, and puts sums first and differences behind them: the lowest bit of a
+    # place becomes its highest. After all levels each bit is where it was, so the order is that of H (Pease's
+    # constant geometry). Each level goes over whole rows, however near its pairs were.
+    for _ in range(half.bit_length()):
+        even, odd = x[:, ::2], x[:, 1::2]
+        np.add(even, odd, out=sums[:, :half])
+        np.subtract(even, odd, out=sums[:, half:])
+        x, sums = sums, x
+    n = x.shape[1]
     # A square root is rounded correctly, so the factor is the same everywhere.
     x *= 1 / np.sqrt(n)
     return x

@@ -11,6 +11,7 @@ control flow by `Handle.forged`, and not by the content.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -393,8 +394,9 @@ class Ops(RingOps, ThresholdOps, ABC):
             append_weight: A weight of 1 is one more coordinate.
         """
         # One rounding: bounds that are met with probability 1 - beta at least are met nearly always.
-        work = {"expansion": 1, "prg_seed": seeds.rows, "rounded_element": how.length}
-        work |= noisy(how.length, len(how.variances)) | rotating(how)
+        work = Counter({"expansion": 1, "prg_seed": 1, "rounded_element": how.length})
+        work["vector"] = noisy_rounding.PASSES
+        work += noisy(how.length, len(how.variances)) + rotating(how)
         shape = (1, how.length + append_weight, U32)
         return self._op(noisy_rounding.perturb, shape, work, delta, seeds, how, self.q, append_weight)
 
@@ -402,13 +404,13 @@ class Ops(RingOps, ThresholdOps, ABC):
         self, x: Handle, seeds: Handle, law: str, variances: Sequence[float], sign: int, length: int
     ) -> Handle:
         """Return x with the noise of k seeds, k x 32, added (sign 1) or removed (-1) in `length` columns."""
-        work = {"expansion": 1, "prg_seed": seeds.rows, **noisy(length, seeds.rows)}
+        work = Counter({"expansion": 1, "vector": discrete_noise.ADD_PASSES}) + noisy(length, seeds.rows)
         args = (x, seeds, law, tuple(variances), sign, length, self.q)
         return self._op(discrete_noise.add, (1, x.columns, U32), work, *args)
 
     def mean_of(self, total: Handle, how: Lattice, users: int) -> Handle:
         """Return the mean update of a noisy sum of `users` updates, 1 x d float64."""
-        work = {"quantise_element": how.length, **over_vector(how.length, 5), **rotating(how)}
+        work = Counter({"quantise_element": how.length, **over_vector(how.length, 6)}) + rotating(how)
         return self._op(noisy_rounding.mean_of, (1, how.d, F64), work, total, how, users, self.q)
 
     def real_sum(self, vectors: Sequence[Handle], weights: Sequence[float]) -> Handle:

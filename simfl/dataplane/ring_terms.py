@@ -1,9 +1,10 @@
-"""The kernels of `simfl.crypto.rings` on terms: ring-LWE as an ideal encryption.
+"""The kernels of `simfl.crypto.rings` and `joye_libert` on terms: ideal encryptions.
 
 A KAHE key is a seed whose stream hides a vector, and sums of streams open sums of vectors. An AHE ciphertext
 hides the stream under pads, one for each party of the joint key: a pad is a stream that follows from the
 user's r and the party's secret, either of which is enough beside the other's public part. A partial
-decryption is the sum of a party's pads.
+decryption is the sum of a party's pads. A Joye-Libert ciphertext hides the stream under another one, that of
+its key u.
 
 Invariant: bytes of these rows are not those of their terms, so they are rows of `Ideal`, which are compared
 with no bytes. The sum that is opened is compared (`tests/dataplane/test_symbolic_faithful.py`).
@@ -13,7 +14,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from simfl.crypto import rings
+from simfl.crypto import joye_libert, rings
+from simfl.crypto.joye_libert import JoyeLibert
 from simfl.crypto.rings import Ahe, Kahe, Ring
 from simfl.dataplane.terms import Agreed, Element, Form, Ideal, Public, Row, Rows, Term, combined
 
@@ -22,7 +24,7 @@ _INFO = b"pad of ring-LWE"
 
 def cut(how: Any, longest: int) -> Any:
     """Return a scheme whose vectors have at most this number of coordinates; other objects unchanged."""
-    if isinstance(how, Ahe):
+    if isinstance(how, Ahe | JoyeLibert):
         return replace(how, keys=cut(how.keys, longest))
     return replace(how, length=min(how.length, longest)) if isinstance(how, Kahe) else how
 
@@ -76,6 +78,20 @@ def _combine(opened: Rows, how: Ahe) -> Rows:
     return [tuple(opened[0])]
 
 
+def _stream(seed: Rows, how: JoyeLibert) -> Rows:
+    return _key_row(seed, how.keys)
+
+
+def _protect(seeds: Rows, how: JoyeLibert) -> Rows:
+    key, u, q = _seed(seeds[0]), _seed(seeds[1]), how.keys.q
+    return [Ideal(Form(q, {Element(key, q, k): 1, Element(u, q, k): 1}) for k in range(how.keys.length))]
+
+
+def _open_sum(ciphertext: Rows, u: Rows, users: int, how: JoyeLibert) -> Rows:
+    pairs = zip(ciphertext[0], u[0][: len(ciphertext[0])], strict=True)
+    return [Ideal(combined(how.keys.q, [(1, item), (-1, stream)]) for item, stream in pairs)]
+
+
 def _pad(r: Term, secret: Term) -> Term:
     return Agreed(frozenset((r, secret)), _INFO)
 
@@ -99,6 +115,10 @@ RING_TWINS: dict[Any, Callable[..., Rows]] = {
     rings.encrypt_key: _encrypt_key,
     rings.open_part: _open,
     rings.combine: _combine,
+    joye_libert.key_row: _stream,
+    joye_libert.protect: _protect,
+    joye_libert.add: lambda a, b, how: [_sum(a[0], b[0])],
+    joye_libert.open_sum: _open_sum,
 }
 """Kernel -> its twin."""
 RING_PURPOSES: dict[Any, tuple[int, str]] = {
@@ -106,6 +126,8 @@ RING_PURPOSES: dict[Any, tuple[int, str]] = {
     rings.encrypt: (1, "encryption of an update"),
     # The key is the seed of the update's encryption too.
     rings.encrypt_key: (1, "encryption of an update"),
+    joye_libert.key_row: (0, "encryption of an update"),
+    joye_libert.protect: (0, "encryption of an update"),
     rings.share_key: (0, "a decryption key"),
     rings.open_part: (1, "a decryption key"),
 }

@@ -7,11 +7,13 @@ content and without. A device profile has seconds for each kind. Where code take
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from simfl.crypto import discrete_noise, rotation
 from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.short_loops import SHORT, SHORT_SUM
 
@@ -77,10 +79,12 @@ RINGS = {
 }
 """The kinds of work of encryption under ring-LWE, counted only by protocols with it; a profile may lack
 them."""
+POWERS = {"power_mac": "products of 64-bit words in powers and products of large numbers"}
+"""The kind of work of Joye-Libert encryption, counted only by protocols with it; a profile may lack it."""
 CODEC = "codec_byte"
 """Bytes of messages that are encoded or decoded: a kind of work that is counted only if a scenario has the
 key for it, and that a profile may lack."""
-SPECIAL = (CODEC, *DP, *RINGS)
+SPECIAL = (CODEC, *DP, *RINGS, *POWERS)
 """All kinds that only some scenarios count."""
 
 
@@ -101,15 +105,18 @@ def over_vector(length: int, numpy_passes: int) -> dict[str, int]:
     return {"vector": numpy_passes, "short_element": numpy_passes * length}
 
 
-def rotating(how: Lattice) -> dict[str, int]:
+def rotating(how: Lattice) -> Counter[str]:
     """Return the work of a rotation, or of its inverse; none without one."""
     steps = how.length.bit_length() - 1
-    return {"rotate_element": how.length * steps} if how.rotation else {}
+    passes = rotation.PASSES + rotation.LEVEL_PASSES * steps
+    work = Counter({"rotate_element": how.length * steps, "vector": passes, "prg_seed": 1})
+    return work if how.rotation else Counter()
 
 
-def noisy(length: int, parts: int) -> dict[str, int]:
+def noisy(length: int, parts: int) -> Counter[str]:
     """Return the work of drawing some parts of noise for a vector, and of adding them."""
-    return {"noise_element": parts * length}
+    work = {"prg_seed": parts, "noise_element": parts * length, "vector": parts * discrete_noise.PASSES}
+    return Counter(work)
 
 
 def over_rows(rows: int, length: int, apart: bool) -> dict[str, int]:

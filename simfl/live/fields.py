@@ -54,6 +54,7 @@ def field_types(message: type[Any], users: int = 1) -> list[FieldType]:
         Handle: FieldType(ArrayShape),
         Handle | None: FieldType(ArrayShape | None),
         int: FieldType(Whole),
+        Number: FieldType(Whole),
         int | None: FieldType(Whole | None),
         Signed: FieldType(Signed),
         str: FieldType(str),

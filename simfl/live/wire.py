@@ -73,7 +73,8 @@ def messages(protocol: Protocol, params: Params) -> tuple[list[type[Any]], list[
     """Return the types of messages that users send, and that they receive, from the machines' tables.
 
     Raises:
-        ValueError: A machine has no table, or a message has a field that the wire does not support.
+        ValueError: A machine has no table, or a message has bytes without content, or a field that the wire
+            does not support.
     """
     # Machines use their operations only when they are called.
     no_ops: Any = None
@@ -86,6 +87,8 @@ def messages(protocol: Protocol, params: Params) -> tuple[list[type[Any]], list[
     down = {message for _, message in table} | {ModelDownload, Stop}
     up = set(server_table or ()) if stages is None else {stage.message for stage in stages.values()}
     for message in (*up, *down):
+        if getattr(message, "has_stated_size", False):
+            raise ValueError(f"its message {message.kind} has bytes without content, which no socket sends")
         # A field that the wire does not support is an error before the run starts.
         field_types(message)
     return [*up], [*down]

@@ -16,20 +16,20 @@ round's number. The server names the survivors to the nodes, which in the paper 
 out: the commitments by which a user checks the aggregate, and signatures.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Literal
 
 from simfl.crypto.keys import KEY_BYTES
 from simfl.dataplane.handles import U8, U32, Handle
-from simfl.dataplane.ops import Ops, PeerFault
 from simfl.protocols import graph_design
 from simfl.protocols.channels import agreed
-from simfl.protocols.committee import Committee, CommitteeClient, CommitteeServer, least_survivors
+from simfl.protocols.committee import Committee, CommitteeClient, CommitteeServer
 from simfl.protocols.index_views import Same, Users, UsersExcept
-from simfl.protocols.keyed_messages import Advertise, Answer, Invite, Roster, UsersMessage, check_names
-from simfl.protocols.machine import SERVER, Effects, Entropy, Message, Params, Send, Update, misshapen
+from simfl.protocols.keyed_messages import Advertise, Answer, Invite, Roster, UsersMessage
+from simfl.protocols.machine import SERVER, Effects, Message, Params, Send, first_flaw
+from simfl.protocols.members import refuse_flaw
 from simfl.protocols.protocol import Problems
 from simfl.protocols.server import Stage
 
@@ -72,45 +72,35 @@ class AssistedClient(CommitteeClient):
         self.node_key = self.ops.secret(self.entropy("node key"))
         return self.ops.public(self.node_key)
 
-    def join_round(self, roster: Roster) -> Effects:
+    def agree(self, users: Sequence[int], publics: Handle) -> None:
         """Derive a seed with each assisting node."""
-        self.check_committee(roster)
-        self.members = roster.users
         # Not the key of a node: the seed of i with node j would be that of j with node i, and a node's answer
         # would show masks of its own update (test_assistants.py: test_a_node_has_a_second_key).
         secret = self.ops.secret(self.entropy("mask key"))
         self.mask_public = self.ops.public(secret)
-        places = [k for k, node in enumerate(self.members) if node != self.user]
-        others = [self.members[k] for k in places]
-        self.seeds = self._agreed(secret, others, self.ops.pick(roster.publics, places))
-        return []
+        self.seeds = self._agreed(secret, users, publics)
 
     def _agreed(self, secret: Handle, users: Sequence[int], publics: Handle) -> Handle:
         return agreed(self.ops, secret, users, publics, b"simfl assistants " + self.params.session)
 
     def protect(self, x: Handle, members: Sequence[int]) -> tuple[Handle, Handle]:
         seeds = self.seeds
-        if self.user in members:
+        if self.is_member:
             self.own_row = self.ops.secret(self.entropy("own seed"))
             seeds = self.ops.join([seeds, self.own_row])
         return seeds, self.ops.mask(x, seeds, Same(1, seeds.rows))
 
-    def upload(self, update: Update) -> Effects:
-        x = self.params.quantise(self.ops, update, self.entropy, weighted=True)
-        return [Send(SERVER, AssistedUpload(self.mask_public, self.protect(x, self.members)[1]))]
+    def report(self, x: Handle) -> Message:
+        return AssistedUpload(self.mask_public, self.protect(x, self.members)[1])
 
     def sum_masks(self, message: Participants) -> Effects:
         """Send the sum of the survivors' masks with this node."""
-        survivors, ops = message.users, self.ops
-        check_names(survivors, self.params.points, "the survivors")
-        if self.user not in self.members.index_of or self.user not in survivors.index_of:
-            raise PeerFault(SERVER, "asks for a sum without my own upload")
-        if len(survivors) < (least := least_survivors(self.params)):
-            raise PeerFault(SERVER, f"{len(survivors)} survivors, below {least}")
-        others = UsersExcept(survivors, self.user)
-        if flaw := misshapen(message.publics, len(others), 32, U8):
-            raise PeerFault(SERVER, flaw)
+        ops = self.ops
+        self.check_request(message.users)
+        others = UsersExcept(message.users, self.user)
+        refuse_flaw((message.publics, len(others), 32, U8))
         seeds = self._agreed(self.node_key, others, message.publics)
+        assert self.own_row is not None
         own = ops.prg(self.own_row, self.params.d + 1)
         return [Send(SERVER, Answer(ops.mask(own, seeds, Same(1, len(others)))))]
 
@@ -119,8 +109,8 @@ class AssistedServer(CommitteeServer):
     """The server of a round with assisting nodes."""
 
     stages = {
-        "advertise": Stage(Advertise, "offline", "send_roster"),
-        "upload": Stage(AssistedUpload, "upload", "ask_nodes"),
+        "advertise": Stage(Advertise, "offline", "invite_uploads"),
+        "upload": Stage(AssistedUpload, "upload", "ask_members"),
         "recovery": Stage(Answer, "recovery", "recover"),
     }
 
@@ -130,27 +120,19 @@ class AssistedServer(CommitteeServer):
 
     def reject_reason(self, sender: int, message: Any) -> str:
         if isinstance(message, AssistedUpload):
-            flaw = misshapen(message.public, 1, 32, U8)
-            return flaw or misshapen(message.masked, 1, self.params.d + 1, U32)
+            return first_flaw((message.public, 1, 32, U8), (message.masked, 1, self.params.d + 1, U32))
         return super().reject_reason(sender, message)
 
     def keep(self, sender: int, message: Any) -> Any:
         if not isinstance(message, AssistedUpload):
             return message
-        self.sum = message.masked if self.sum is None else self.ops.add(self.sum, message.masked)
-        return message.public
+        self.publics[sender] = message.public
+        self.collect(message.masked)
+        return None
 
-    def ask_nodes(self, got: dict[int, Handle]) -> Effects:
-        """Send each surviving node the survivors and their keys."""
-        self.ops.phase("recovery")
-        self.survivors = Users(got)
-        nodes = [user for user in got if user in self.roster.index_of]
-        sends = []
-        for node in nodes:
-            others = UsersExcept(self.survivors, node)
-            publics = self.ops.gather([got[user] for user in others], Same(0, len(others)))
-            sends.append(Send(node, Participants(self.survivors, publics)))
-        return [*sends, *self.open_stage("recovery", nodes)]
+    def requests(self, members: Users) -> Iterable[Message]:
+        for node in members:
+            yield Participants(self.survivors, self.keys_of(UsersExcept(self.survivors, node)))
 
     def unmask(self, rows: Handle, members: tuple[int, ...]) -> Handle:
         assert self.sum is not None
@@ -173,6 +155,8 @@ def nodes(n: int, T: int, sigma: float) -> int:
 class Assistants(Committee):
     """Masks that a few assisting nodes sum and take off (e-SeaFL 2024); by rule, as many as sigma needs."""
 
+    machines = (AssistedClient, AssistedServer)
+
     protocol: Literal["assistants"] = "assistants"
 
     def params(self, p: Params) -> Params:
@@ -189,12 +173,6 @@ class Assistants(Committee):
     def shares_bytes(self, p: Params, users: int) -> int:
         # Keys that users agree on with nodes, and the public keys that each node is sent.
         return 6 * p.N * self.params(p).m * KEY_BYTES
-
-    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> AssistedClient:
-        return AssistedClient(user, p, ops, entropy)
-
-    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> AssistedServer:
-        return AssistedServer(users, self.members_of(users, p, entropy), p, ops, entropy)
 
     @classmethod
     def small_settings(cls, users: int, lost: int) -> dict[str, Any]:

@@ -140,13 +140,16 @@ class BufferedServer(ABC):
         if self.flights.get(sender) != (message.update, message.version):
             return [Ignore(sender, "upload", Reason.NOT_IN_FLIGHT, message.update)]
         # A malformed update ends its cycle: the user would not send another one.
-        flaw = misshapen(message.vector, 1, self.params.width - 1, self.dtype)
-        if flaw:
+        if flaw := self.reject_reason(sender, message):
             return [Refuse(sender, "upload", flaw, message.update), *self._give_up(sender)]
         del self.flights[sender]
         self.buffer.append(message)
         self.buffered.add(sender)
         return self.next()
+
+    def reject_reason(self, sender: int, message: Any) -> str:
+        """Return the fault of an upload; empty if it has none."""
+        return misshapen(message.vector, 1, self.params.width - 1, self.dtype)
 
     def awaits(self, timer: Timer) -> bool:
         if timer.name == "buffer":

@@ -25,44 +25,21 @@ import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Any, ClassVar
 
 from simfl.config.blocks import Bits, Count
 from simfl.crypto.keys import TAG_BYTES
 from simfl.dataplane.handles import U8, U32, DType, Handle, Shape
-from simfl.dataplane.ops import Ops, PeerFault
+from simfl.dataplane.ops import Ops
 from simfl.protocols import graph_design
-from simfl.protocols.channels import Channels
-from simfl.protocols.client import Client
 from simfl.protocols.graphs import drawn
-from simfl.protocols.index_views import Same, Users, UsersExcept
-from simfl.protocols.keyed_messages import (
-    Advertise,
-    Answer,
-    Invite,
-    Roster,
-    UsersMessage,
-    check_names,
-    check_roster,
-)
-from simfl.protocols.machine import (
-    SERVER,
-    Effects,
-    Entropy,
-    Ignore,
-    Member,
-    Message,
-    Params,
-    Reason,
-    Refuse,
-    Result,
-    Send,
-    Update,
-    misshapen,
-)
+from simfl.protocols.index_views import Users
+from simfl.protocols.keyed_messages import Advertise, Answer, Invite, Roster
+from simfl.protocols.machine import SERVER, Effects, Entropy, Message, Params, Send, first_flaw, misshapen
+from simfl.protocols.members import MemberClient, MemberServer, Rows
+from simfl.protocols.members import least_survivors as least_survivors
 from simfl.protocols.protocol import Derived, Problems, Protocol
-from simfl.protocols.server import Server, Stage
+from simfl.protocols.server import Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,27 +55,9 @@ class CommitteeUpload(Message):
     """Of `CommitteeServer.masked_shape`; None where the rows hold the update itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rows(UsersMessage):
-    """The survivors, and the rows that they sealed for the receiving member."""
+class CommitteeClient(MemberClient):
+    """A user of a one-shot round, which may be a member of the committee too."""
 
-    kind, phase = "rows", "recovery"
-    publics: Handle
-    """Public key of each survivor but the receiver, a row each."""
-    sealed: Handle
-    """Row of each survivor but the receiver."""
-
-
-class CommitteeClient(Client):
-    """A user, which may be a member of the committee too.
-
-    Attributes:
-        params: Public parameters.
-        committee: Members but itself, in the order of the roster.
-        own_row: A member's row of its own update, opened; None for another user.
-    """
-
-    initial = "invited"
     table = {
         ("invited", Invite): ("advertise", "keyed"),
         ("invited", Roster): ("join_round", "ready"),
@@ -110,16 +69,6 @@ class CommitteeClient(Client):
     dtype: ClassVar[DType] = U32
     """Type of an element of a row."""
 
-    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        super().__init__(user, ops, entropy)
-        self.params = params
-        self.public: Handle | None = None
-
-    @property
-    @abstractmethod
-    def row_bytes(self) -> int:
-        """Bytes of a row before it is sealed."""
-
     @abstractmethod
     def protect(self, x: Handle, members: Sequence[int]) -> tuple[Handle, Handle | None]:
         """Return a row for each of these members, and the masked update; None if the rows are all.
@@ -129,102 +78,33 @@ class CommitteeClient(Client):
             members: All members, in the order of the roster.
         """
 
-    def make_key(self) -> Handle:
-        """Draw its channel key; return the public key, 1 x 32 bytes."""
-        secret = self.ops.secret(self.entropy("channel key"))
-        self.channels = Channels(self.user, secret, self.params, self.ops)
-        return self.ops.public(secret)
-
-    def advertise(self, message: Invite) -> Effects:
-        self.public = self.make_key()
-        return [Send(SERVER, Advertise(self.public))]
-
     def join_round(self, roster: Roster) -> Effects:
         """Derive a channel key with each member."""
-        self.check_committee(roster)
-        if self.public is None:
-            self.public = self.make_key()
-        self.members = roster.users
-        places = [k for k, member in enumerate(self.members) if member != self.user]
-        self.committee = Users(self.members[k] for k in places)
-        self.channels.agree(self.committee, self.ops.pick(roster.publics, places))
+        self.meet(roster)
         return []
 
-    def check_committee(self, roster: Roster) -> None:
-        """Refuse a roster that is none of a committee, with a PeerFault."""
-        check_roster(roster, None, self.params, keys=1)
-        if not self.params.U <= len(roster.users) <= self.params.m:
-            bounds = f"{self.params.U} to {self.params.m}"
-            raise PeerFault(SERVER, f"a committee of {len(roster.users)} members, instead of {bounds}")
-
-    def upload(self, update: Update) -> Effects:
-        x, ops = self.params.quantise(self.ops, update, self.entropy, weighted=True), self.ops
+    def report(self, x: Handle) -> Message:
         rows, masked = self.protect(x, self.members)
-        places = [k for k, member in enumerate(self.members) if member != self.user]
-        if len(places) < len(self.members):
-            self.own_row = ops.pick(rows, [self.members.index_of[self.user]])
-        try:
-            # The counter is 0: the key is of this round, and seals once.
-            sealed = self.channels.seal(self.committee, ops.pick(rows, places), 0)
-        except PeerFault as fault:
-            # The roster's fault, found only here, where no message of the table is taken.
-            self.state = "refused"
-            return [Refuse(fault.user, Roster.kind, fault.why)]
+        self.own_row = self.own_of(rows)
         assert self.public is not None
-        return [Send(SERVER, CommitteeUpload(self.public, sealed, masked))]
+        # The counter is 0: the key is of this round, and seals once.
+        return CommitteeUpload(self.public, self.seal(rows), masked)
 
     def help(self, message: Rows) -> Effects:
         """Open the survivors' rows for this member, and send their sum."""
-        survivors, ops = message.users, self.ops
-        check_names(survivors, self.params.points, "the survivors")
-        if self.user not in self.members.index_of or self.user not in survivors.index_of:
-            raise PeerFault(SERVER, "asks for a sum without my own upload")
-        if len(survivors) < (least := least_survivors(self.params)):
-            raise PeerFault(SERVER, f"{len(survivors)} survivors, below {least}")
-        others = UsersExcept(survivors, self.user)
-        for handle, length in ((message.publics, 32), (message.sealed, self.row_bytes + TAG_BYTES)):
-            if flaw := misshapen(handle, len(others), length, U8):
-                raise PeerFault(SERVER, flaw)
-        # Members are known by the roster's keys: a second key of one would be a stranger's.
-        new = [k for k, user in enumerate(others) if not self.channels.knows(user)]
-        if new:
-            self.channels.agree([others[k] for k in new], ops.pick(message.publics, new))
-        kept, opened, refusals = self.channels.open_all(others, message.sealed, self.dtype)
-        if opened is None or len(kept) < len(others):
-            # A row is missing, so this sum would be of other users than the sums of other members.
-            missing = next(user for user in others if user not in kept)
-            return [*refusals, Ignore(SERVER, message.kind, Reason.NO_SHARE, detail=f"user {missing}")]
-        return [Send(SERVER, Answer(ops.total(ops.join([opened, self.own_row]))))]
-
-    def refuse(self, message: Rows) -> Effects:
-        raise PeerFault(SERVER, "asks for a second sum of rows")
+        self.check_request(message.users)
+        rows, effects = self.open_rows(message.users, message, self.dtype)
+        return effects if rows is None else [Send(SERVER, Answer(self.ops.total(rows)))]
 
 
-class CommitteeServer(Server):
-    """The server of a round with a committee.
-
-    Attributes:
-        members: Members of the committee, sorted.
-        roster: Members who advertised a key, in the order of the rows.
-        uploads: Survivor -> its public key and sealed rows.
-        sum: Sum of the masked updates; None without any.
-        survivors: Users whose uploads are in the sum.
-    """
+class CommitteeServer(MemberServer):
+    """The server of a one-shot round."""
 
     stages = {
-        "advertise": Stage(Advertise, "offline", "send_roster"),
-        "upload": Stage(CommitteeUpload, "upload", "ask_committee"),
+        "advertise": Stage(Advertise, "offline", "invite_uploads"),
+        "upload": Stage(CommitteeUpload, "upload", "ask_members"),
         "recovery": Stage(Answer, "recovery", "recover"),
     }
-
-    def __init__(
-        self, users: Iterable[int], members: Iterable[int], params: Params, ops: Ops, entropy: Entropy
-    ) -> None:
-        super().__init__(users, ops)
-        self.members, self.params, self.entropy = Users(sorted(members)), params, entropy
-        self.uploads: dict[int, tuple[Handle, Handle]] = {}
-        self.sum: Handle | None = None
-        self.survivors = Users()
 
     @property
     @abstractmethod
@@ -236,10 +116,6 @@ class CommitteeServer(Server):
         """Shape of the masked update in an upload; None if uploads have none."""
         return None
 
-    def add_masked(self, a: Handle, b: Handle) -> Handle:
-        """Return the sum of masked updates."""
-        return self.ops.add(a, b)
-
     @abstractmethod
     def unmask(self, rows: Handle, members: tuple[int, ...]) -> Handle:
         """Return the sum over the survivors, 1 x (d + 1) over F_q.
@@ -249,17 +125,6 @@ class CommitteeServer(Server):
             members: The members that sent them.
         """
 
-    def needed(self, stage: str) -> int:
-        return least_survivors(self.params) if stage == "upload" else self.params.U
-
-    def enough(self) -> bool:
-        # Any U sums recover, so further ones are not waited for.
-        early = self.stage == "recovery" and not self.params.all_answers
-        return super().enough() or (early and len(self.got) >= self.params.U)
-
-    def start(self) -> Effects:
-        return [*self.open_stage("advertise", self.members), *(Send(u, Invite()) for u in self.members)]
-
     def reject_reason(self, sender: int, message: Advertise | CommitteeUpload | Answer) -> str:
         if isinstance(message, Advertise):
             return misshapen(message.publics, 1, 32, U8)
@@ -268,60 +133,29 @@ class CommitteeServer(Server):
         shape, masked = self.masked_shape, message.masked
         if (masked is None) is not (shape is None):
             return f"malformed: {'no' if masked is None else 'a'} masked update"
-        flaw = misshapen(masked, *shape) if masked is not None and shape is not None else ""
         others = len(self.roster) - (sender in self.roster.index_of)
-        return (
-            misshapen(message.public, 1, 32, U8)
-            or misshapen(message.sealed, others, self.row_bytes + TAG_BYTES, U8)
-            or flaw
-        )
+        shapes = [(message.public, 1, 32, U8), (message.sealed, others, self.row_bytes + TAG_BYTES, U8)]
+        return first_flaw(*shapes, *([(masked, *shape)] if masked is not None and shape is not None else []))
 
     def keep(self, sender: int, message: Any) -> Any:
         if not isinstance(message, CommitteeUpload):
             return message
-        self.uploads[sender] = message.public, message.sealed
+        self.publics[sender], self.sealed[sender] = message.public, message.sealed
         if message.masked is not None:
-            self.sum = message.masked if self.sum is None else self.add_masked(self.sum, message.masked)
+            self.collect(message.masked)
         return None
 
-    def send_roster(self, got: dict[int, Advertise]) -> Effects:
+    def invite_uploads(self, got: dict[int, Advertise]) -> Effects:
         """Send the members' keys to all users."""
-        self.roster = Users(got)
-        roster = Roster(self.roster, self.ops.join([message.publics for message in got.values()]))
-        # A member whose key is missing was given up with the stage, as a user too.
-        users = [user for user in self.users if user in got or user not in self.members.index_of]
-        opened = self.open_stage("upload", users)
-        return [*opened, *(Send(user, roster) for user in sorted(self.expected))]
+        return self.send_roster(got, "upload", self.remaining(got))
 
-    def ask_committee(self, got: dict[int, None]) -> Effects:
-        """Send each surviving member the rows that survivors sealed for it."""
-        self.ops.phase("recovery")
-        self.survivors = Users(got)
-        members = [user for user in got if user in self.roster.index_of]
-        sends = [Send(member, self._rows_for(member)) for member in members]
-        # Opened last, as it may close at once; the messages go out first all the same.
-        return [*sends, *self.open_stage("recovery", members)]
-
-    def _rows_for(self, member: int) -> Rows:
-        others = UsersExcept(self.survivors, member)
-        place = self.roster.index_of[member]
-        publics = self.ops.gather([self.uploads[user][0] for user in others], Same(0, len(others)))
-        # A member has no row for itself: behind its own place, rows are one lower than members.
-        rows = [place - (self.roster.index_of.get(user, place) < place) for user in others]
-        sealed = self.ops.gather([self.uploads[user][1] for user in others], rows)
-        return Rows(self.survivors, publics, sealed)
+    def requests(self, members: Users) -> Iterable[Message]:
+        return [Rows(self.survivors, *self.of_survivors(member)) for member in members]
 
     def recover(self, got: dict[int, Answer]) -> Effects:
         """Recover the sum from the members' sums, and end the round."""
-        first = dict(islice(got.items(), self.params.U))
-        total = self.unmask(self.ops.join([m.content for m in first.values()]), tuple(first))
-        mean = self.params.mean(self.ops, total, len(self.survivors), self.entropy)
-        return [Result(total, mean, tuple(map(Member, self.survivors)))]
-
-
-def least_survivors(p: Params) -> int:
-    """Return the fewest users whose sum a member helps to recover: N - D, and at least 2."""
-    return max(2, p.N - p.D)
+        first = self.first(got)
+        return self.result(self.unmask(self.ops.join([m.content for m in first.values()]), tuple(first)))
 
 
 class Committee(Protocol):
@@ -335,6 +169,8 @@ class Committee(Protocol):
     timers: ClassVar[tuple[str, ...]] = ("advertise", "upload", "recovery")
     member_points: ClassVar[tuple[str, ...]] = ("recovery",)
     model_with: ClassVar[tuple[type[Message], type[Message]]] = (Roster, Roster)
+    machines: ClassVar[tuple[type[MemberClient], type[MemberServer]]]
+    """A user's machine and the server's."""
     widest: ClassVar[float] = math.inf
     """By rule, m / (U - t) is at most this: vectors that a user sends for one of its own."""
 
@@ -348,6 +184,12 @@ class Committee(Protocol):
     """Security: more than t members collude with probability at most 2^-sigma."""
     eta: Bits = 30.0
     """Correctness: fewer than U members are left with probability at most 2^-eta."""
+
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> MemberClient:
+        return self.machines[0](user, p, ops, entropy)
+
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> MemberServer:
+        return self.machines[1](users, self.members_of(users, p, entropy), p, ops, entropy)
 
     def members_of(self, users: Sequence[int], p: Params, entropy: Entropy) -> tuple[int, ...]:
         """Return the members of the committee of a round, drawn among its users."""

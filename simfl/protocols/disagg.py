@@ -20,10 +20,9 @@ from typing import Literal
 from simfl.crypto import mds
 from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
 from simfl.dataplane.handles import Handle
-from simfl.dataplane.ops import Ops
 from simfl.protocols.committee import Committee, CommitteeClient, CommitteeServer
 from simfl.protocols.index_views import Lookup
-from simfl.protocols.machine import Entropy, Params
+from simfl.protocols.machine import Params
 
 
 def _row_bytes(p: Params) -> int:
@@ -63,15 +62,10 @@ class DisAgg(Committee):
 
     noisy = True
 
+    machines = (DisAggClient, DisAggServer)
     protocol: Literal["disagg"] = "disagg"
 
     def shares_bytes(self, p: Params, users: int) -> int:
         params = self.params(p)
         # A row is held sealed, opened and once more.
         return p.N * params.m * (3 * (_row_bytes(params) + TAG_BYTES) + 2 * KEY_BYTES)
-
-    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> DisAggClient:
-        return DisAggClient(user, p, ops, entropy)
-
-    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> DisAggServer:
-        return DisAggServer(users, self.members_of(users, p, entropy), p, ops, entropy)

@@ -83,7 +83,7 @@ class NoisyFedAvgServer(FedAvgServer):
     """A server that sums up whole numbers over F_q: each user weighs 1."""
 
     def __init__(self, users: Iterable[int], params: Params, ops: Ops, entropy: Entropy) -> None:
-        super().__init__(users, params.width - 1, ops, params.batches)
+        super().__init__(users, params.length, ops, params.batches)
         self.params, self.entropy = params, entropy
 
     def reject_reason(self, sender: int, message: PlainUpload) -> str:

@@ -150,7 +150,7 @@ class LightSecAggAsyncServer(BufferedServer):
             return [Ignore(sender, "shares", Reason.NOT_IN_FLIGHT, message.update)]
         if self.shared.get(sender) == message.update:
             return [Ignore(sender, "shares", Reason.REPEATED, message.update)]
-        share_bytes = coded_bytes(self.params, self.params.d) + TAG_BYTES
+        share_bytes = coded_bytes(self.params, self.params.length) + TAG_BYTES
         # With a doubled or unknown receiver, or the sender itself, rows would be relayed to the wrong user.
         flaw, to = misshapen(message.sealed, len(message.to), share_bytes, U8), set(message.to)
         if flaw or len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
@@ -214,7 +214,7 @@ class LightSecAggAsyncServer(BufferedServer):
             return [Ignore(user, "answer", Reason.REPEATED, message.recovery)]
         if user not in self.publics:
             return [Ignore(user, "answer", Reason.STRANGER, message.recovery)]
-        flaw = misshapen(message.content, 1, coded_bytes(self.params, self.params.d) // U32.itemsize, U32)
+        flaw = misshapen(message.content, 1, self.share_columns, U32)
         if flaw:
             return [Refuse(user, "answer", flaw, message.recovery)]
         self.answers[user] = message.content
@@ -225,13 +225,25 @@ class LightSecAggAsyncServer(BufferedServer):
         # Sorted, as U users have one matrix, in whatever order they answered.
         ops, p, users = self.ops, self.params, tuple(sorted(self.answers))
         rows = ops.join([self.answers[user] for user in users])
-        masks = ops.decode(rows, mds.points_of(users, p.q), p.U, p.T, p.d)
-        total = ops.sub(self.sum, masks)
+        total = self.unmask(rows, mds.points_of(users, p.q))
         # The divisor is known to the server, so no coordinate carries it, and vectors have length d.
-        mean = ops.dequantise(total, p.levels, sum(int(m.factor) for m in self.members))
+        if p.dp is None:
+            mean = ops.dequantise(total, p.levels, sum(int(m.factor) for m in self.members))
+        else:
+            mean = p.mean(ops, total, len(self.members), lambda name: self.entropy(f"{name} {self.version}"))
         self.request = None
         # The request is closed before: `finish` may open the next one at once.
         return self.finish([Result(total, mean, self.members)], advance=True)
+
+    @property
+    def share_columns(self) -> int:
+        """Elements of an answer."""
+        return coded_bytes(self.params, self.params.length) // U32.itemsize
+
+    def unmask(self, rows: Handle, points: Sequence[int]) -> Handle:
+        """Return the sum of the updates, 1 x d over F_q, by U answers, a row each, and their points."""
+        p = self.params
+        return self.ops.sub(self.sum, self.ops.decode(rows, points, p.U, p.T, p.length))
 
     # --- timers and connections
     def awaits(self, timer: Timer) -> bool:
@@ -280,6 +292,7 @@ class LightSecAggAsync(Coded):
     points = ("shares", "training", "upload")
     timers = ("advertise", "upload", "recovery")
     model_with = (Start, Start)
+    noisy = True
     weighted = False
     pair_bytes = 80
 
@@ -287,7 +300,7 @@ class LightSecAggAsync(Coded):
     staleness: AnyStaleness = Constant()
     """The weight of an update that is tau versions old."""
     c_g: Count = 64
-    """Levels of the staleness weights (eq. 34)."""
+    """Levels of the staleness weights (eq. 34); one under `dp`, where all updates weigh the same."""
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> LightSecAggAsyncClient:
         return LightSecAggAsyncClient(user, p, ops, entropy)
@@ -296,7 +309,9 @@ class LightSecAggAsync(Coded):
         return LightSecAggAsyncServer(users, p, ops, entropy)
 
     def params(self, p: Params) -> Params:
-        return replace(p, staleness=self.staleness.checked, c_g=self.c_g)
+        # Under differential privacy all weights are equal, and one level has them exactly. Clients then
+        # refuse any other weight, by which one update would stand out of the noise.
+        return replace(p, staleness=self.staleness.checked, c_g=self.c_g if p.dp is None else 1)
 
     def problems(self, p: Params) -> Problems:
         """Require K >= 2, and c_g s(staleness_bound) >= 1: else eq. 34 could round a weight to zero."""
@@ -327,7 +342,7 @@ class LightSecAggAsync(Coded):
         return float(users * (users + members))
 
     def sum_weight(self, p: Params, heaviest: int | None) -> int | None:
-        return p.K * self.c_g
+        return p.K * self.params(p).c_g
 
     @classmethod
     def small_settings(cls, users: int, lost: int) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class LightSecAggAsyncClient(BufferedClient):
         channels: Its sealed channels; None before it advertises.
         peers: The other enrolled users that it knows, sorted.
         circle: Peers and itself, sorted: one order for all users who know the same users.
-        mask: The update of the current cycle and its mask, 1 x d over F_q; None once it is used.
+        mask: The update of the current cycle and its mask, 1 x length over F_q; None once it is used.
         held_shares: Mask -> a matrix of shares, and the row of its share.
         masks_of: t_i -> masks made on that version, also those that were answered for.
         latest: User -> the last cycle of which a share arrived; -1 before the first.
@@ -129,7 +129,7 @@ class LightSecAggAsyncClient(BufferedClient):
 
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, params, ops, entropy)
-        self.share_bytes = coded_bytes(params, params.d) + TAG_BYTES
+        self.share_bytes = coded_bytes(params, params.length) + TAG_BYTES
         self.channels: Channels | None = None
         self.peers: list[int] = []
         self.circle: tuple[int, ...] = ()
@@ -177,7 +177,7 @@ class LightSecAggAsyncClient(BufferedClient):
             raise PeerFault(SERVER, f"a cycle with {len(self.peers) + 1} users enrolled, below U={p.U}")
         assert self.channels is not None
         self.latest[owner] = cycle
-        z = ops.prg(ops.secret(self.entropy(f"mask {mask}")), p.d)
+        z = ops.prg(ops.secret(self.entropy(f"mask {mask}")), p.length)
         noise = ops.secret(self.entropy(f"noise {mask}"))
         # Points in one order for all users, so that users who know the same users share one coding matrix.
         coded = ops.encode(z, noise, mds.points_of(self.circle, p.q), p.U, p.T)

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields
 from functools import cache
+from itertools import starmap
 from typing import Annotated, Any, ClassVar
 
 from simfl.dataplane.handles import DType, Handle
@@ -85,8 +86,8 @@ class Message:
         point: Point of a round at which its sender can be lost; None for the server's messages.
         relayed: True if it holds shares that users have for each other, which `peers: direct` keeps off the
             server's link. Public keys are no shares.
-        ideal: True if its size has parts without content, of an ideal functionality; not in live runs.
         dealt: True if a trusted party deals it, in the server's machine: the server does not see it.
+        has_stated_size: True if its size counts bytes that have no content, as of a proof that is not made.
 
     >>> @dataclass(frozen=True, slots=True)
     ... class Greeting(Message):
@@ -101,7 +102,7 @@ class Message:
     point: ClassVar[str | None] = None
     relayed: ClassVar[bool] = False
     dealt: ClassVar[bool] = False
-    ideal: ClassVar[bool] = False
+    has_stated_size: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         # `slots=True` makes each class twice, and a bare `super()` would refer to the first of the two.
@@ -346,6 +347,11 @@ def misshapen(handle: Handle, n: int, length: int, dtype: DType) -> str:
     if (handle.rows, handle.columns, handle.dtype) == (n, length, dtype):
         return ""
     return f"malformed: {handle.rows} x {handle.columns} {handle.dtype} instead of {n} x {length} {dtype}"
+
+
+def first_flaw(*shapes: tuple[Handle, int, int, DType]) -> str:
+    """Return the first fault of several handles, each with the shape that `misshapen` takes; or empty."""
+    return next(filter(None, starmap(misshapen, shapes)), "")
 
 
 def point(user: int) -> int:

@@ -24,11 +24,10 @@ from simfl.crypto import mds
 from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
 from simfl.crypto.rings import Kahe
 from simfl.dataplane.handles import U8, Handle, Shape
-from simfl.dataplane.ops import Ops
 from simfl.dataplane.work import RINGS
 from simfl.protocols.committee import Committee, CommitteeClient, CommitteeServer
 from simfl.protocols.index_views import Lookup
-from simfl.protocols.machine import Entropy, Params
+from simfl.protocols.machine import Params
 from simfl.protocols.protocol import Problems
 from simfl.protocols.willow import schemes, too_long
 
@@ -82,6 +81,7 @@ class Opa(Committee):
 
     special_work = tuple(RINGS)
 
+    machines = (OpaClient, OpaServer)
     protocol: Literal["opa"] = "opa"
 
     def problems(self, p: Params) -> Problems:
@@ -92,9 +92,3 @@ class Opa(Committee):
         params = self.params(p)
         rows = params.m * (3 * (_row_bytes(params) + TAG_BYTES) + 2 * KEY_BYTES)
         return p.N * (rows + 2 * _scheme(params).vector_bytes)
-
-    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> OpaClient:
-        return OpaClient(user, p, ops, entropy)
-
-    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> OpaServer:
-        return OpaServer(users, self.members_of(users, p, entropy), p, ops, entropy)

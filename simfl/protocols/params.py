@@ -138,9 +138,14 @@ class Params:
         return max(0, self.repaired - max(0, self.N - survivors))
 
     @property
+    def length(self) -> int:
+        """Elements of an update over F_q, without its weight: more than d if it is rotated."""
+        return self.d if self.lattice is None else self.lattice.length
+
+    @property
     def width(self) -> int:
-        """Elements of an update over F_q, its weight included: more than d + 1 if it is rotated."""
-        return (self.d if self.lattice is None else self.lattice.length) + 1
+        """Elements of an update over F_q, its weight included."""
+        return self.length + 1
 
     @property
     def sparse(self) -> bool:

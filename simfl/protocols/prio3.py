@@ -111,7 +111,7 @@ class SumVec:
 class Report(Message):
     """A user's one message."""
 
-    kind, phase, point, ideal = "upload", "upload", "upload", True
+    kind, phase, point, has_stated_size = "upload", "upload", "upload", True
     share: Handle
     """x_i - PRG(k_i), 1 x (d + 1) over F_q."""
     bits: int
@@ -131,7 +131,7 @@ class Report(Message):
 class Reports(UsersMessage):
     """The survivors' seeds for the helper, and the leader's shares of their verifiers."""
 
-    kind, phase, ideal = "reports", "recovery", True
+    kind, phase, has_stated_size = "reports", "recovery", True
     length: int
     """Elements of a vector."""
     bits: int
@@ -151,7 +151,7 @@ class Reports(UsersMessage):
 class AggregateShare(Message):
     """The helper's share of the sum, and a verifier message for each report."""
 
-    kind, phase, point, ideal = "answer", "recovery", "recovery", True
+    kind, phase, point, has_stated_size = "answer", "recovery", "recovery", True
     share: Handle
     """1 x (d + 1) over F_q."""
     reports: int

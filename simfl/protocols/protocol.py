@@ -71,6 +71,8 @@ class Protocol(Block):
         batches: Its machines keep batches together (`Params.batches`).
         noisy: Its machines carry noisy updates (`Params.dp`): vectors of `Params.width`, each of weight 1.
         repairs: Its users share secrets, among them seeds of noise that is removed again (`dp.dropout`).
+        steps_alone: It keeps account of the model's steps, so that the server's rule must add nothing:
+            `fedavg`, with a rate of 1.
         special_work: Kinds of work that a profile may lack, and that it counts (`simfl.dataplane.work`).
         member_bytes: Memory of a user in a round or in flight, as measured [B]: device, links, machine,
             messages, and their rows.
@@ -92,6 +94,7 @@ class Protocol(Block):
     batches: ClassVar[bool] = False
     noisy: ClassVar[bool] = False
     repairs: ClassVar[bool] = False
+    steps_alone: ClassVar[bool] = False
     special_work: ClassVar[tuple[str, ...]] = ()
     member_bytes: ClassVar[int] = 15_000
     pair_bytes: ClassVar[int] = 0

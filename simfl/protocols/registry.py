@@ -2,8 +2,10 @@
 
 from simfl.config.kinds import KindRegistry
 from simfl.protocols.assistants import Assistants
+from simfl.protocols.buffalo import Buffalo
 from simfl.protocols.disagg import DisAgg
 from simfl.protocols.fastsecagg import FastSecAgg
+from simfl.protocols.fedasync import FedAsync
 from simfl.protocols.fedavg import FedAvg
 from simfl.protocols.fedbuff import FedBuff
 from simfl.protocols.flamingo import Flamingo
@@ -34,6 +36,8 @@ OURS = (
     TurboAgg,
     ZhaoSun,
     Prio3,
+    Buffalo,
+    FedAsync,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

@@ -39,10 +39,8 @@ from simfl.crypto.shamir import SHARE_BYTES
 from simfl.dataplane.handles import U8, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.dataplane.work import RINGS
-from simfl.protocols.channels import Channels
-from simfl.protocols.client import Client
-from simfl.protocols.committee import Committee, least_survivors
-from simfl.protocols.index_views import Users, UsersExcept
+from simfl.protocols.committee import Committee
+from simfl.protocols.index_views import Same, Users, UsersExcept
 from simfl.protocols.keyed_messages import (
     Answer,
     Inbox,
@@ -53,20 +51,19 @@ from simfl.protocols.keyed_messages import (
     UsersMessage,
     check_inbox,
     check_names,
-    check_roster,
 )
 from simfl.protocols.machine import (
     SERVER,
     Effects,
     Entropy,
-    Member,
     Message,
     Params,
-    Result,
     Send,
-    Update,
+    first_flaw,
     misshapen,
+    point,
 )
+from simfl.protocols.members import MemberClient, MemberServer, refuse_flaw
 from simfl.protocols.protocol import Problems
 from simfl.protocols.server import Server, Stage
 
@@ -180,17 +177,15 @@ class Revealed(Message):
     """A row for each of them."""
 
 
-class WillowClient(Client):
+class WillowClient(MemberClient):
     """A user, which may be a decryptor too.
 
     Attributes:
-        params: Public parameters.
         secret: A decryptor's seed of s_j, 1 x 32 bytes.
         peers: The other decryptors whose shares it holds.
         held: These shares, a row for each.
     """
 
-    initial = "invited"
     table = {
         ("invited", Invite): ("advertise", "keyed"),
         ("keyed", Roster): ("share", "shared"),
@@ -204,34 +199,26 @@ class WillowClient(Client):
         ("revealed", Survivors): ("refuse", "revealed"),
     }
 
+    row_bytes = SHARE_BYTES
+    peers: Sequence[int] = ()
+
     def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        super().__init__(user, ops, entropy)
-        self.params = params
+        super().__init__(user, params, ops, entropy)
         self.kahe, self.ahe = _schemes(params)
-        self.secret: Handle | None = None
-        self.peers: Sequence[int] = ()
 
     def advertise(self, message: Invite) -> Effects:
-        ops = self.ops
-        key = ops.secret(self.entropy("channel key"))
-        self.channels = Channels(self.user, key, self.params, ops)
+        ops, public = self.ops, self.make_key()
         self.secret = ops.secret(self.entropy("decryption key"))
         error = ops.secret(self.entropy("error of the joint key"))
         b = ops.ahe_share_key(ops.join([self.secret, error]), self.ahe)
-        return [Send(SERVER, DecryptorKeys(ops.public(key), b))]
+        return [Send(SERVER, DecryptorKeys(public, b))]
 
     def share(self, roster: Roster) -> Effects:
         """Share the seed of its secret among the decryptors."""
-        check_roster(roster, self.user, self.params, keys=1)
-        self.peers = UsersExcept(roster.users, self.user)
-        ops, places = self.ops, [k for k, user in enumerate(roster.users) if user != self.user]
-        assert self.secret is not None
-        self.channels.agree(self.peers, ops.pick(roster.publics, places))
-        seed = ops.secret(self.entropy("shares"))
-        points = [user + 1 for user in roster.users]
-        rows = ops.share(self.secret, seed, points, self.params.t + 1)
-        sealed = self.channels.seal(self.peers, ops.pick(rows, places), 0)
-        return [Send(SERVER, Shares(sealed))]
+        self.meet(roster, self.user)
+        self.peers, seed = self.others, self.ops.secret(self.entropy("shares"))
+        rows = self.ops.share(self.secret, seed, list(map(point, self.members)), self.params.t + 1)
+        return [Send(SERVER, Shares(self.seal(rows)))]
 
     def hold_shares(self, inbox: Inbox) -> Effects:
         check_inbox(inbox, self.peers, self.params.U, SHARE_BYTES)
@@ -243,32 +230,24 @@ class WillowClient(Client):
 
     def join_round(self, message: JointKey) -> Effects:
         """Take the joint key."""
-        if flaw := misshapen(message.key, 1, self.ahe.ring.element_bytes, U8):
-            raise PeerFault(SERVER, flaw)
+        refuse_flaw((message.key, 1, self.ahe.ring.element_bytes, U8))
         self.joint_key = message.key
         return []
 
-    def upload(self, update: Update) -> Effects:
+    def report(self, x: Handle) -> Message:
         """Encrypt the update under a fresh key, and the key under the joint one."""
         ops, seeds = self.ops, []
-        x = self.params.quantise(ops, update, self.entropy, weighted=True)
         for name in ("key", "errors of the update", "secret of the key", "errors of the key"):
             seeds.append(ops.secret(self.entropy(name)))
         key, *others = seeds
         encrypted = ops.kahe_encrypt(x, ops.join([key, others[0]]), self.kahe)
         randomness = ops.join([key, *others[1:]])
-        sealed = ops.ahe_encrypt(self.joint_key, randomness, self.ahe)
-        return [Send(SERVER, Encrypted(encrypted, sealed))]
+        return Encrypted(encrypted, ops.ahe_encrypt(self.joint_key, randomness, self.ahe))
 
     def open(self, message: Ciphertext) -> Effects:
         """Decrypt the sum of keys in part."""
-        check_names(message.users, self.params.points, "the survivors")
-        if self.secret is None or self.user not in message.users.index_of:
-            raise PeerFault(SERVER, "asks for a decryption without my own upload")
-        if len(message.users) < (least := least_survivors(self.params)):
-            raise PeerFault(SERVER, f"{len(message.users)} survivors, below {least}")
-        if flaw := misshapen(message.c_a, 1, self.ahe.part_bytes, U8):
-            raise PeerFault(SERVER, flaw)
+        self.check_request(message.users)
+        refuse_flaw((message.c_a, 1, self.ahe.part_bytes, U8))
         seeds = self.ops.join([self.secret, self.ops.secret(self.entropy("flooding error"))])
         return [Send(SERVER, Answer(self.ops.ahe_open(message.c_a, seeds, self.ahe)))]
 
@@ -282,56 +261,49 @@ class WillowClient(Client):
         places = {user: k for k, user in enumerate(self.peers)}
         return [Send(SERVER, Revealed(self.ops.pick(self.held, [places[user] for user in missing])))]
 
-    def refuse(self, message: Message) -> Effects:
-        raise PeerFault(SERVER, f"sends a second {message.kind}")
 
-
-class WillowServer(Server):
-    """The server of Willow.
+class WillowServer(MemberServer):
+    """The server of Willow; `roster` is V once all of them shared their seeds.
 
     Attributes:
-        members: Decryptors of the round, sorted.
-        roster: Those who advertised keys.
-        decryptors: V, those who shared their seeds: the joint key is theirs.
-        sums: The sums of uploads, as an upload; None without any.
-        survivors: Users whose uploads are in them.
+        b: Share of the joint key, by decryptor.
+        key: Sum of the encrypted keys, 2 x bytes.
         opened: c_b plus the partial decryptions so far, 1 x bytes.
         missing: Decryptors whose seeds are asked for.
     """
 
+    key: Handle
     stages: ClassVar = {
-        "advertise": Stage(DecryptorKeys, "offline", "send_roster"),
+        "advertise": Stage(DecryptorKeys, "offline", "share_seeds"),
         "shares": Stage(Shares, "offline", "send_joint_key"),
-        "upload": Stage(Encrypted, "upload", "ask_decryptors"),
+        "upload": Stage(Encrypted, "upload", "ask_members"),
         "recovery": Stage(Answer, "recovery", "ask_for_the_missing"),
         "reveal": Stage(Revealed, "recovery", "recover_seeds"),
     }
 
-    def __init__(self, users: Iterable[int], committee: Iterable[int], params: Params, ops: Ops) -> None:
-        super().__init__(users, ops)
-        self.members, self.params = Users(sorted(committee)), params
+    def __init__(
+        self, users: Iterable[int], members: Iterable[int], params: Params, ops: Ops, entropy: Entropy
+    ) -> None:
+        super().__init__(users, members, params, ops, entropy)
         self.kahe, self.ahe = _schemes(params)
-        self.sums: Encrypted | None = None
 
     def needed(self, stage: str) -> int:
-        return _needed(stage, self.params)
+        # Seeds need t + 1 shares; before, U decryptors, so that all seeds can be recovered later.
+        return self.params.t + 1 if stage == "reveal" else super().needed(stage)
 
     def enough(self) -> bool:
-        # Any t + 1 shares recover a seed, so further ones are not waited for.
-        return super().enough() or (self.stage == "reveal" and len(self.got) > self.params.t)
-
-    def start(self) -> Effects:
-        return [*self.open_stage("advertise", self.members), *(Send(u, Invite()) for u in self.members)]
+        # All partial decryptions are waited for: each missing one costs the others a step. Any t + 1 shares
+        # recover a seed.
+        return Server.enough(self) or (self.stage == "reveal" and len(self.got) > self.params.t)
 
     def reject_reason(self, sender: int, message: Any) -> str:
         key, part, share = self.ahe.ring.element_bytes, self.ahe.part_bytes, SHARE_BYTES
         if isinstance(message, DecryptorKeys):
-            return misshapen(message.publics, 1, 32, U8) or misshapen(message.b, 1, key, U8)
+            return first_flaw((message.publics, 1, 32, U8), (message.b, 1, key, U8))
         if isinstance(message, Shares):
             return misshapen(message.sealed, len(self.roster) - 1, share + TAG_BYTES, U8)
         if isinstance(message, Encrypted):
-            flaw = misshapen(message.update, 1, self.kahe.vector_bytes, U8)
-            return flaw or misshapen(message.key, 2, part, U8)
+            return first_flaw((message.update, 1, self.kahe.vector_bytes, U8), (message.key, 2, part, U8))
         if isinstance(message, Answer):
             return misshapen(message.content, 1, part, U8)
         return misshapen(message.shares, len(self.missing), share, U8)
@@ -340,56 +312,43 @@ class WillowServer(Server):
         """Add an upload to the sums at once."""
         if not isinstance(message, Encrypted):
             return message
-        if self.sums is None:
-            self.sums = message
-        else:
-            update = self.ops.ring_add(self.sums.update, message.update, self.kahe.ring)
-            self.sums = Encrypted(update, self.ops.ring_add(self.sums.key, message.key, self.ahe.ring))
+        self.key = message.key if self.sum is None else self._add(self.key, message.key)
+        self.collect(message.update)
         return None
 
-    def send_roster(self, got: dict[int, DecryptorKeys]) -> Effects:
+    def add_masked(self, a: Handle, b: Handle) -> Handle:
+        return self.ops.ring_add(a, b, self.kahe.ring)
+
+    def _add(self, a: Handle, b: Handle) -> Handle:
+        return self.ops.ring_add(a, b, self.ahe.ring)
+
+    def share_seeds(self, got: dict[int, DecryptorKeys]) -> Effects:
         """Send the decryptors each other's channel keys."""
-        self.keys = {user: message.b for user, message in got.items()}
-        roster = Roster(Users(got), self.ops.join([message.publics for message in got.values()]))
-        self.roster = roster.users
-        return [*self.open_stage("shares", got), *(Send(user, roster) for user in sorted(self.expected))]
+        self.b = {user: message.b for user, message in got.items()}
+        return self.send_roster(got, "shares", got)
 
     def send_joint_key(self, got: dict[int, Shares]) -> Effects:
         """Relay the shares, and send the joint key to all users."""
-        self.decryptors, ops = Users(got), self.ops
-        key = reduce(lambda a, b: ops.ring_add(a, b, self.ahe.ring), (self.keys[user] for user in got))
-        inboxes = [Send(user, self._inbox_of(user, got)) for user in got if user not in self.lost]
-        # A decryptor that was given up is given up as a user too.
-        users = [user for user in self.users if user in got or user not in self.members.index_of]
+        sealed, order = {user: message.sealed for user, message in got.items()}, self.roster
+        self.roster = Users(got)
+        key = reduce(self._add, (self.b[user] for user in got))
+        inboxes = list[Send]()
+        for user in [user for user in got if user not in self.lost]:
+            senders = UsersExcept(self.roster, user)
+            inboxes.append(Send(user, Inbox(senders, self.rows_for(user, senders, sealed, order))))
+        users = self.remaining(got)
         joint = [Send(user, JointKey(key)) for user in users if user not in self.lost]
         return [*self.open_stage("upload", users), *inboxes, *joint]
 
-    def _inbox_of(self, receiver: int, got: dict[int, Shares]) -> Inbox:
-        senders = UsersExcept(self.decryptors, receiver)
-        place = self.roster.index_of[receiver]
-        # A decryptor seals no row for itself: behind its own place, rows are one lower than decryptors.
-        rows = [place - (self.roster.index_of[user] < place) for user in senders]
-        return Inbox(senders, self.ops.gather([got[user].sealed for user in senders], rows))
-
-    def ask_decryptors(self, got: dict[int, None]) -> Effects:
-        """Send the decryptors among the survivors the sum of the second parts of AHE."""
-        self.ops.phase("recovery")
-        self.survivors = Users(got)
-        decryptors = [user for user in got if user in self.decryptors.index_of]
-        assert self.sums is not None
-        request = Ciphertext(self.survivors, self.ops.pick(self.sums.key, [1]))
-        # Opened last, as it may close at once; the messages go out first all the same.
-        return [*(Send(user, request) for user in decryptors), *self.open_stage("recovery", decryptors)]
+    def requests(self, members: Users) -> Iterable[Message]:
+        return Same(Ciphertext(self.survivors, self.ops.pick(self.key, [1])), len(members))
 
     def ask_for_the_missing(self, got: dict[int, Answer]) -> Effects:
         """Add the partial decryptions; ask for shares of the seeds of those who sent none."""
-        assert self.sums is not None
-        self.opened = self.ops.pick(self.sums.key, [0])
-        for answer in got.values():
-            self.opened = self.ops.ring_add(self.opened, answer.content, self.ahe.ring)
-        self.missing = Users(user for user in self.decryptors if user not in got)
+        self.opened = reduce(self._add, [m.content for m in got.values()], self.ops.pick(self.key, [0]))
+        self.missing = Users(user for user in self.roster if user not in got)
         if not self.missing:
-            return self._result()
+            return self._open()
         request = Survivors(self.missing)
         return [*(Send(user, request) for user in got), *self.open_stage("reveal", got)]
 
@@ -398,33 +357,22 @@ class WillowServer(Server):
         ops, first = self.ops, dict(islice(got.items(), self.params.t + 1))
         users = np.arange(len(first))
         held = [(users, np.full(len(first), k)) for k in range(len(self.missing))]
-        points = [user + 1 for user in first]
-        seeds = ops.reconstruct([message.shares for message in first.values()], held, points)
-        assert self.sums is not None
-        c_a = ops.pick(self.sums.key, [1])
+        seeds = ops.reconstruct([m.shares for m in first.values()], held, list(map(point, first)))
+        c_a = ops.pick(self.key, [1])
         for k in range(len(self.missing)):
-            part = ops.ahe_open(c_a, ops.pick(seeds, [k]), self.ahe)
-            self.opened = ops.ring_add(self.opened, part, self.ahe.ring)
-        return self._result()
+            self.opened = self._add(self.opened, ops.ahe_open(c_a, ops.pick(seeds, [k]), self.ahe))
+        return self._open()
 
-    def _result(self) -> Effects:
-        assert self.sums is not None
+    def _open(self) -> Effects:
+        assert self.sum is not None
         key = self.ops.ahe_combine(self.opened, self.ahe)
-        total = self.ops.kahe_decrypt(self.sums.update, key, self.kahe)
-        mean = self.ops.dequantise(total, self.params.levels, None)
-        return [Result(total, mean, tuple(map(Member, self.survivors)))]
-
-
-def _needed(stage: str, p: Params) -> int:
-    if stage == "upload":
-        return least_survivors(p)
-    # Seeds need t + 1 shares; before, U decryptors, so that all seeds can be recovered later.
-    return p.t + 1 if stage == "reveal" else p.U
+        return self.result(self.ops.kahe_decrypt(self.sum, key, self.kahe))
 
 
 class Willow(Committee):
     """Keys of updates under a joint key of a committee (Bell-Clark 2025)."""
 
+    machines = (WillowClient, WillowServer)
     points, member_points = (*Committee.points, "reveal"), (*Committee.member_points, "reveal")
     timers = ("advertise", "shares", "upload", "recovery", "reveal")
     model_with = (JointKey, JointKey)
@@ -434,7 +382,7 @@ class Willow(Committee):
     protocol: Literal["willow"] = "willow"
 
     def needed(self, stage: str, p: Params) -> int:
-        return _needed(stage, p)
+        return p.t + 1 if stage == "reveal" else super().needed(stage, p)
 
     def params(self, p: Params) -> Params:
         # A decryptor that is waited for saves the others an exchange.
@@ -457,9 +405,3 @@ class Willow(Committee):
 
     def pairs(self, p: Params, users: int, members: int) -> float:
         return float(self.params(p).m ** 2)
-
-    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> WillowClient:
-        return WillowClient(user, p, ops, entropy)
-
-    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> WillowServer:
-        return WillowServer(users, self.members_of(users, p, entropy), p, ops)

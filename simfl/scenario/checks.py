@@ -184,6 +184,11 @@ def _buffered(s: Scenario) -> Problems:
             "every update is lost before the server has it, so no buffer fills: use a probability below 1"
         )
         yield next(iter(models)), reason
+    for name, kind in s.protocols.items():
+        rule, rate = s.learning.server.kind, s.learning.server_lr
+        if kind.steps_alone and (rule, rate) != ("fedavg", 1.0):
+            reason = f"protocol {name} mixes models, which leaves no step to a server's rule"
+            yield "learning.server", f"must be fedavg with server_lr=1, not {rule} with {rate:g}: {reason}"
     if s.quantization is not None:
         for name in s.protocols:
             yield from _overflow(s, name)
@@ -257,6 +262,8 @@ def _noise(s: Scenario) -> Problems:
             yield where, f"must be constant under dp, not {staleness.kind}: {reason}"
         elif s.dp.dropout.kind == "repair" and not kind.repairs:
             reason = "its users hold no shares of each other's secrets, so seeds of noise could not be opened"
+            if kind.asynchronous:
+                reason = "a buffer waits until it is full, so that no part of its noise is missing"
             remedy = f"leave {name} out of protocols, or take worst_case"
             yield "dp.dropout", f"repair does not go with protocol {name}: {reason}; {remedy}"
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -17,6 +18,12 @@ from simfl.scenario.load import json_schema
 
 ROOT = Path(__file__).parents[2]
 NOT_IN_SCENARIOS = {"attacks"}
+
+
+@cache
+def written() -> tuple[dict[str, list[str]], str]:
+    """Return the reference of scenarios by class, and their JSON Schema."""
+    return sections(), json.dumps(json_schema())
 
 
 def test_list_has_a_line_for_every_registry() -> None:
@@ -43,8 +50,8 @@ def test_kinds_are_in_list_reference_schema_and_hints(thing: str) -> None:
     with pytest.raises(BadInput, match=re.escape(", ".join(registry))):
         registry.find("absent")
     if thing not in NOT_IN_SCENARIOS:
-        section = "\n".join(sections()[registry.base.__name__])
-        schema = json.dumps(json_schema())
+        reference, schema = written()
+        section = "\n".join(reference[registry.base.__name__])
         for word in registry:
             assert f"`{word}`" in section, word
             assert f'"const": "{word}"' in schema, word

@@ -8,7 +8,9 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+from simfl.crypto import rotation
 from simfl.crypto.field import Q
+from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane.handles import F32, F64, U8, U32, Handle
 from simfl.dataplane.ops import Ops
@@ -82,6 +84,50 @@ def test_vectors_are_counted_by_the_code_that_goes_over_them(name: str, length: 
     """Up to 4,096 elements numpy does, and beyond compiled loops."""
     asked, short, long = ON_VECTORS[name]
     assert work_of(asked, length) == (short if length <= SHORT else long)(length)
+
+
+@pytest.mark.parametrize("length", [SHORT, LONG])
+@pytest.mark.parametrize("rotated", [False, True])
+def test_noise_is_counted_by_numpys_passes(length: int, rotated: bool) -> None:
+    """Of two parts of noise; numpy goes over long vectors too. A rotation of 2^k elements has k levels."""
+    how = Lattice(length, 1.0, 8.0, 10**9, "skellam", (2.0, 3.0), rotation=bytes(32) * rotated)
+    n = how.length
+    levels = n.bit_length() - 1
+    turned = {"rotate_element": n * levels} if rotated else {}
+    passes = (10 + 2 * levels) * rotated
+    perturbed = work_of(lambda ops, d: ops.perturb(Handle(1, d, F32), Handle(3, 32, U8), how, True), length)
+    rounded = {"expansion": 1, "prg_seed": 3 + rotated, "rounded_element": n, "noise_element": 2 * n}
+    assert perturbed == rounded | turned | {"vector": 19 + 2 * 13 + passes}
+    removed = work_of(
+        lambda ops, d: ops.add_noise(rows(1, n), Handle(2, 32, U8), "skellam", (2.0, 3.0), -1, n), n
+    )
+    assert removed == {"expansion": 1, "prg_seed": 2, "noise_element": 2 * n, "vector": 6 + 2 * 13}
+    mean = work_of(lambda ops, d: ops.mean_of(rows(1, n), how, 5), n)
+    short = {"short_element": 6 * n} if n <= SHORT else {}
+    own = {"quantise_element": n, "vector": (6 if short else 1) + passes, **turned, **short}
+    assert mean == own | ({"prg_seed": 1} if rotated else {})
+
+
+class Counted(np.ndarray):
+    """An array that counts the passes over it and over its results, by operators and by functions."""
+
+    passes = 0
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object) -> object:
+        Counted.passes += 1
+        bare = [x.view(np.ndarray) if isinstance(x, Counted) else x for x in inputs]
+        out = kwargs.pop("out", None)
+        if out is not None:
+            kwargs["out"] = tuple(x.view(np.ndarray) if isinstance(x, Counted) else x for x in out)
+        result = getattr(ufunc, method)(*bare, **kwargs)
+        return out[0] if out is not None else np.asarray(result).view(Counted)
+
+
+def test_levels_of_a_rotation_are_two_passes_each() -> None:
+    """Each ufunc of the transform is counted as it runs: two in each of ten levels, and the factor."""
+    Counted.passes = 0
+    rotation._transform(np.ones((1, 1024)).view(Counted))
+    assert Counted.passes == 10 * rotation.LEVEL_PASSES + 1
 
 
 def test_rows_are_gathered_from_their_handles() -> None:

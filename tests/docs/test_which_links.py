@@ -20,6 +20,9 @@ from docs.tools.which_links import (
     SHOWN,
     SLOWEST,
     TABLES,
+    Point,
+    Run,
+    Runs,
     between,
     fastest,
     of_base,
@@ -84,6 +87,11 @@ def with_links(scenario: Scenario, mbps: Any, seed: int = 7) -> Scenario:
     return load(plain | {"seed": seed})
 
 
+def one_over_slow_links(name: str) -> Run:
+    """The run under the first seed."""
+    return over_slow_links()[PAPERS, BASE, FEDSCALE][name][0]
+
+
 def ahead(scenario: Scenario) -> float:
     """The seconds that SecAgg+ is ahead of LightSecAgg."""
     found = perform_one(scenario)
@@ -101,10 +109,16 @@ def test_the_rows_are_the_points_of_the_study() -> None:
         assert settings.keys() - always == set(CHANGES[words])
 
 
+@cache
+def over_slow_links() -> dict[Point, Runs]:
+    """The base at the paper's costs and over one kind of links, under all seeds."""
+    return perform(planned(), product([PAPERS], [BASE], [FEDSCALE]))
+
+
 @pytest.mark.ci
 def test_the_base_is_what_the_study_gives() -> None:
-    """At the paper's costs and over one kind of links; the slow test has the rest."""
-    found = perform(planned(), product([PAPERS], [BASE], [FEDSCALE]))
+    """Of one kind of links; the slow test has the rest."""
+    found = over_slow_links()
     for name, make in (("base", of_base), ("paths", of_paths)):
         assert set(make(found).splitlines()) <= set(between(name)[2].splitlines())
 
@@ -171,7 +185,7 @@ def test_its_sentences_have_the_numbers_of_its_paths() -> None:
 def test_the_model_is_what_secagg_pluss_keys_queue_behind() -> None:
     """Keys and shares of some kB are on the way for as long as the slowest user downloads the model."""
     slow = first_cell(PAPERS, BASE, FEDSCALE)
-    found = perform_one(slow)[SECAGG_PLUS].share(phase="offline", kind="network")
+    found = one_over_slow_links(SECAGG_PLUS).share(phase="offline", kind="network")
     built = build(slow)
     model_s = 32 * assumed(built).d / 1e6 / built.people.down_mbps.min()
     assert found == pytest.approx(model_s, rel=0.03)
@@ -183,7 +197,7 @@ def test_the_model_is_what_secagg_pluss_keys_queue_behind() -> None:
 def test_a_summary_has_the_path_by_class() -> None:
     slow = first_cell(PAPERS, BASE, FEDSCALE)
     found = simfl.run(slow).summary["protocols"][LIGHTSECAGG]["classes"][SLOWEST]["waited_s"]
-    assert sum(found.values()) == pytest.approx(perform_one(slow)[LIGHTSECAGG].share(who=SLOWEST))
+    assert sum(found.values()) == pytest.approx(one_over_slow_links(LIGHTSECAGG).share(who=SLOWEST))
     assert "as `waited_s`" in TEXT
 
 
@@ -199,7 +213,7 @@ def test_the_lead_is_lost_where_it_says() -> None:
     assert ahead(with_links(base, 4)) < 0 < ahead(with_links(base, 3))
 
 
-@pytest.mark.ci
+@pytest.mark.slow
 def test_another_slow_tail_gives_the_same_order() -> None:
     """The log-normal distribution with a median of 6 and a quarter below 3."""
     sigma = math.log(6 / 3) / -NormalDist().inv_cdf(0.25)

@@ -41,6 +41,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "assistants": {"protocols": {"assistants": {"committee": 3}}},
     "fedbuff": ASYNC,
     "lightsecagg_async": ASYNC,
+    "fedasync": ASYNC,
+    "buffalo": ASYNC | {"protocols": {"buffalo": {"modulus_bits": 330}}},
 }
 DP = {"mechanism": "skellam", "clip": 0.5, "noise_multiplier": 0.5, "bits": 16, "dropout": {"repair": 0.2}}
 NOISE: dict[str, dict[str, Any]] = {

@@ -12,11 +12,12 @@ from tests.golden.cases import SMALL, STUDIES, WHOLE, scenario
 from tests.golden.update import HERE, of_case
 
 KEPT = (HERE / "digests.txt").read_text(encoding="utf-8").splitlines()
-LONG = {"async_buffer", "multi_round", "sync_breakdown", "reconstruction", "dropout_edges"} | {
-    "mixed_links",
-    "mixed_links_async",
-}
-"""Real runs that take more than a second or two."""
+LONG = {
+    "assistants", "async_buffer", "check_in", "committee", "dropout_edges", "flamingo", "mixed_links",
+    "mixed_links_async", "multi_round", "protocols_2027", "reconstruction", "sync_breakdown", "whole_batches",
+    "willow",
+}  # fmt: skip
+"""Real runs that take more than a second or two; `tests/runs/test_runs.py` has smaller ones of them."""
 SAME_CONTENT = {name for name in SMALL if name.startswith("rounds/")} - {
     f"rounds/{name}" for name in ("plain", "script", "fedadam", "clip", "threshold_u")
 }

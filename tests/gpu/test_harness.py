@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,9 +140,21 @@ def test_ctrl_c_keeps_partial_results(
     assert "case 1" in capsys.readouterr().out
 
 
-@pytest.mark.ci
-def test_selected_stages_alone_are_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The whole command at its smallest, on a CPU."""
+def test_selected_stages_alone_are_carried_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "gpu.json"
+    planned = [stage(f"print('{{\"chunk\": {k}}}')", f"case {k}") for k in range(3)]
+    planned = [replace(one, name=f"piece {k}") for k, one in enumerate(planned)]
+    monkeypatch.setattr(gpu, "stages", lambda device: planned)
+    monkeypatch.setattr(gpu, "checked", lambda device: {"device": device, "doubts": []})
+    assert gpu.main(["--device", "cpu", "--only", "piece 2", "piece 0", "--out", str(file)]) == 0
+    found = json.loads(file.read_text())
+    assert [one["name"] for one in found["stages"]] == ["piece 0", "piece 2"]
+    assert {name: case["chunk"] for name, case in found["cases"].items()} == {"case 0": 0, "case 2": 2}
+
+
+@pytest.mark.slow
+def test_two_real_stages_are_carried_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The whole command at its smallest, on a CPU: a minute or two, most of them for the profile."""
     file = tmp_path / "gpu.json"
     assert gpu.main(["--device", "cpu", "--only", "profile", "logistic", "--out", str(file)]) == 0
     found = json.loads(file.read_text())
@@ -298,8 +311,10 @@ try:
 except ImportError:
     print("as if it were not there")
 from simfl.cli import main
-main(["run", "scenarios/async_buffer.yaml", "--set", "rounds=1", "--set", "clock=modelled",
-      "--set", "learning.model=cnn", "--protocols", "lightsecagg_async", "--no-progress", "--out", {out!r}])
+main(["run", "scenarios/async_buffer.yaml", "--protocols", "lightsecagg_async", "--set", "rounds=1",
+      "--set", "clock=modelled", "--set", "learning.model=cnn", "--set", "learning.epochs=1",
+      "--set", "population.users=20", "--set", "buffer.concurrency=15",
+      "--set", "privacy={{T: 10, D: 6, U: 14}}", "--no-progress", "--out", {out!r}])
 """
 
 

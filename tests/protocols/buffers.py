@@ -20,12 +20,12 @@ from tests.protocols.harness import delta
 class Buffers(LoopbackBuffer):
     """Asynchronous machines without time: whatever can happen next may happen, drawn from one seed."""
 
-    def __init__(self, protocol, n, seed=0, away=(), ops=None, d=5, **params):
+    def __init__(self, protocol, n, seed=0, away=(), ops=None, d=5, settings=None, **params):
         self.params = Params(d=d, q=Q, **params)
         self.ops = ops or EagerOps(Q)
         self.rng = Random(seed)
         self.seed = seed
-        kind, root = PROTOCOLS[protocol](), derive(seed, "machines")
+        kind, root = PROTOCOLS[protocol](**(settings or {})), derive(seed, "machines")
         self.entropies = {party: Entropy(root, party) for party in (SERVER, *range(n))}
         server = kind.server(range(n), self.params, self.ops, self.entropies[SERVER])
         clients = {u: kind.client(u, self.params, self.ops, self.entropies[u]) for u in range(n)}

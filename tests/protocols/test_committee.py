@@ -110,7 +110,7 @@ def test_a_member_answers_for_one_set_of_survivors():
     user, rows = next((to, m) for _, to, m in out.sent if m.kind == "rows")
     effects = w.clients[user].receive(-1, rows)
     assert [type(e) for e in effects] == [Refuse]
-    assert effects[0].why == "asks for a second sum of rows"
+    assert effects[0].why == "asks for a second set of survivors"
 
 
 def test_a_user_seals_nothing_for_two_members_with_one_key():

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from simfl.crypto import threshold_elgamal as elgamal
 from simfl.dataplane.eager import EagerOps
-from simfl.protocols.decryptor_server import Decrypted
 from simfl.protocols.flamingo import Flamingo
 from simfl.protocols.graph_design import edge_probability
 from simfl.protocols.long_term_keys import Directory, Memory
@@ -131,16 +130,30 @@ def changed(kind, change):
         ("openings", lambda w, u, m: replace(m, halves=None), "ciphertexts of other pairs"),
         ("openings", lambda w, u, m: replace(m, signed=w.ops.tamper(m.signed, 0)), "does not verify"),
         ("openings", lambda w, u, m: replace(m, sealed=w.ops.pick(m.sealed, [0])), "malformed"),
-        ("task", lambda w, u, m: replace(m, members=m.members[:1]), "1 decryptors, instead of 2 to 4"),
+        ("task", lambda w, u, m: replace(m, members=m.members[:1],
+                                         member_publics=w.ops.pick(m.member_publics, [0])), "1 members"),
         ("task", lambda w, u, m: replace(m, users=[v for v in m.users if v != u]), "without me"),
         ("task", lambda w, u, m: replace(m, publics=w.ops.pick(m.publics, [0])), "malformed"),
-        ("roster", lambda w, u, m: replace(m, users=[u], publics=w.ops.pick(m.publics, [0])), "1 decryptors"),
+        ("task", lambda w, u, m: replace(m, deals=w.ops.pick(m.deals, [0])), "malformed"),
+        ("roster", lambda w, u, m: replace(m, users=[u], publics=w.ops.pick(m.publics, [0])), "1 members"),
     ],
 )  # fmt: skip
 def test_a_decryptor_opens_nothing_for_a_wrong_message(kind, change, why):
     user, out = changed(kind, change)
     assert any(party == user and why in refusal.why for party, refusal in out.refused), out.refused
     assert not [m for sender, _, m in out.sent if sender == user and m.kind == "answer"]
+
+
+def test_a_user_that_dealt_nothing_takes_no_deals():
+    w = flamingo()
+    user = next(u for u in range(6) if u not in w.server.members)
+    w.clients[user] = Between(
+        w.clients[user], lambda s, m: replace(m, deals=m.publics) if m.kind == "task" else m
+    )
+    out = w.run()
+    assert [refusal.why for party, refusal in out.refused if party == user] == [
+        "deals for a user that dealt none"
+    ]
 
 
 def test_a_decryptor_answers_for_one_set_of_survivors():
@@ -150,6 +163,19 @@ def test_a_decryptor_answers_for_one_set_of_survivors():
     (effect,) = w.clients[user].receive(-1, openings)
     assert isinstance(effect, Refuse)
     assert effect.why == "asks for a second set of survivors"
+
+
+def test_a_neighbours_weak_key_ends_its_users_part():
+    # Of low order: found only when the user masks, and then its task is refused.
+    def weak(m):
+        return replace(m, publics=replace(m.publics, content=0 * m.publics.content))
+
+    w = flamingo()
+    w.clients[0] = Between(w.clients[0], lambda s, m: weak(m) if m.kind == "task" else m)
+    out = w.run()
+    assert [(party, refusal.message) for party, refusal in out.refused] == [(0, "task")]
+    assert w.clients[0].state == "refused"
+    assert [member.user for member in out.result.members] == [1, 2, 3, 4, 5]
 
 
 def test_survivors_without_a_connection_are_in_no_sum():
@@ -223,8 +249,7 @@ def test_graphs_are_cut_no_more_often_than_the_bound(n, p):
     assert edge_probability(n, bits + 2) > p
 
 
-def test_the_base_leaves_no_user_without_a_neighbour():
+def test_an_edge_of_zero_leaves_no_neighbour():
     p = Params(d=5, q=101, N=10, T=1, D=1)
     assert ("edge", "edge=0 must be above 0: no user would have a neighbour") in Flamingo(edge=0).problems(p)
-    assert issubclass(Flamingo, Decrypted)
     assert Flamingo().max_colluders(Flamingo(edge=0.5).params(p)) is None

@@ -19,6 +19,7 @@ from simfl.scenario.load import load
 from simfl.trace.reader import read
 from simfl.trace.rows import PATH_PHASES, PHASES
 from tests.engine.harness import ASYNC, FILES, SCENARIOS, SESSIONS, SIX, edges, run, script
+from tests.golden.digests import digests
 
 SMALLER: dict[str, dict[str, Any]] = {
     "dropout_edges": {},
@@ -65,7 +66,7 @@ FEW = ["async_buffer", "dropout_edges", "reconstruction", "tutorial"]
 @cache
 def shipped(name: str) -> Result:
     (path,) = [p for p in SCENARIOS if p.stem == name]
-    return edges() if name == "dropout_edges" else simfl.run(path, SMALLER[name])
+    return edges() if name == "dropout_edges" else simfl.run(path, {"clock": "modelled", **SMALLER[name]})
 
 
 # --- the shipped scenarios ----------------------------------------------------------------------
@@ -114,6 +115,16 @@ def test_every_round_has_an_end_and_every_aggregate_is_exact(name: str) -> None:
             assert (r["status"] == "completed") == (r["reason"] is None)
             assert r["aggregate_exact"] is (True if r["status"] == "completed" else None)
             assert set(r["span_s"]) == set(r["critical_s"]) == set(PHASES)
+
+
+@pytest.mark.ci(but=["tutorial"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_shadow_leaves_the_same_digests(name: str) -> None:
+    """Of all rounds it does so too: `tests/golden` runs them with content in `make test-all`."""
+    (path,) = [p for p in SCENARIOS if p.stem == name]
+    without = {"payload": "shadow", "record_updates": False}
+    shadow = simfl.run(path, {"clock": "modelled", **SMALLER[name], **without})
+    assert digests(shadow) == digests(shipped(name))
 
 
 @pytest.mark.ci(but=["tutorial"])

@@ -58,6 +58,8 @@ ENTRIES = {
     "TurboAgg": "turboagg",
     "ZhaoSun": "zhao_sun",
     "Prio3": "prio3",
+    "Buffalo": "buffalo",
+    "FedAsync": "fedasync",
 }
 KINDS = {
     "Population.availability": "population.availability",
@@ -75,7 +77,7 @@ KINDS = {
         f"{cls}.{key}": f"protocols.{name}.{key}"
         for cls, name in ENTRIES.items()
         for key in ("selection", "partition", "staleness")
-        if key != "staleness" or cls in ("FedBuff", "LightSecAggAsync")
+        if key != "staleness" or cls in ("FedBuff", "LightSecAggAsync", "FedAsync")
     },
 }
 """Where a scenario chooses a kind of a registry: the field of the schema, and a key of it."""

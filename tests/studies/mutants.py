@@ -49,11 +49,16 @@ class Mutant:
 
 def plant(mutant: Mutant, monkeypatch: pytest.MonkeyPatch) -> None:
     """Put the changed code into the function or the table where it is, whoever imported it."""
-    name, *path = mutant.at.split(".")
-    module = import_module(f"simfl.protocols.{name}")
+    name, _, path = mutant.at.partition(".")
+    change(f"simfl.protocols.{name}", path, mutant.old, mutant.new, monkeypatch)
+
+
+def change(place: str, names: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Change the only occurrence of `old` in a function, or in a table, of the module `place`."""
+    module, path = import_module(place), names.split(".")
     node, text = _source(module.__file__ or "", tuple(path))
-    assert text.count(mutant.old) == 1, f"{mutant.name}: found {text.count(mutant.old)} times"
-    changed = text.replace(mutant.old, mutant.new)
+    assert text.count(old) == 1, f"{place}.{names}: found {old} {text.count(old)} times"
+    changed = text.replace(old, new)
     owner: Any = module
     for part in path[:-1]:
         owner = getattr(owner, part)

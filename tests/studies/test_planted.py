@@ -21,8 +21,11 @@ def matrices() -> Iterator[None]:
 
 
 def dear(fault: Planted) -> object:
+    """Mark what takes long; of faults that two protocols may have, that of the buffer is the dearest."""
+    elsewhere = {other.plant for other in PLANTED if other.protocol != "lightsecagg_async"}
+    again = fault.protocol == "lightsecagg_async" and fault.plant in elsewhere
     costly = "secrets" in fault.found_by or fault.protocol == "lightsecagg_async"
-    marks = [pytest.mark.ci] if costly else []
+    marks = [pytest.mark.slow] if again else [pytest.mark.ci] if costly else []
     return pytest.param(fault, marks=marks, id=fault.name)
 
 

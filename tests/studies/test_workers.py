@@ -192,11 +192,11 @@ def test_more_jobs_than_cores_are_refused(command: list[str], capsys: pytest.Cap
 @pytest.mark.ci
 def test_an_exploration_on_a_cluster_is_the_same() -> None:
     distributed = pytest.importorskip("distributed", reason="simfl[dask] is not installed")
-    here = simfl.explore("secagg", users=3)
+    here = simfl.explore("fedavg", users=3)
     light = {"n_workers": 1, "threads_per_worker": 1, "processes": False, "dashboard_address": None}
     with distributed.LocalCluster(**light, protocol="tcp", host="127.0.0.1") as local:
         address = local.scheduler_address.replace("tcp", "dask")
-        there = simfl.explore("secagg", users=3, cluster=address)
+        there = simfl.explore("fedavg", users=3, cluster=address)
     assert there.report == here.report
     with pytest.raises(BadInput, match="--cluster must go without random"):
         simfl.explore("secagg", users=9, random=5, cluster="local:2")

@@ -249,7 +249,9 @@ class Result:
         )
         if s.dp is not None and self.assumed is not None:
             d = self.assumed.d
-            members = [[user for user, *_ in r.members] for r in rounds] if own.buffered else None
+            members = None
+            if own.buffered:
+                members = [[*(user for user, *_ in r.members), *r.exposed] for r in rounds]
             measured = spent.measure(summary.rounds, s, d, members)
             spent_in = {"rounds": measured, "promise": spent.promise_of(s, d)}
             summary = summary.model_copy(update=spent_in)

@@ -52,6 +52,9 @@ class Round:
     """Messages that came late or twice, by reason."""
     stale: tuple[int, ...] = ()
     """Users of updates that were discarded for their staleness."""
+    exposed: tuple[int, ...] = ()
+    """Users of updates that a buffer discarded as their recovery was aborted: late answers may open the
+    sum."""
     surplus: tuple[int, ...] = ()
     """Users whom a message stopped."""
     checked_in: int | None = None
@@ -335,6 +338,8 @@ def _count(entry: Round, group: Iterable[Row], missed_before: set[tuple[int, str
                 entry.ignored[f"{message}: {why}"] += 1
                 if row.discarded is Discarded.STALE:
                     entry.stale += (row.sender,)
+                elif row.discarded is Discarded.ABORTED:
+                    entry.exposed += (row.sender,)
             case rows.Refused(message=message, why=why):
                 entry.refused[f"{message}: {why}"] += 1
             case rows.Judged(reliable=reliable, private=private):

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from simfl.learning.dp_accounting import Members
 from simfl.runs.results.promise import LARGEST, Promise
 from simfl.runs.results.round_summary import RoundSummary
 from simfl.scenario.privacy_budget import promised, spent
@@ -45,7 +44,7 @@ def _open_sum(r: RoundSummary, central: bool) -> tuple[int, int]:
 
 
 def measure(
-    rounds: Sequence[RoundSummary], s: Scenario, d: int, members: Members = None
+    rounds: Sequence[RoundSummary], s: Scenario, d: int, members: Sequence[Sequence[int]] | None = None
 ) -> list[RoundSummary]:
     """Return the rounds with their noise and the epsilon spent so far.
 
@@ -53,12 +52,12 @@ def measure(
         rounds: Of one entry, in order; a round that was aborted before its recovery costs nothing.
         s: The entry's scenario, with `dp`.
         d: Length of an update.
-        members: Users in each aggregate of a buffer; None in rounds, as if each user were in all of them.
-        d: Length of an update.
+        members: Users in each sum of a buffer, also if its recovery was aborted; None in rounds, as if each
+            user were in all of them.
     """
     dp, users = s.common(d).dp, s.summed
     assert dp is not None
-    sums = [_open_sum(r, dp.central) for r in rounds]
+    sums = [_open_sum(r, dp.central) for r in rounds] if members is None else [(len(m),) * 2 for m in members]
     return [
         r.model_copy(
             update={"noise": dp.present(users, *of) if of[0] else None, "epsilon": min(LARGEST, epsilon)}

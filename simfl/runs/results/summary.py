@@ -163,7 +163,8 @@ class ProtocolSummary(OmitDefaults):
             f"PRIVACY PROMISE BROKEN: epsilon {self.epsilon:.4g} was spent, {promise.epsilon:.4g} promised "
             f"(delta {promise.delta:g}). It was passed in round {first}; noise was missing in {short} of "
             f"{len(self.rounds)} rounds"
-            + ", as users were lost and their noise with them" * (short > parts)
+            # Lost, or stopped as surplus, or not there to be chosen, or not yet in a buffer that closed.
+            + ", with fewer users in a sum than the noise was planned for" * (short > parts)
             + f"; {parts} opened sums over some of the users (`private` is false)" * (parts > 0)
         )
 

@@ -20,6 +20,7 @@ from scipy.optimize import nnls
 from simfl.crypto import (
     discrete_noise,
     field,
+    joye_libert,
     keys,
     mds,
     noisy_rounding,
@@ -35,6 +36,7 @@ from simfl.crypto.row_routing import LONG_BYTES
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
 from simfl.dataplane.handles import U32, Handle
+from simfl.dataplane.ring_ops import power_work
 from simfl.dataplane.work import CODEC
 from simfl.learning.data import Split
 from simfl.learning.models import MODELS, Model
@@ -43,6 +45,7 @@ from simfl.learning.server_opt import Averaging
 from simfl.learning.sgd import SIZES, LocalSgd, TrainingTime, WayName, fit
 from simfl.learning.trainer import Trainer
 from simfl.live.wire import Codec, Parser, messages
+from simfl.protocols.buffalo import scheme
 from simfl.protocols.channels import aads_of, nonces_of
 from simfl.protocols.index_views import Same
 from simfl.protocols.keyed_messages import MaskedUpload
@@ -187,6 +190,14 @@ def measure_rings() -> Rates:
         "ring_residue": seconds(lambda: rings.add(sent, sent, ring)) / residues,
         "ring_coefficient": max(together_s - transform_s, 1e-9) / residues,
     }
+
+
+def measure_powers() -> Rates:
+    """Measure Joye-Libert encryption of a key at Buffalo's sizes."""
+    how = scheme(Params(d=D, q=Q, K=16, session=b"calibration"), 2048)
+    seeds = np.concatenate([seed("key"), seed("power")])
+    protect_s = seconds(lambda: joye_libert.protect(seeds, how), 3)
+    return {"power_mac": protect_s / power_work(how, how.key_bits)["power_mac"]}
 
 
 def measure_wire() -> Rates:

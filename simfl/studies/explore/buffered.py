@@ -134,11 +134,11 @@ def violations(seen: WatchedRun) -> Iterator[str]:
     for index, exact in enumerate(seen.exact):
         if exact is False:
             yield f"aggregate {index} is not the weighted sum of its members"
-    buffer, privacy = seen.scenario.buffer, seen.scenario.privacy
+    buffer, privacy, (name,) = seen.scenario.buffer, seen.scenario.privacy, seen.scenario.protocols
     assert buffer is not None
     assert privacy is not None
     assert privacy.U is not None
-    yield from update_violations(seen.trace, buffer.K, buffer.staleness_bound)
+    yield from update_violations(seen.trace, seen.scenario.params(name).K, buffer.staleness_bound)
     yield from _aborts(seen.trace, privacy.U)
     for row in seen.trace:
         if isinstance(row, rows.Refused):
@@ -210,8 +210,10 @@ def _aborts(trace: rows.Trace, U: int) -> Iterator[str]:
             case rows.Sent(kind="recover", to=user, about=about, arrived=int(arrived)):
                 if about == recovery and arrived + ANSWER_NS <= due:
                     reached.add(user)
-            case rows.Sent(kind="answer", sender=user, about=about, arrived=int()) if about == recovery:
-                answers.add(user)
+            # After the deadline it does not oblige, though a busy server may notice the deadline later.
+            case rows.Sent(kind="answer", sender=user, about=about, arrived=int(arrived)):
+                if about == recovery and arrived <= due:
+                    answers.add(user)
             case rows.Lost(user=user) | rows.Presence(user=user, online=False):
                 # A user that was lost or went offline after the request need not answer.
                 reached.discard(user)

@@ -98,8 +98,9 @@ def make_cohort(
         "protocols": {name: {**spec, **kind.small_settings(users, 1 if buffered else (users - 1) // 2)}},
     }
     if any(key.partition(".")[0] == "dp" for key in overrides or ()):
-        # Differential privacy has its own rounding.
+        # Differential privacy has its own rounding, and all updates weigh the same.
         del scenario["quantization"]
+        scenario["protocols"][name].pop("staleness", None)
     return cohort(load({**scenario, **cohort.settings(users)}, overrides or {}), name)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from simfl.errors import BadInput, Problem, ScenarioError, refusal
-from simfl.runs.build import build, make_clocks
+from simfl.runs.build import Experiment, build, make_clocks
 from simfl.scenario.schema import Scenario
 from simfl.scenario.study import load_study
 
@@ -94,13 +94,19 @@ def make_plan(source: str | Path | Mapping[str, Any]) -> Plan:
     return Plan(study.name, points, tuple(cells))
 
 
-def check(plan: Plan, cells: Iterable[Cell], watch: Callable[[int], None] = lambda done: None) -> None:
+def check(
+    plan: Plan,
+    cells: Iterable[Cell],
+    watch: Callable[[int], None] = lambda done: None,
+    build: Callable[[Scenario], Experiment] = build,
+) -> None:
     """Build each point of these cells under its first seed, which reads its data and files.
 
     Args:
         plan: The cells of the study.
         cells: The cells to check.
         watch: Called with the number of points that are done.
+        build: Builds a cell's experiment, or refuses its scenario.
 
     Raises:
         ScenarioError: Points cannot be built; it has all their problems.

@@ -19,6 +19,8 @@ from joblib import cpu_count
 from simfl.config.digests import Damaged
 from simfl.errors import BadInput
 from simfl.learning.device_choice import SHARED
+from simfl.live.live_protocol import LiveStats, prepared
+from simfl.live.run_live import run_live
 from simfl.runs.folder.identity import code_version, scenario_key
 from simfl.runs.folder.result import Result, breakdown, versions
 from simfl.runs.results import frames
@@ -62,6 +64,7 @@ class Sweep:
         plan: The cells, and the values that vary.
         store: The folder.
         traces: Cells store their traces too.
+        live: Cells run in real time over sockets, one at a time.
         keys: Key of each cell, which is its folder's name.
         failures: By key, each cell that failed, with its error.
         stored: Number of cells that were stored before, and so did not run.
@@ -70,12 +73,14 @@ class Sweep:
     plan: Plan
     store: Store
     traces: bool = False
+    live: bool = False
     keys: tuple[str, ...] = ()
     failures: dict[str, tuple[Cell, Failed]] = field(default_factory=dict)
     stored: int = 0
 
     def __post_init__(self) -> None:
-        code = code_version()
+        # A live run is no result of the simulation, so neither is taken for the other.
+        code = code_version() + " live" * self.live
         self.keys = tuple(scenario_key(cell.scenario, code) for cell in self.plan.cells)
 
     def __repr__(self) -> str:
@@ -83,8 +88,9 @@ class Sweep:
 
     @property
     def at_once(self) -> int:
-        """Cells to run at a time: one under the measured clock, as cells would slow each other down."""
-        return 1 if any(isinstance(c.scenario.clock, Measured) for c in self.plan.cells) else int(cpu_count())
+        """Cells to run at a time: one of a live or measured run, as cells would slow each other down."""
+        measured = any(isinstance(cell.scenario.clock, Measured) for cell in self.plan.cells)
+        return 1 if self.live or measured else int(cpu_count())
 
     def missing(self, warn: Callable[[str], None]) -> dict[str, Cell]:
         """Return the cells that are not stored, by key; `warn` is called for each that is damaged."""
@@ -128,6 +134,12 @@ class Sweep:
             raise BadInput(f"to_pandas: table must be one of {', '.join(make)}, not {table!r}")
         return frames.frame(make[table]())
 
+    def overruns(self) -> Iterator[tuple[str, float]]:
+        """Yield the largest overrun of each live cell, which has the cell's key."""
+        for _, key, _ in self.kept():
+            if overruns := self.store.about(key).get("overrun", {}):
+                yield key, max(overruns.values())
+
     def perform(
         self,
         todo: dict[str, Cell],
@@ -148,7 +160,7 @@ class Sweep:
         """
         if not todo:
             return
-        cells = ((key, cell.scenario, self.traces) for key, cell in todo.items())
+        cells = ((key, cell.scenario, self.traces, self.live) for key, cell in todo.items())
         with workers(jobs, cluster) as run_jobs:
             for count, (_, (key, outcome)) in enumerate(run_jobs(work, cells), 1):
                 if isinstance(outcome, Failed):
@@ -159,22 +171,28 @@ class Sweep:
                 watch(count)
 
 
-def work(key: str, scenario: Scenario, traces: bool) -> tuple[str, Done | Failed]:
+def work(key: str, scenario: Scenario, traces: bool, live: bool = False) -> tuple[str, Done | Failed]:
     """Run a cell in a worker; return its key, and its files or its error.
 
     Args:
         key: Key of the cell.
         scenario: Its scenario.
         traces: Return its trace too.
+        live: Run it in real time over sockets.
     """
-    since_s = time.monotonic()
+    since_s, stats = time.monotonic(), dict[str, LiveStats]()
     try:
-        result = run(scenario)
+        if live:
+            result, stats = run_live(prepared(scenario))
+        else:
+            result = run(scenario)
         files = _files(result, traces)
     except Exception as error:  # it is reported after the other cells have run
         return key, Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
     took_s = round(time.monotonic() - since_s, 3)
     about = {"code": code_version(), "versions": versions(), "training": result.training, "took_s": took_s}
+    if live:
+        about["overrun"] = {name: one.overrun for name, one in stats.items()}
     return key, (files, about)
 
 

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from simfl.errors import BadInput, need
+from simfl.live.live_protocol import prepared
 from simfl.reports.tables import write_parquet
+from simfl.runs.build import build
 from simfl.runs.clusters import connector
 from simfl.runs.folder.disk import atomic, write_text
 from simfl.runs.simulation import refuse_in_a_loop
@@ -37,6 +39,7 @@ def sweep(
     watch: Watch | None = None,
     backend: str | None = None,
     address: str | None = None,
+    live: bool = False,
 ) -> Sweep:
     """Run the missing cells of a study, store each of them, and write tables of means over seeds.
 
@@ -56,6 +59,7 @@ def sweep(
         watch: Called with a stage, the number of its cells that are done, and their total.
         backend: Old name of a part of `cluster`: `loky`, `dask` or `ray`.
         address: Old name of the other part.
+        live: Run each cell in real time over sockets on this machine, one after the other (`simfl live`).
 
     Returns:
         The sweep: `to_pandas()` returns its tables, `failures` are the cells that failed, `stored` is the
@@ -82,14 +86,17 @@ def sweep(
     28                       10000  0.18
     """
     refuse_in_a_loop("sweep")
-    state = open_sweep(study, out, keep_traces)
+    state = open_sweep(study, out, keep_traces, live)
     cluster = cluster or renamed(backend, address, warnings.warn)
     complete(state, jobs, cluster, parquet, watch or (lambda stage, done, total: None), warnings.warn)
     return state
 
 
 def open_sweep(
-    study: str | Path | Mapping[str, Any], out: str | Path | None = None, keep_traces: bool = False
+    study: str | Path | Mapping[str, Any],
+    out: str | Path | None = None,
+    keep_traces: bool = False,
+    live: bool = False,
 ) -> Sweep:
     """Return a study with its stored cells, before any cell runs; arguments as of `sweep`."""
     plan = make_plan(study)
@@ -97,7 +104,7 @@ def open_sweep(
     # Before any cell is checked, which may take minutes.
     if folder.exists() and not folder.is_dir():
         raise BadInput(f"{folder} is a file, not a folder: give another one")
-    return Sweep(plan, Store(folder), keep_traces)
+    return Sweep(plan, Store(folder), keep_traces, live)
 
 
 def complete(
@@ -115,6 +122,8 @@ def complete(
         jobs: As of `sweep`; so are cluster, parquet and watch.
         warn: Called with a line for each stored cell that is damaged, and so runs again.
     """
+    if state.live and (cluster is not None or jobs not in (None, 1)):
+        raise BadInput("live: its cells run one at a time on this machine: leave out jobs and cluster")
     # A missing library is reported before the first cell runs
     # (`test_a_missing_library_is_reported_before_the_first_cell`).
     if cluster is not None:
@@ -127,7 +136,8 @@ def complete(
     # By the name of its folder alone: digests of stored cells are compared later, under the lock.
     new = [cell for key, cell in zip(state.keys, plan.cells, strict=True) if not store.has(key)]
     points = len({cell.point for cell in new})
-    check(plan, new, lambda done: watch(f"{plan.name}: checking", done, points))
+    make = prepared if state.live else build
+    check(plan, new, lambda done: watch(f"{plan.name}: checking", done, points), make)
     # The lock comes after the checks: a study with a slip leaves no folder.
     with store.locked():
         # Under the lock: another sweep may have stored cells since `new` was listed.

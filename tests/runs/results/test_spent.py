@@ -153,7 +153,7 @@ def test_a_round_that_is_not_private_breaks_the_promise() -> None:
     exposed = protocol.model_copy(update={"rounds": rounds})
     assert not exposed.keeps_promise
     assert "1 opened sums over some of the users (`private` is false)" in exposed.broken_promise
-    assert "as users were lost" not in exposed.broken_promise
+    assert "fewer users" not in exposed.broken_promise
 
 
 def test_more_discrete_gaussians_than_planned_keep_the_promise() -> None:
@@ -178,24 +178,22 @@ def test_more_discrete_gaussians_than_planned_keep_the_promise() -> None:
 
 
 BUFFERED: dict[str, Any] = {
-    "protocols": ["fedbuff"],
+    "protocols": ["fedbuff", "lightsecagg_async"],
     "rounds": 6,
-    "privacy": None,
     "dropout": "none",
     "buffer": {"K": 4, "staleness_bound": 10, "concurrency": 8},
     "dp.noise_multiplier": 2.0,
 }
 
 
+@pytest.mark.parametrize("name", BUFFERED["protocols"])
 @pytest.mark.parametrize("mechanism", ["gaussian", "skellam", "discrete_gaussian"])
-def test_a_buffer_costs_what_its_busiest_user_spends(mechanism: str) -> None:
+def test_a_buffer_costs_what_its_busiest_user_spends(mechanism: str, name: str) -> None:
     """Each sum has the noise of K = 4, and costs those alone whose update is in it."""
-    result = simfl.run(SCENARIO, {**BUFFERED, "dp.mechanism": mechanism})
-    protocol, d = result.protocols["fedbuff"], result.assumed.d  # type: ignore[union-attr]
+    result = simfl.run(SCENARIO, {**BUFFERED, "protocols": [name], "dp.mechanism": mechanism})
+    protocol, d = result.protocols[name], result.assumed.d  # type: ignore[union-attr]
     assert [(r.aggregate_exact, r.noise) for r in protocol.rounds] == [(True, 1.0)] * 6
-    sums = [
-        Counter(user for r in result.rounds["fedbuff"][:n] for user, *_ in r.members) for n in range(1, 7)
-    ]
+    sums = [Counter(user for r in result.rounds[name][:n] for user, *_ in r.members) for n in range(1, 7)]
     most = [max(counts.values()) for counts in sums]
     assert 1 < most[-1] < 6
     dp = result.scenario.common(d).dp
@@ -208,14 +206,48 @@ def test_a_buffer_costs_what_its_busiest_user_spends(mechanism: str) -> None:
     assert protocol.promise.epsilon == pytest.approx(epsilon_of(release, 1e-5, 6))
 
 
-def test_a_buffer_closed_early_lacks_noise() -> None:
-    """Three of K = 4 parts of the noise, as hand calculation has it: a variance of 3/4."""
-    early = {**BUFFERED["buffer"], "every_s": 0.01, "least": 1}
-    changes = {**BUFFERED, "buffer": early, "dp.noise_multiplier": None, "dp.epsilon": 6}
-    protocol = simfl.run(SCENARIO, changes).protocols["fedbuff"]
-    shares = [r.noise for r in protocol.rounds]
-    assert shares == [r.survivors / 4 for r in protocol.rounds]
-    assert min(filter(None, shares)) < 1
+@pytest.mark.parametrize(("dropout", "enough"), [("nothing", 4), ({"worst_case": 0.5}, 2)])
+def test_a_buffer_closed_early_lacks_noise(dropout: object, enough: int) -> None:
+    """Three of K = 4 parts of the noise, as hand calculation has it: a variance of 3/4; of 3/2 if 2 are
+    enough."""
+    early = {**BUFFERED["buffer"], "every_s": 0.01, "least": 2}
+    changes = {**BUFFERED, "buffer": early, "dp.dropout": dropout}
+    for protocol in simfl.run(SCENARIO, changes).protocols.values():
+        shares = [r.noise for r in protocol.rounds]
+        assert shares == [r.survivors / enough for r in protocol.rounds]
+        assert min(filter(None, shares)) < 4 / enough
+        assert all(r.aggregate_exact for r in protocol.rounds)
+
+
+def test_early_closes_are_named_in_a_broken_promise() -> None:
+    """No user is lost: aggregates of fewer than K updates lack the noise of the others."""
+    early = {**BUFFERED["buffer"], "every_s": 0.001, "least": 1}
+    changes = {"protocols": ["fedbuff"], "rounds": 2, "dp.noise_multiplier": None, "dp.epsilon": 6}
+    (protocol,) = simfl.run(SCENARIO, {**BUFFERED, "buffer": early, **changes}).protocols.values()
+    assert "noise was missing in 2 of 2 rounds, with fewer users in a sum than" in protocol.broken_promise
+    assert "lost" not in protocol.broken_promise
+
+
+def test_an_aborted_recovery_of_a_buffer_costs_its_members() -> None:
+    """No user answers in time; late answers would open the sums over the same users."""
+    deadlines = {"advertise": 9, "upload": 60, "recovery": 0.03}
+    changes = {**BUFFERED, "protocols": ["lightsecagg_async"], "deadlines": deadlines}
+    result = simfl.run(SCENARIO, changes)
+    (protocol,) = result.protocols.values()
+    assert [r.completed for r in protocol.rounds] == [False] * 6
+    users = [r.exposed for r in result.rounds["lightsecagg_async"]]
+    assert [len(u) for u in users] == [r.noise and 4 for r in protocol.rounds] == [4] * 6
+    dp, d = result.scenario.common(result.assumed.d).dp, result.assumed.d  # type: ignore[union-attr]
+    assert dp is not None
+    most = max(Counter(user for u in users for user in u).values())
+    assert protocol.epsilon == pytest.approx(epsilon_of(release_of(dp, d, 4), 1e-5, most))
+
+
+def test_unequal_weights_are_above_c_g_under_noise() -> None:
+    """Users refuse weights above c_g: another weight would scale one update beyond the others' noise."""
+    s = simfl.check(SCENARIO, BUFFERED).scenario
+    assert s.params("lightsecagg_async", d=5).c_g == 1
+    assert simfl.check("scenarios/async_buffer.yaml").scenario.params("lightsecagg_async", d=5).c_g == 64
 
 
 def test_a_share_means_the_users_that_it_says() -> None:

@@ -28,6 +28,7 @@ SIGNED = {"consistency": "signatures"}
 def test_each_row_that_is_not_reached_has_a_reason(protocol, more, affected_users) -> None:
     cohort = make_cohort(protocol, 3, overrides={f"protocols.{protocol}.{k}": v for k, v in more.items()})
     report = explore(cohort, affected_users=affected_users)
+    assert report.violation is None
     missed = set(cohort.rows) - report.reached
     assert missed <= NEVER.keys()
     assert {row for row in missed if row[0] != "ignored"} <= {

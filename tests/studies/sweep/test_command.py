@@ -13,9 +13,11 @@ import pytest
 
 from simfl.cli import main
 from simfl.engine import machine_speed
+from simfl.errors import BadInput
 from simfl.studies.sweep import run as module
 from simfl.studies.sweep.store import Store
-from tests.studies.sweep.small import files, study
+from simfl.studies.sweep.study import sweep as run_sweep
+from tests.studies.sweep.small import BASE, files, study
 
 
 def sweep(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> tuple[int, str, str]:
@@ -237,3 +239,30 @@ def test_traces_are_kept_if_asked_for(tmp_path: Path, capsys: pytest.CaptureFixt
         kept
         == [{"SHA256SUMS", "summary.json", "breakdown.csv", "resolved.yaml", "about.json", "trace.jsonl"}] * 2
     )
+
+
+@pytest.mark.ci
+def test_live_cells_stand_beside_simulated_ones(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    real = {**BASE, "payload": "real", "population": {"users": 6, "devices": {"slowdown": 1}}}
+    file = study(tmp_path, base=real, set={"protocols": ["lightsecagg"]}, grid={"dropout.rate": [0.0]})
+    code, out, errors = sweep(capsys, file, "--out", tmp_path / "both", "--live")
+    assert (code, errors) == (0, "")
+    assert "Overrun of live cells: median" in out
+    assert "2 cells: 0 were stored, 2 run" in out
+    store = Store(tmp_path / "both")
+    keys = [path.name for path in store.cells.iterdir()]
+    assert all(store.about(key)["overrun"]["lightsecagg"] >= 0 for key in keys)
+    # A simulated cell is another one, and a live cell is kept.
+    assert "2 cells: 0 were stored, 2 run" in sweep(capsys, file, "--out", tmp_path / "both")[1]
+    assert "2 cells: 2 were stored, 0 run" in sweep(capsys, file, "--out", tmp_path / "both", "--live")[1]
+
+
+def test_a_live_study_is_refused_before_its_first_cell(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, _, errors = sweep(capsys, study(tmp_path), "--out", tmp_path / "out", "--live")
+    assert code == 2
+    assert "payload: shadow counts work without doing it: a live run does it" in errors
+    with pytest.raises(BadInput, match="one at a time on this machine"):
+        run_sweep(study(tmp_path), tmp_path / "out", jobs=2, live=True)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,414 @@
+"""Buffalo: updates over a buffer under keys of their users, and these under second keys that are shared.
+
+Buffalo (Taiello 2025, CODASPY, ePrint 2025/574), after its public code (rtaiello/buffalo, `OursSS`):
+
+    0. (setup)    Users have each other's long-term keys of signatures. User i sends a public channel key,
+                  once for the run, or later if it comes late. All enrolled users are assistants.
+    1. (offline)  User i begins a cycle on version t_i. It draws a key s_i of ring-LWE and a key u_i of
+                  Joye-Libert, encrypts s_i under u_i, and shares u_i among the assistants.
+    2. upload     It sends a s_i + t e_i + x_i, the encrypted s_i, and the sealed shares of u_i.
+    3. survivors  When K updates wait, assistants are sent their list B, and sign it.
+    4. recovery   Each assistant who signed is sent U = floor(0.66 n) + 1 signatures, and the shares that
+                  users of B sealed for it. If all sign the list that it signed, it answers with the sum of
+                  the shares. U such sums give sum_B u_i, which opens sum_B s_i, which opens sum_B x_i.
+
+A user speaks once a cycle; what assistants send is independent of d. An assistant signs for an update once,
+and never for fewer than `least`.
+
+Not as in the code: shares are over F_q, limb by limb, and not over a prime of 4,096 bits. Coefficients of
+s_i, which are small, take 7 bits and those of a sum, not 59. A coefficient of a ciphertext holds as many
+coordinates of log2(q K) bits as fit, so often one, not several of 8 bits. n is RSA-2048, and no dealer draws
+it. Each update weighs 1, as in the code. The paper itself was not read.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from simfl.crypto import mds
+from simfl.crypto.joye_libert import JoyeLibert
+from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
+from simfl.crypto.rings import Kahe, ring_of
+from simfl.crypto.signatures import SIGNATURE_BYTES
+from simfl.dataplane.handles import U8, U32, Handle
+from simfl.dataplane.ops import Ops, PeerFault
+from simfl.dataplane.work import POWERS, RINGS
+from simfl.protocols.buffered_server import BufferedServer, Upload
+from simfl.protocols.consistency import signed_bytes
+from simfl.protocols.index_views import AllBut, Same, Users, are_within
+from simfl.protocols.keyed_messages import Advertise, Invite, Roster, check_names
+from simfl.protocols.lightsecagg_async import LightSecAggAsyncServer
+from simfl.protocols.lightsecagg_async_client import (
+    LightSecAggAsyncClient,
+    Recover,
+    RecoveryMessage,
+    Start,
+    SumOfShares,
+    _columns,
+)
+from simfl.protocols.long_term_keys import Directory
+from simfl.protocols.machine import (
+    SERVER,
+    Effects,
+    Entropy,
+    Ignore,
+    Params,
+    Ready,
+    Reason,
+    Refusal,
+    Refuse,
+    Send,
+    Timer,
+    Update,
+    misshapen,
+)
+from simfl.protocols.protocol import Mode, Problems, Protocol
+from simfl.trace.codes import RecoveryId, UpdateId, name_of
+
+MOST = 512
+"""Updates of a sum that the ring leaves room for, at fields of 32 bits: 59 bits are a sign, 8 of an error, 9
+of its sum, and 32 + 9 of the sum of coordinates."""
+
+
+def scheme(p: Params, bits: int) -> JoyeLibert:
+    """Return both schemes of a run: ring-LWE of 2,048 coefficients of 59 bits, and Joye-Libert for its keys.
+
+    Args:
+        p: Public parameters.
+        bits: Bits of Joye-Libert's modulus.
+    """
+    slot_bits, t_bits = ((p.q - 1) * p.K).bit_length(), 50 - (p.K - 1).bit_length()
+    slots = max(1, t_bits // slot_bits)
+    elements = -(-p.d // (2048 * slots))
+    ring = ring_of(2048, (30, 29))
+    name = b"buffalo" + p.session
+    return JoyeLibert(Kahe(ring, elements, slots, slot_bits, t_bits, p.d, p.q, name), bits, p.K)
+
+
+@dataclass(frozen=True, slots=True)
+class EncryptedUpload(Upload):
+    """A user's one message of a cycle; `vector` is the update under ring-LWE, 1 x bytes."""
+
+    key: Handle
+    """The key of that under Joye-Libert, 1 x bytes."""
+    to: tuple[int, ...]
+    """Receivers of the shares."""
+    sealed: Handle
+    """A sealed share of the second key for each of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(RecoveryMessage):
+    """The updates of a full buffer, for assistants to sign."""
+
+    kind, phase = "survivors", "recovery"
+    masks: tuple[UpdateId, ...]
+    """The updates."""
+
+
+@dataclass(frozen=True, slots=True)
+class SignedList(RecoveryMessage):
+    """An assistant's signature of the list that it was sent."""
+
+    kind, phase, point = "signature", "recovery", "recovery"
+    signed: Handle
+    """1 x 64 bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Open(Recover):
+    """The request of a sum of shares, of which all weigh 1."""
+
+    signers: tuple[int, ...]
+    """Assistants who signed the list."""
+    signed: Handle
+    """Their signatures, a row each."""
+    sealed: Handle
+    """The receiver's share of each update but its own, a row each."""
+
+
+class BuffaloClient(LightSecAggAsyncClient):
+    """A user of Buffalo, which is an assistant too.
+
+    Attributes:
+        how: The encryption schemes.
+        prepared: The update of the current cycle, its seeds, the encrypted key, receivers and sealed shares;
+            None once they are used.
+        own: The last update that it shared a key of, and its own share.
+        signed: The last list that it signed, and the signed bytes; None once it has answered.
+    """
+
+    table = {
+        ("invited", Invite): ("advertise", "enrolled"),
+        ("enrolled", Roster): ("meet", "enrolled"),
+        ("enrolled", Start): ("begin", "enrolled"),
+        ("enrolled", Listed): ("sign", "enrolled"),
+        ("enrolled", Open): ("answer", "enrolled"),
+    }
+
+    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy, how: JoyeLibert) -> None:
+        super().__init__(user, params, ops, entropy)
+        self.how = how
+        self.prepared: tuple[UpdateId, Handle, Handle, tuple[int, ...], Handle] | None = None
+        self.own: tuple[UpdateId, Handle] | None = None
+        self.signed: tuple[Listed, bytes] | None = None
+        assert params.pki is not None
+        self.key = ops.secret(params.pki.secret(user))
+
+    def begin(self, message: Start) -> Effects:
+        """Draw both keys of a cycle, and encrypt and share them while the user trains."""
+        ops, p, update = self.ops, self.params, message.update
+        self.refused.add(update)
+        _columns((update,))
+        if update.user != self.user or (self.own is not None and update.cycle <= self.own[0].cycle):
+            raise PeerFault(SERVER, f"{update} is not a new cycle of mine")
+        # A key that is shared among fewer than U users could never be opened.
+        if len(self.peers) + 1 < p.U:
+            raise PeerFault(SERVER, f"a cycle with {len(self.peers) + 1} users enrolled, below U={p.U}")
+        assert self.channels is not None
+        names = ("key", "errors", "second key", "shares")
+        s, errors, u, noise = (ops.secret(self.entropy(f"{name} {update}")) for name in names)
+        points = mds.points_of(self.circle, p.q)
+        shares = ops.encode(ops.jl_key(u, self.how), noise, points, p.U, p.U - 1)
+        place = self.circle.index(self.user)
+        self.own = update, ops.pick(shares, [place])
+        sealed = self.channels.seal(
+            self.peers, ops.pick(shares, AllBut(len(self.circle), place)), update.cycle
+        )
+        encrypted = ops.jl_protect(ops.join([s, u]), self.how)
+        self.prepared = update, ops.join([s, errors]), encrypted, tuple(self.peers), sealed
+        self.refused.discard(update)
+        return [Ready(update)]
+
+    def submit(self, update: Update) -> Effects:
+        if update.id in self.refused:
+            return [Ignore(self.user, "update", Reason.NOT_BEGUN, update.id)]
+        if self.prepared is None or self.prepared[0] != update.id:
+            raise ValueError(f"user {self.user}: no key for update {name_of(update.id)}")
+        self.ops.phase("upload")
+        # Let go before it is used, so that no second update meets it.
+        (name, seeds, key, to, sealed), self.prepared = self.prepared, None
+        x = self.params.quantise(self.ops, update, self.entropy, weighted=False)
+        vector = self.ops.kahe_encrypt(x, seeds, self.how.keys)
+        return [Send(SERVER, EncryptedUpload(name, update.version, vector, key, to, sealed))]
+
+    def sign(self, message: Listed) -> Effects:
+        """Sign a list of updates, unless it signed for one of them before."""
+        p, masks = self.params, message.masks
+        if message.recovery.number <= self.asked:
+            return [Ignore(SERVER, message.kind, Reason.REPEATED, message.recovery)]
+        users, _, distinct = _columns(masks)
+        check_names(users, self.circle, "the list")
+        if distinct < (least := p.least if p.timed else p.K):
+            raise PeerFault(SERVER, f"{distinct} updates, below {least}")
+        for mask in masks:
+            # Two sums with a common update would give the difference of the others.
+            if mask.cycle <= self.latest.get(mask.user, -1):
+                raise PeerFault(SERVER, f"{mask} is in a list that I signed before")
+        self.asked = message.recovery.number
+        self.latest.update(masks)
+        content = repr((message.recovery.number, *map(tuple, masks))).encode()
+        self.signed = message, signed_bytes("list", p, content)
+        return [Send(SERVER, SignedList(message.recovery, self.ops.sign(self.key, self.signed[1])))]
+
+    def answer(self, request: Recover) -> Effects:
+        """Sum the shares of the list that it signed, if enough others signed it too."""
+        assert isinstance(request, Open)
+        assert self.channels is not None
+        assert self.params.pki is not None
+        ops, p, signers = self.ops, self.params, Users(request.signers)
+        if self.signed is None or request.recovery != self.signed[0].recovery:
+            return [Ignore(SERVER, request.kind, Reason.REPEATED, request.recovery)]
+        (listed, statement), self.signed = self.signed, None
+        if request.masks != listed.masks or set(request.weights) != {1}:
+            raise PeerFault(SERVER, "asks to open another list than the one that I signed")
+        if len(set(signers)) < p.U or not are_within(signers, self.circle):
+            raise PeerFault(SERVER, f"{Refusal.FEW}: {len(signers)}, {p.U} needed")
+        others = [mask for mask in request.masks if mask.user != self.user]
+        for handle, rows, length in (
+            (request.signed, len(signers), SIGNATURE_BYTES),
+            (request.sealed, len(others), U32.itemsize * self.how.limbs + TAG_BYTES),
+        ):
+            if flaw := misshapen(handle, rows, length, U8):
+                raise PeerFault(SERVER, flaw)
+        try:
+            ops.verify(p.pki.publics(signers, ops), request.signed, Same(statement, len(signers)), signers)
+        except PeerFault as fault:
+            raise PeerFault(SERVER, f"{Refusal.FORGED}: that of user {fault.user}") from None
+        senders, cycles = [mask.user for mask in others], [mask.cycle for mask in others]
+        shares = [self.channels.open(senders, request.sealed, cycles, U32)]
+        if len(others) < len(request.masks):
+            if self.own is None or self.own[0] not in request.masks:
+                return [Ignore(SERVER, request.kind, Reason.NO_SHARE, request.recovery)]
+            shares.append(self.own[1])
+        return [Send(SERVER, SumOfShares(request.recovery, ops.total(ops.join(shares))))]
+
+
+class BuffaloServer(LightSecAggAsyncServer):
+    """The server of Buffalo.
+
+    Attributes:
+        how: The encryption schemes.
+        taken: Uploads of the open recovery.
+        signatures: Assistant -> its signature of their list.
+        signers: The U assistants whose signatures all others get; empty before there are as many.
+    """
+
+    table = {
+        Advertise: "enrol",
+        EncryptedUpload: "take",
+        SignedList: "take_signature",
+        SumOfShares: "take_answer",
+    }
+
+    def __init__(self, *args: Any, how: JoyeLibert) -> None:
+        super().__init__(*args)
+        self.how = how
+
+    def take(self, sender: int, message: Upload) -> Effects:
+        return BufferedServer.take(self, sender, message)
+
+    def reject_reason(self, sender: int, message: EncryptedUpload) -> str:
+        how, to = self.how, set(message.to)
+        if len(to) < len(message.to) or sender in to or not self.publics.keys() >= to:
+            return "malformed: for strangers or twice"
+        share_bytes = U32.itemsize * how.limbs + TAG_BYTES
+        return (
+            misshapen(message.vector, 1, how.keys.vector_bytes, U8)
+            or misshapen(message.key, 1, how.elements * how.element_bytes, U8)
+            or misshapen(message.sealed, len(message.to), share_bytes, U8)
+        )
+
+    def aggregate(self, taken: list[Upload]) -> Effects:
+        """Sum up a buffer, and have its list signed by the assistants who have a share of each update."""
+        ops, uploads = self.ops, [w for w in taken if isinstance(w, EncryptedUpload)]
+        recovery, self.recoveries = RecoveryId(self.recoveries), self.recoveries + 1
+        self.members = tuple(self.member(w, 1) for w in taken)
+        self.sum, self.key_sum = uploads[0].vector, uploads[0].key
+        for w in uploads[1:]:
+            self.sum = ops.ring_add(self.sum, w.vector, self.how.keys.ring)
+            self.key_sum = ops.jl_add(self.key_sum, w.key, self.how)
+        # Receiver -> row of its share, for each update.
+        self.taken = [
+            (w, {u: k for k, u in enumerate(w.to)}) for w in taken if isinstance(w, EncryptedUpload)
+        ]
+        masks = tuple(w.update for w in taken)
+        self.answers, self.signatures, self.signers = {}, dict[int, Handle](), tuple[int, ...]()
+        self.listed = Listed(recovery, masks)
+        self.request = Recover(recovery, self.version, masks, (1,) * len(masks))
+        asked = [user for user in self.publics if user not in self.offline and self.has_shares(user)]
+        timer = Timer("recovery", "recovery", recovery)
+        return [timer, *(Send(user, self.listed) for user in asked)]
+
+    def has_shares(self, user: int) -> bool:
+        """Return True if a user has a share of each update of the list."""
+        return all(user in rows or user == w.update.user for w, rows in self.taken)
+
+    def take_signature(self, user: int, message: SignedList) -> Effects:
+        """Take a signature of the list; the U-th one opens the recovery for all who signed."""
+        if self.request is None or message.recovery != self.request.recovery:
+            return [Ignore(user, message.kind, Reason.LATE, message.recovery)]
+        if user in self.signatures:
+            return [Ignore(user, message.kind, Reason.REPEATED, message.recovery)]
+        if user not in self.publics or not self.has_shares(user):
+            return [Ignore(user, message.kind, Reason.STRANGER, message.recovery)]
+        if flaw := misshapen(message.signed, 1, SIGNATURE_BYTES, U8):
+            return [Refuse(user, message.kind, flaw, message.recovery)]
+        self.signatures[user] = message.signed
+        if self.signers:
+            return [Send(user, self._opening(user))]
+        if len(self.signatures) < self.params.U:
+            return []
+        self.signers = tuple(self.signatures)
+        return [Send(signer, self._opening(signer)) for signer in self.signers]
+
+    def _opening(self, user: int) -> Open:
+        r, others = self.request, [(w, rows) for w, rows in self.taken if w.update.user != user]
+        assert r is not None
+        sealed = self.ops.gather([w.sealed for w, _ in others], [rows[user] for _, rows in others])
+        signed = self.ops.join([self.signatures[signer] for signer in self.signers])
+        return Open(r.recovery, r.version, r.masks, r.weights, self.signers, signed, sealed)
+
+    @property
+    def share_columns(self) -> int:
+        return self.how.limbs
+
+    def unmask(self, rows: Handle, points: Sequence[int]) -> Handle:
+        ops, p, how = self.ops, self.params, self.how
+        u = ops.decode(rows, points, p.U, p.U - 1, how.limbs)
+        key = ops.jl_open(self.key_sum, u, len(self.members), how)
+        return ops.kahe_decrypt(self.sum, key, how.keys)
+
+    def back(self, user: int) -> Effects:
+        # An assistant who was offline when the list went out is sent it now. A request to open waits on the
+        # link of one who signed.
+        waits = super().back(user) and self.has_shares(user) and user not in self.signatures
+        return [Send(user, self.listed)] if waits else []
+
+
+class Buffalo(Protocol):
+    """Updates over a buffer under keys, which assistants open for their sum alone (Buffalo 2025)."""
+
+    mode = Mode.BUFFERED
+    timers = ("advertise", "upload", "recovery")
+    model_with = (Start, Start)
+    weighted = False
+    special_work = (*RINGS, *POWERS)
+    pair_bytes = 80
+
+    protocol: Literal["buffalo"] = "buffalo"
+    modulus_bits: Literal[330, 2048] = 2048
+    """Bits of Joye-Libert's modulus; the factors of the one of 330 bits are public, so it is for tests."""
+
+    def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> BuffaloClient:
+        return BuffaloClient(user, p, ops, entropy, scheme(p, self.modulus_bits))
+
+    def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> BuffaloServer:
+        return BuffaloServer(users, p, ops, entropy, how=scheme(p, self.modulus_bits))
+
+    def params(self, p: Params) -> Params:
+        U = p.U if p.U_given else 66 * p.N // 100 + 1
+        return replace(p, U=U, pki=Directory(p.session.ljust(32)))
+
+    def needed(self, stage: str, p: Params) -> int:
+        return p.U
+
+    def max_colluders(self, p: Params) -> int | None:
+        """Return U - 1: that many shares reveal nothing."""
+        return p.U - 1
+
+    def problems(self, p: Params) -> Problems:
+        U = self.params(p).U
+        shown = f"U={U}" if p.U_given else f"U = floor(0.66 N) + 1 = {U}"
+        if p.N - p.D < U:
+            yield "privacy.D", f"N - D = {p.N} - {p.D} must be at least {shown}: lower D, or set privacy.U"
+        if U <= p.T:
+            yield "privacy.T", f"T={p.T} must be below {shown}"
+        if (least := p.least if p.timed else p.K) < 2:
+            reason = "a sum over one update is that update ({name})"
+            yield f"buffer.{'least' if p.timed else 'K'}", f"{least} must be at least 2: {reason}"
+        if p.K > MOST:
+            yield "buffer.K", f"K={p.K} must be at most {MOST}: the ring has no room for more errors"
+
+    def notes(self, p: Params) -> Iterator[str]:
+        if not p.U_given:
+            yield f"U = floor(0.66 N) + 1 = {p.U} assistants open a sum"
+        if self.modulus_bits < 2048:
+            yield f"modulus_bits={self.modulus_bits}: its factors are public, so keys are hidden from nobody"
+
+    def pairs(self, p: Params, users: int, members: int) -> float:
+        # All users' keys, and a share of each update in flight.
+        return float(users * (users + members))
+
+    def shares_bytes(self, p: Params, users: int) -> int:
+        how = scheme(p, self.modulus_bits)
+        shares = users * (U32.itemsize * how.limbs + TAG_BYTES) + how.elements * how.element_bytes
+        # Of each user that is in flight or in the buffer, with the keys of all others.
+        return users * (2 * (shares + how.keys.vector_bytes) + 2 * KEY_BYTES * users)
+
+    def sum_weight(self, p: Params, heaviest: int | None) -> int | None:
+        return p.K
+
+    @classmethod
+    def small_settings(cls, users: int, lost: int) -> dict[str, Any]:
+        return {"modulus_bits": 330}

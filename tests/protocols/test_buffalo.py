@@ -1,0 +1,202 @@
+"""Buffalo: sums under losses and delays, sizes by hand, and what assistants and the server refuse."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from simfl.crypto.field import Q
+from simfl.crypto.keys import TAG_BYTES
+from simfl.dataplane.handles import U8, Handle
+from simfl.dataplane.shadow import ShadowOps
+from simfl.protocols.buffalo import Buffalo, SignedList
+from simfl.protocols.long_term_keys import Directory
+from simfl.protocols.machine import SERVER, Params, RecoveryId, Refuse, UpdateId
+from tests.protocols.buffers import Buffers, cycle
+from tests.sizes import examples
+
+SMALL = {"modulus_bits": 330}
+
+
+def buffalo(n=5, seed=0, bits=330, **params):
+    machines = {"K": 2, "U": 4, "T": 1, "staleness_bound": 2, "c_g": 1, "pki": Directory(bytes(32)), **params}
+    return Buffers("buffalo", n, seed=seed, settings={"modulus_bits": bits}, **machines)
+
+
+def enrolled(n=5, **more):
+    run = buffalo(n, **more)
+    run.settle()
+    return run
+
+
+def listed(run):
+    """The list of 0.0 and 1.0, at the head of the users' links."""
+    cycle(run, 0, 1)
+    run.settle(lambda m: m.kind == "survivors")
+    return run.links[SERVER, 2][0]
+
+
+def opening(run):
+    """The request to open 0.0 and 1.0, at the head of the users' links."""
+    cycle(run, 0, 1)
+    run.settle(lambda m: m.kind == "recover")
+    return run.links[SERVER, 2][0]
+
+
+@settings(max_examples=examples(6), deadline=None, derandomize=True)
+@given(seed=st.integers(0, 10**6), losses=st.sampled_from([0, 0.03]), late=st.sampled_from([0, 0.02]))
+def test_each_sum_is_that_of_its_members(seed, losses, late):
+    """The driver checks each sum, coordinate by coordinate, and its mean."""
+    run = buffalo(6, seed=seed, K=3).play(250, losses=losses, late=late, keep=4)
+    members = [m.update for result in run.results for m in result.members]
+    assert len(set(members)) == len(members)
+    assert not run.refused
+    if not losses and not late:
+        assert len(run.results) > 2
+
+
+def test_a_weight_is_one_however_stale():
+    run = enrolled()
+    run.begin(2)
+    run.settle()
+    cycle(run, 0, 1)
+    run.settle()
+    run.submit(2)
+    cycle(run, 3)
+    run.settle()
+    stale = {m.user: (m.staleness, m.factor) for m in run.results[1].members}
+    assert stale == {2: (1, 1), 3: (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("bits", "d", "K", "elements", "numbers", "limbs"), [(330, 5, 2, 1, 50, 22), (2048, 5000, 3, 3, 10, 137)]
+)
+def test_a_user_sends_what_the_sizes_say(bits, d, K, elements, numbers, limbs):
+    run = enrolled(bits=bits, d=d, K=K, ops=ShadowOps(Q))
+    cycle(run, 0)
+    (upload,) = run.links[0, SERVER]
+    # 2,048 coefficients of 59 bits, with one coordinate of 33 or 34 bits in each.
+    assert upload.vector.size_bytes == elements * 2048 * 59 // 8
+    # 2,048 coefficients of 8 or 9 bits in numbers below n, of which 41 or 227 fit, sent modulo n^2.
+    assert upload.key.size_bytes == numbers * -(-2 * bits // 8)
+    # 2 (330 - 1) or 2 (2048 - 2) bits of a second key, 30 in each limb of 4 bytes.
+    assert upload.sealed.size_bytes == 4 * (4 * limbs + TAG_BYTES)
+
+
+# -- assistants
+def refusals(client, message):
+    return [effect.why for effect in client.receive(SERVER, message) if isinstance(effect, Refuse)]
+
+
+def test_an_assistant_signs_for_an_update_once():
+    run = enrolled()
+    message, client = listed(run), run.clients[2]
+    assert [effect.message.kind for effect in client.receive(SERVER, message)] == ["signature"]
+    again = replace(message, recovery=RecoveryId(1), masks=(UpdateId(1, 0), UpdateId(3, 0)))
+    assert refusals(client, again) == ["1.0 is in a list that I signed before"]
+    assert not refusals(client, replace(again, masks=(UpdateId(0, 1), UpdateId(3, 0))))
+
+
+@pytest.mark.parametrize(
+    ("masks", "why"),
+    [
+        ((UpdateId(0, 0),), "1 updates, below 2"),
+        ((UpdateId(0, 0), UpdateId(0, 1)), "the list names a user twice"),
+        ((UpdateId(0, 0), UpdateId(9, 0)), "the list names stranger 9"),
+    ],
+)
+def test_an_assistant_refuses_a_list(masks, why):
+    run = enrolled()
+    assert refusals(run.clients[2], replace(listed(run), masks=masks)) == [why]
+
+
+def _forged(handle, row):
+    return Handle(handle.rows, handle.columns, handle.dtype, handle.content, frozenset({row}))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda m: {"masks": m.masks[::-1]}, "asks to open another list than the one that I signed"),
+        (lambda m: {"weights": (1, 2)}, "asks to open another list than the one that I signed"),
+        (lambda m: {"signers": m.signers[:3]}, "too few signatures: 3, 4 needed"),
+        (lambda m: {"signers": (m.signers[0],) * 4}, "too few signatures: 4, 4 needed"),
+        (lambda m: {"signers": (9, *m.signers[1:])}, "too few signatures: 4, 4 needed"),
+        (lambda m: {"signed": _forged(m.signed, 1)}, "that of user"),
+        (lambda m: {"signers": m.signers[::-1]}, "that of user"),
+        (lambda m: {"signed": Handle(3, 64, U8, m.signed.content[:3])}, "malformed"),
+        (lambda m: {"sealed": Handle(1, 8, U8, m.sealed.content[:1, :8])}, "malformed"),
+        (lambda m: {"sealed": _forged(m.sealed, 0)}, "does not authenticate"),
+    ],
+)
+def test_an_assistant_refuses_to_open(change, why):
+    run = enrolled()
+    message = opening(run)
+    assert why in refusals(run.clients[2], replace(message, **change(message)))[0]
+    # Once it was asked to open, rightly or not, it does not answer again.
+    assert [type(effect).__name__ for effect in run.clients[2].receive(SERVER, message)] == ["Ignore"]
+
+
+def test_an_old_cycle_is_refused():
+    run = enrolled()
+    run.begin(0)
+    (start,) = run.links[SERVER, 0]
+    run.settle()
+    assert "is not a new cycle of mine" in refusals(run.clients[0], start)[0]
+
+
+# -- the server
+@pytest.mark.parametrize("field", ["vector", "key", "sealed", "to"])
+def test_the_server_refuses_a_malformed_upload(field):
+    run = enrolled()
+    cycle(run, 0)
+    (message,) = run.links[0, SERVER]
+    value = (1, 2, 3, 3) if field == "to" else Handle(1, 8, U8, getattr(message, field).content[:1, :8])
+    (refused, given_up) = run.server.receive(0, replace(message, **{field: value}))
+    assert "malformed" in refused.why
+    assert given_up.update == UpdateId(0, 0)
+
+
+def test_signatures_are_taken_once_and_for_the_open_list():
+    run = enrolled()
+    message = listed(run)
+    signature = run.clients[2].receive(SERVER, message)[0].message
+    assert run.server.receive(2, signature) == []
+    again, late = (
+        run.server.receive(2, signature),
+        run.server.receive(3, SignedList(RecoveryId(5), signature.signed)),
+    )
+    assert [(effect.message, effect.reason.name) for effect in (*again, *late)] == [
+        ("signature", "REPEATED"),
+        ("signature", "LATE"),
+    ]
+    (refused,) = run.server.receive(3, replace(signature, signed=Handle(1, 3, U8, None)))
+    assert "malformed" in refused.why
+
+
+def test_an_assistant_that_returns_is_sent_the_list():
+    run = enrolled(U=3)
+    cycle(run, 0, 1)
+    run.leave(4, notify=True)
+    run.settle()
+    assert len(run.results) == 1
+    cycle(run, 2)
+    run.begin(3)
+    run.settle()
+    run.submit(3)
+    run.settle(lambda m: m.kind == "survivors")
+    assert (SERVER, 4) not in run.links or not any(m.kind == "survivors" for m in run.links[SERVER, 4])
+    assert [effect.message.kind for effect in run.server.back(4)] == ["survivors"]
+
+
+def test_settings_that_cannot_work_are_refused():
+    kind, p = Buffalo(), Params(d=10, q=Q, N=100, T=40, D=30, K=10, U=70, U_given=False)
+    assert not list(kind.problems(p))
+    assert kind.params(p).U == 67
+    wrong = {"D": 34, "T": 67, "K": 1}
+    keys = [dict(kind.problems(replace(p, **{name: value}))) for name, value in wrong.items()]
+    assert [list(found) for found in keys] == [["privacy.D"], ["privacy.T"], ["buffer.K"]]
+    assert "at most 512" in dict(kind.problems(replace(p, K=513)))["buffer.K"]
+    assert not list(kind.problems(replace(p, K=512)))
+    assert any("hidden from nobody" in note for note in Buffalo(**SMALL).notes(kind.params(p)))
