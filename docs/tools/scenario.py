@@ -7,7 +7,7 @@ trying them. `tests/docs/test_scenario.py` compares the pages with the schema.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -183,6 +183,10 @@ class _Section:
         elsewhere: dict[str, list[str]] = {}
         if shape.model:
             yield from self._block(shape.model, None)
+        if any(issubclass(model, schema.Overrides) for model in shape.kinds.values()):
+            # Once, and not below each of two dozen protocols.
+            yield "Keys of each protocol:"
+            yield from self._rows(schema.Overrides, schema.Overrides.model_fields)
         for model in dict.fromkeys(shape.kinds.values()):
             words = [word for word, other in shape.kinds.items() if other is model]
             if (there := self.described.setdefault(model, self.name)) != self.name:
@@ -197,14 +201,18 @@ class _Section:
     def _block(self, model: type[BaseModel], tag: str | None) -> Iterator[str]:
         parts = (" ".join(part.split()) for part in (model.__doc__ or "").split("\n\n"))
         yield from (part for part in parts if not part.startswith(">>>"))  # examples are for readers of code
+        common = schema.Overrides.model_fields if issubclass(model, schema.Overrides) else {}
+        yield from self._rows(model, [key for key in model.model_fields if key != tag and key not in common])
+
+    def _rows(self, model: type[BaseModel], keys: Iterable[str]) -> Iterator[str]:
+        """Yield a table of some keys of a block, if there are any."""
         assert issubclass(model, blocks.Block)
         descriptions = model.descriptions()
         rows = ["| key | type | default | bound | | example |", "|---|---|---|---|---|---|"]
-        for key, info in model.model_fields.items():
-            if key != tag:
-                kind = hints(model)[key]
-                cells = f"`{key}`", self._type(kind), _default(info), _bound(kind), descriptions.get(key, "")
-                rows.append(f"| {' | '.join(cells)} | `{example(model, key)}` |")
+        for key in keys:
+            info, kind = model.model_fields[key], hints(model)[key]
+            cells = f"`{key}`", self._type(kind), _default(info), _bound(kind), descriptions.get(key, "")
+            rows.append(f"| {' | '.join(cells)} | `{example(model, key)}` |")
         if len(rows) > 2:
             yield "\n".join(rows)
 
