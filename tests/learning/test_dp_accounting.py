@@ -23,7 +23,6 @@ from simfl.learning.dp_accounting import (
     epsilon_from_rdp,
     epsilon_of,
     noise_multiplier_for,
-    sampled_rdp,
     skellam_rdp,
 )
 
@@ -110,17 +109,6 @@ def test_noise_multiplier_keeps_the_promise_tightly(mechanism: Mechanism) -> Non
     exact = epsilon_of(wide(multiplier, mechanism), 1e-6, rounds=10)
     assert exact <= 2.0
     assert exact == pytest.approx(2.0, rel=1e-9)
-
-
-def test_sampling_helps_and_ends_at_no_sampling() -> None:
-    """The bound falls with the probability; at alpha = 2 it is Zhu and Wang's by hand."""
-    whole = epsilon_of(SKELLAM, 1e-5, rounds=50)
-    spent = [epsilon_of(SKELLAM, 1e-5, rounds=50, sampling=q) for q in (0.01, 0.1, 0.5, 1.0)]
-    assert spent == sorted(spent)
-    assert spent[-1] == whole
-    # Order 2: log((1 - q)^1 (1 + q) + q^2 exp(r)).
-    curve = sampled_rdp(lambda orders: 0.3 * orders, 0.1)
-    assert curve[0] == pytest.approx(math.log(0.9 * 1.1 + 0.01 * math.exp(0.6)))
 
 
 def test_epsilon_that_rounding_exceeds_is_refused() -> None:
