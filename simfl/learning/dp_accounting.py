@@ -33,7 +33,7 @@ Curve = NDArray[np.float64]
 Members = Iterable[Iterable[int]] | None
 
 ORDERS = np.array([*range(2, 129), 256, 512, 1024])
-"""Renyi orders at which a curve is computed; whole numbers, since subsampling needs them."""
+"""Renyi orders at which a curve is computed; whole numbers, as the bound on Skellam noise has."""
 MAX_NOISE = 2.0**30
 """The largest noise multiplier that is tried."""
 
@@ -127,42 +127,12 @@ def discrete_gaussian_rdp(
     return curve
 
 
-def sampled_rdp(rdp: Callable[[Curve], Curve], sampling: float) -> Curve:
-    """Bound the divergence if each user takes part with a probability (Zhu and Wang 2019, Theorem 5).
-
-    Args:
-        rdp: Divergence of the mechanism at given orders.
-        sampling: The probability, drawn for each user and round alone, and hidden from the adversary.
-
-    Returns:
-        The divergence at `ORDERS`, never above that without sampling.
-    """
-    from scipy.special import gammaln, logsumexp
-
-    whole = rdp(ORDERS)
-    if sampling >= 1:
-        return whole
-    terms = np.arange(2, ORDERS[-1] + 1)
-    at_terms = rdp(terms)
-    curve = []
-    for a, unsampled in zip(ORDERS, whole, strict=True):
-        j = terms[: a - 1]
-        logs = (j - 1) * at_terms[: a - 1] + gammaln(a + 1) - gammaln(j + 1) - gammaln(a - j + 1)
-        logs = logs + (a - j) * math.log1p(-sampling) + j * math.log(sampling)
-        first = (a - 1) * math.log1p(-sampling) + math.log(a * sampling - sampling + 1)
-        weights = np.array([1.0, 1.0, *[3.0] * (len(j) - 1)])
-        bound = logsumexp([first, *logs], b=weights) / (a - 1)
-        curve.append(min(bound, unsampled))
-    return np.array(curve)
-
-
-def epsilon_from_rdp(rdp: Curve, delta: float, orders: Curve = ORDERS) -> float:
+def epsilon_from_rdp(rdp: Curve, delta: float) -> float:
     """Convert a divergence into epsilon (Canonne, Kamath and Steinke 2020, Proposition 12).
 
     Args:
-        rdp: Divergence of all rounds at each order.
+        rdp: Divergence of all rounds at `ORDERS`.
         delta: Probability with which epsilon may fail to hold.
-        orders: The orders.
 
     Returns:
         The least epsilon over the orders, at least 0.
@@ -170,12 +140,12 @@ def epsilon_from_rdp(rdp: Curve, delta: float, orders: Curve = ORDERS) -> float:
     # The same special case as dp-accounting's: here the total variation distance is below delta.
     if np.any(delta**2 + np.expm1(-rdp) >= 0):
         return 0.0
-    return max(0.0, float(np.min(rdp + _conversion(delta, orders))))
+    return max(0.0, float(np.min(rdp + _conversion(delta))))
 
 
-def _conversion(delta: float, orders: Curve) -> Curve:
-    """Return the epsilon at each order in addition to the divergence."""
-    curve: Curve = np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+def _conversion(delta: float) -> Curve:
+    """Return the epsilon at each of `ORDERS` in addition to the divergence."""
+    curve: Curve = np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1)
     return curve
 
 
@@ -183,7 +153,6 @@ def epsilon_of(
     release: Release,
     delta: float,
     rounds: int = 1,
-    sampling: float = 1.0,
     accountant: Accountant = "rdp",
     present: Iterable[Noise] | None = None,
 ) -> float:
@@ -193,8 +162,6 @@ def epsilon_of(
         release: The release as it was planned.
         delta: Probability with which epsilon may fail to hold, for all rounds together.
         rounds: Rounds, each with the whole noise.
-        sampling: Probability with which a user takes part in a round, if the adversary does not see who does;
-            1 against a server, which does see it.
         accountant: `rdp`; `pld` for `gaussian` only, and tighter.
         present: The noise that rounds had, instead of `rounds`.
 
@@ -211,10 +178,10 @@ def epsilon_of(
     if any(noise.share * release.variance <= 0 for noise in noises):
         return math.inf
     if release.mechanism == "gaussian":
-        return _central_epsilon(math.sqrt(release.variance) / release.l2, noises, delta, sampling, accountant)
+        return _central_epsilon(math.sqrt(release.variance) / release.l2, noises, delta, accountant)
     if accountant == "pld":
         raise BadInput(f"accountant must be rdp for {release.mechanism}, not pld")
-    total = sum(noise.rounds * _curve(release, noise, sampling) for noise in noises)
+    total = sum(noise.rounds * _curve(release, noise) for noise in noises)
     return epsilon_from_rdp(np.asarray(total), delta)
 
 
@@ -260,7 +227,6 @@ def noise_multiplier_for(
     epsilon: float,
     delta: float,
     rounds: int = 1,
-    sampling: float = 1.0,
     accountant: Accountant = "rdp",
 ) -> float:
     """Return the smallest noise multiplier that keeps a promised epsilon, by bisection to twelve digits.
@@ -270,7 +236,6 @@ def noise_multiplier_for(
         epsilon: The promise, for all rounds together.
         delta: Probability with which epsilon may fail to hold.
         rounds: Rounds, each with the whole noise.
-        sampling: As in `epsilon_of`.
         accountant: As in `epsilon_of`.
 
     Returns:
@@ -282,14 +247,14 @@ def noise_multiplier_for(
     """
 
     def spent(multiplier: float) -> float:
-        return epsilon_of(plan(multiplier), delta, rounds, sampling, accountant)
+        return epsilon_of(plan(multiplier), delta, rounds, accountant)
 
     low, high, least = 0.0, 1.0, math.inf
     # Bits that are few make updates coarse once there is much noise, so that more noise may cost more.
     while (cost := spent(high)) > epsilon:
         low, high, least = high, 2 * high, min(least, cost)
         if high > MAX_NOISE:
-            floor = float(np.min(_conversion(delta, ORDERS)))
+            floor = float(np.min(_conversion(delta)))
             if epsilon <= floor:
                 limit = f"the least that Renyi orders up to {ORDERS[-1]:,} show at delta={delta:g}"
                 raise BadInput(f"epsilon must be above {floor:.3g}, not {epsilon:g}: {limit}; raise either")
@@ -301,24 +266,19 @@ def noise_multiplier_for(
     return high
 
 
-def _curve(release: Release, noise: Noise, sampling: float) -> Curve:
+def _curve(release: Release, noise: Noise) -> Curve:
     """Return the divergence of one round at `ORDERS`."""
     survivors, variance = noise.survivors or release.users, noise.share * release.variance
     l1, l2, local = release.l1, release.l2, math.sqrt(variance / survivors)
 
-    def rdp(orders: Curve) -> Curve:
-        if release.mechanism == "skellam":
-            return skellam_rdp(orders, l1, l2, variance)
-        # A plan covers all numbers of survivors; a round that is over had one of them.
-        most = release.most if noise.survivors is None else 0
-        return discrete_gaussian_rdp(orders, l1, l2, local, survivors, release.dim, most)
-
-    return sampled_rdp(rdp, sampling)
+    if release.mechanism == "skellam":
+        return skellam_rdp(ORDERS, l1, l2, variance)
+    # A plan covers all numbers of survivors; a round that is over had one of them.
+    most = release.most if noise.survivors is None else 0
+    return discrete_gaussian_rdp(ORDERS, l1, l2, local, survivors, release.dim, most)
 
 
-def _central_epsilon(
-    deviations: float, noises: list[Noise], delta: float, sampling: float, accountant: Accountant
-) -> float:
+def _central_epsilon(deviations: float, noises: list[Noise], delta: float, accountant: Accountant) -> float:
     """Return the epsilon of Gaussian noise that the server adds, of `deviations` times an update's norm.
 
     A discrete Gaussian has at most the divergence of a Gaussian of its parameter (Canonne, Kamath and Steinke
@@ -328,8 +288,6 @@ def _central_epsilon(
     account = library.rdp.RdpAccountant() if accountant == "rdp" else library.pld.PLDAccountant()
     for noise in noises:
         event = library.GaussianDpEvent(deviations * math.sqrt(noise.share))
-        if sampling < 1:
-            event = library.PoissonSampledDpEvent(sampling, event)
         account.compose(event, noise.rounds)
     return float(account.get_epsilon(delta))
 

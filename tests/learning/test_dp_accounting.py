@@ -8,6 +8,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from papers import dordis_fig8
 from simfl.crypto.noisy_rounding import norm_bound, scale_of
@@ -23,7 +25,6 @@ from simfl.learning.dp_accounting import (
     epsilon_from_rdp,
     epsilon_of,
     noise_multiplier_for,
-    sampled_rdp,
     skellam_rdp,
 )
 
@@ -112,17 +113,6 @@ def test_noise_multiplier_keeps_the_promise_tightly(mechanism: Mechanism) -> Non
     assert exact == pytest.approx(2.0, rel=1e-9)
 
 
-def test_sampling_helps_and_ends_at_no_sampling() -> None:
-    """The bound falls with the probability; at alpha = 2 it is Zhu and Wang's by hand."""
-    whole = epsilon_of(SKELLAM, 1e-5, rounds=50)
-    spent = [epsilon_of(SKELLAM, 1e-5, rounds=50, sampling=q) for q in (0.01, 0.1, 0.5, 1.0)]
-    assert spent == sorted(spent)
-    assert spent[-1] == whole
-    # Order 2: log((1 - q)^1 (1 + q) + q^2 exp(r)).
-    curve = sampled_rdp(lambda orders: 0.3 * orders, 0.1)
-    assert curve[0] == pytest.approx(math.log(0.9 * 1.1 + 0.01 * math.exp(0.6)))
-
-
 def test_epsilon_that_rounding_exceeds_is_refused() -> None:
     """With 10 bits more noise leaves no steps to the updates, and 1,000 rounds cost more than 0.001."""
     with pytest.raises(BadInput, match=r"epsilon must be above .*, which rounding alone costs: use a larger"):
@@ -148,10 +138,17 @@ def test_missing_library_is_named_with_its_remedy(monkeypatch: pytest.MonkeyPatc
 
 
 def test_central_gaussian_has_the_figures_of_dp_accounting() -> None:
-    """Noise 1.1, 1,000 rounds, each user with probability 0.01, delta 1e-5: 1.712 by RDP, 1.515 by PLD."""
+    """Noise 1.1, ten rounds, delta 1e-5: PLD is exact (Balle and Wang 2018, Theorem 8), RDP a bound above."""
     pytest.importorskip("dp_accounting")
-    spent = [epsilon_of(GAUSSIAN, 1e-5, 1000, 0.01, accountant) for accountant in ("rdp", "pld")]
-    assert [f"{e:.3f}" for e in spent] == ["1.712", "1.515"]
+    mu = math.sqrt(10) / 1.1
+
+    def exceeds(e: float) -> float:
+        return float(norm.cdf(mu / 2 - e / mu) - math.exp(e) * norm.cdf(-mu / 2 - e / mu) - 1e-5)
+
+    exact = brentq(exceeds, 1.0, 50.0)
+    by_rdp, by_pld = (epsilon_of(GAUSSIAN, 1e-5, 10, accountant) for accountant in ("rdp", "pld"))
+    assert by_pld == pytest.approx(exact, rel=1e-3)
+    assert exact < by_rdp < 1.1 * exact
 
 
 def test_a_user_spends_in_the_sums_that_it_is_in() -> None:

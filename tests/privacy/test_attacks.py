@@ -39,8 +39,10 @@ class World:
         trained = self.trainer.train([self.start] * USERS, users, [bytes(32)] * USERS, [0] * USERS)
         self.updates = trained.astype(np.float32)
 
-    def view(self, P: Any, uploads: F32 | None = None) -> View:
+    def view(self, P: Any, uploads: F32 | None = None, server_lr: float = 0.0) -> View:
         P = np.array(P)
+        means = P @ self.updates / P.sum(axis=1, keepdims=True)
+        steps = server_lr * np.cumsum(np.vstack([np.zeros_like(means[:1]), means]), axis=0)
         seen: Mapping[int, tuple[F32, int]] = {}
         if uploads is not None:
             seen = {user: (uploads[user], 0) for user in range(USERS)}
@@ -50,7 +52,7 @@ class World:
             plain=uploads is not None,
             users=USERS,
             rounds=np.arange(len(P)),
-            models=np.repeat(self.start, len(P) + 1, axis=0),
+            models=(self.start - steps).astype(np.float32),
             weights=P.astype(np.float64),
             totals=P @ self.updates.astype(np.float64),
             uploads=lambda place: seen,
@@ -98,14 +100,30 @@ def test_least_squares_of_the_last_rounds_only() -> None:
 def test_inversion_finds_images_of_single_updates() -> None:
     world = World(size=1, epochs=1, lr=0.1)
     attack = Inversion(users=6, steps=300, variation=0)
-    (alone,) = world.numbers(attack, world.view(CHAIN))
+    alone, _ = world.numbers(attack, world.view(CHAIN))
     assert alone["psnr"] > 40
     assert alone["mse"] < 1e-4
-    (paired,) = world.numbers(attack, world.view(PAIRS))
+    paired, _ = world.numbers(attack, world.view(PAIRS))
     assert paired["psnr"] < alone["psnr"] - 15
     assert paired["blind"] == alone["blind"] < 15
-    (plain,) = world.numbers(attack, world.view(PAIRS, world.updates))
+    plain, _ = world.numbers(attack, world.view(PAIRS, world.updates))
     assert plain["psnr"] > 40
+
+
+@pytest.mark.ci
+def test_inversion_by_a_curious_user_takes_global_models() -> None:
+    """The mean step is the update of one user if it is alone in all rounds, and a mixture of six is not."""
+    world = World(size=1, epochs=1, lr=0.1)
+    attack = Inversion(users=6, steps=300, variation=0)
+    _, alone = world.numbers(attack, world.view([[1, 0, 0, 0, 0, 0]] * 6, server_lr=0.5))
+    assert alone["users"] == 1
+    assert alone["psnr"] > 40
+    _, mixed = world.numbers(attack, world.view(CHAIN, server_lr=0.5))
+    assert mixed["users"] == 6
+    assert mixed["psnr"] < alone["psnr"] - 15
+    # The server's view of the same rounds is not the global models' alone.
+    exact, _ = world.numbers(attack, world.view(CHAIN, server_lr=0.5))
+    assert exact["psnr"] > 40
 
 
 def test_inversion_refuses_users_of_many_samples() -> None:

@@ -4,7 +4,8 @@ The search is for images with a gradient in the update's direction. The order of
 gradient, so images are matched with the nearest originals before they are scored.
 """
 
-from typing import Literal
+import math
+from typing import Any, Literal
 
 import numpy as np
 
@@ -36,7 +37,8 @@ class Inversion(Attack):
     """Users' images from the updates that least squares finds, by descent on the cosine of gradients.
 
     Updates that the server sees user by user are inverted directly. Where it sees sums alone, the updates are
-    estimated from the sums of many rounds first.
+    estimated from the sums of many rounds first. A curious user, who sees the global models alone, inverts
+    their mean step.
     """
 
     kind: Literal["inversion"] = "inversion"
@@ -68,8 +70,9 @@ class Inversion(Attack):
         return None
 
     def __call__(self, view: View, truth: Truth, rng: np.random.Generator) -> Outcome:
+        begin = window(view, self.rounds)
         # Plain updates need no window: the last round's are read directly.
-        first = len(view.rounds) - 1 if view.plain else window(view, self.rounds)
+        first = len(view.rounds) - 1 if view.plain else begin
         true_updates, estimates = truth.first(first), estimated(view.weights[first:], view.totals[first:])
         # A user without samples has no image to be found.
         has_samples = np.array([len(part) > 0 for part in truth.parts])
@@ -87,20 +90,28 @@ class Inversion(Attack):
         error = [errors(true[user][None], updates[user][0][None].astype(np.float64)) for user in chosen]
         originals = {user: pixels(truth.split.x_train[truth.parts[user]]) for user in chosen}
         labels = {user: truth.split.y_train[truth.parts[user]] for user in chosen}
-        searched = self._searched(view, rng, updates, labels)
-        # Matched by the truth, which flatters the attack: it is scored for its images, and not for their
-        # order.
-        images = {user: _matched(x, originals[user]) for user, x in searched.items()}
-        scores = {user: _scores(images[user], originals[user]) for user in chosen}
         # The score without any attack: an attack that is not better has found nothing.
         blind = [_scores(_typical(truth.split, labels[user]), originals[user])[0] for user in chosen]
-        means = dict(
-            zip(("psnr", "mse", "ssim"), np.mean(list(scores.values()), axis=0).tolist(), strict=True)
-        )
-        numbers = {"rounds": float(len(view.rounds) - first), "users": float(len(chosen))}
-        numbers |= {"error": float(np.mean(error)), **means, "blind": float(np.mean(blind))}
-        numbers |= {name: x for name, x in view.promise(uploads=True).items() if name == "epsilon"}
-        finding = Finding(view.entry, "uploads" if view.plain else "sums", numbers)
+
+        def found(attacked: str, updates: Updates, first: int, error: float, seen: bool) -> tuple[Any, ...]:
+            searched = self._searched(view, rng, updates, labels)
+            # Matched by the truth, which flatters the attack: it is scored for its images, and not for their
+            # order.
+            images = {user: _matched(x, originals[user]) for user, x in searched.items()}
+            scores = {user: _scores(images[user], originals[user]) for user in chosen}
+            means = np.mean(list(scores.values()), axis=0).tolist()
+            numbers = {"rounds": float(len(view.rounds) - first), "users": float(len(chosen)), "error": error}
+            numbers |= dict(zip(("psnr", "mse", "ssim"), means, strict=True), blind=float(np.mean(blind)))
+            numbers |= {name: x for name, x in view.promise(uploads=seen).items() if name == "epsilon"}
+            return Finding(view.entry, attacked, numbers), images, scores
+
+        attacked = "uploads" if view.plain else "sums"
+        finding, images, scores = found(attacked, updates, first, float(np.mean(error)), True)
+        # A curious user has the global models alone: without the users of a sum, the mean step of all rounds
+        # is its best guess of each user's update, but for its length.
+        step = (view.models[begin] - view.models[-1], begin)
+        curious, *_ = found("all global models", dict.fromkeys(chosen, step), begin, math.nan, False)
+        means = finding.numbers
         captions = tuple(f"{scores[user][0]:.1f} dB" for user in chosen)
         names = tuple(f"user {user}" for user in chosen)
         title = f"{view.entry}: mean PSNR {means['psnr']:.1f} dB"
@@ -108,7 +119,7 @@ class Inversion(Attack):
             *strips_of("an original of each", [originals[u][0] for u in chosen], names),
             *strips_of(title, [images[u][0] for u in chosen], captions),
         )
-        return Outcome((finding,), strips)
+        return Outcome((finding, curious), strips)
 
     def _searched(
         self, view: View, rng: np.random.Generator, updates: Updates, labels: dict[int, I64]
