@@ -131,7 +131,7 @@ def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
 @pytest.mark.ci
 def test_the_command_writes_a_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = tmp_path / "few.yaml", tmp_path / "planned.yaml"
-    file.write_text(dump(SMALL | {"updates": 6, "protocols": ["fedavg", *TWO]}), encoding="utf-8")
+    file.write_text(dump(SMALL | {"updates": 6, "protocols": ["fedavg", "ccesa", *TWO]}), encoding="utf-8")
     for more in ([], ["--json"]):
         with pytest.raises(SystemExit) as left:
             main(["plan", str(file), "--out", str(out), *more])
