@@ -56,7 +56,7 @@ COUNTED = (
     Counted("ccesa", 2),
     Counted("ccesa", 2, ("consistency=signatures",)),
     Counted("fedavg", 1, cost=""),
-    Counted("lightsecagg_async", 2, ("U=3",), "ci"),
+    Counted("lightsecagg_async", 2, ("U=3",)),
     Counted("lightsecagg_async", 2, ("U=3", "field.q=ntt")),
     Counted("fedbuff", 1, cost="ci"),
 )

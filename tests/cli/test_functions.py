@@ -128,12 +128,13 @@ def test_sweep_returns_failed_cells(tmp_path: Path, printed: Any, monkeypatch: p
 @pytest.mark.ci
 def test_plan_returns_the_commands_output(tmp_path: Path, printed: Any) -> None:
     """A fleet of 12 users."""
-    (tmp_path / "small.yaml").write_text(json.dumps(SMALL))
+    fleet = SMALL | {"protocols": ["secagg", "lightsecagg"]}
+    (tmp_path / "small.yaml").write_text(json.dumps(fleet))
     code, out = printed(
         "plan", tmp_path / "small.yaml", "--jobs", 1, "--out", tmp_path / "planned.yaml", "--json"
     )
     stages, runs = list[str](), list[int]()
-    planned = simfl.plan(SMALL, watch=stages.append, jobs=1, on_run=lambda: runs.append(len(stages)))
+    planned = simfl.plan(fleet, watch=stages.append, jobs=1, on_run=lambda: runs.append(len(stages)))
     assert (code, json.loads(out)) == (0, json.loads(json.dumps(planned.dump())))
     assert (tmp_path / "planned.yaml").read_text() == planned.scenario_text()
     assert stages[0] == "making the users"

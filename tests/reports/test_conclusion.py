@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from html import unescape
 from io import StringIO
 from pathlib import Path
@@ -17,12 +18,14 @@ from simfl.reports.folder import Run
 from simfl.reports.model import run_report
 from simfl.reports.page import page
 from simfl.reports.terminal import show
+from simfl.runs.folder.result import Result
 from simfl.runs.results.summary import Summary
 from simfl.runs.simulation import run as simulate
 from simfl.scenario.load import load, select_protocols
 from tests.engine.harness import ROOT, run
 from tests.reports.browser_pages import CHOSEN
 from tests.reports.conftest import opened
+from tests.reports.test_headline import printed
 from tests.reports.test_terminal import round_, row, summary, text
 
 SKIPPED = "selection: 3 of 9 users available"
@@ -158,12 +161,30 @@ def test_spans_of_aggregations_are_marked() -> None:
 
 
 # --- shipped scenarios
+@cache
+def multi_round() -> Result:
+    """The shipped run of 120 rounds, which takes seconds."""
+    scenario = load(ROOT / "scenarios/multi_round.yaml", {"payload": "shadow"})
+    return simulate(select_protocols(scenario, ["random", "partition", "batches_6"]))
+
+
+@pytest.mark.ci
+def test_selections_that_skip_rounds_are_slower() -> None:
+    """partition completes 7 of 120 rounds; the means of completed rounds are nearly the same for all."""
+    shown = printed(multi_round().summarised())
+    times = [float(cell) for cell in row(shown, "per aggregate")]
+    assert times[1] / times[0] == pytest.approx(238, abs=1)
+    assert times[2] / times[0] == pytest.approx(10.1, abs=0.1)
+    totals = [float(cell) for cell in row(shown, "total †")]
+    assert totals == pytest.approx([totals[0]] * 3, abs=0.0011)  # one digit of the table
+    assert "partition: 113 of 120 rounds failed: 113 x selection: 69 to 94 of 120" in " ".join(shown.split())
+
+
 @pytest.mark.ci
 def test_a_shortage_of_batches_is_explained() -> None:
     """Whole groups of 12 and batches of 6 are rare among 69 to 94 users; each failure waits for 5 s."""
-    names = ["random", "partition", "batches_6"]
-    scenario = select_protocols(load(ROOT / "scenarios/multi_round.yaml", {"payload": "shadow"}), names)
-    result = simulate(scenario)
+    result = multi_round()
+    scenario = result.scenario
     content, shown = result.summarised(), StringIO()
     show(Console(file=shown, width=80), run_report([content], "reference"))
     out = " ".join(shown.getvalue().split())

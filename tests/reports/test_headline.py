@@ -21,7 +21,6 @@ from simfl.reports.model import run_report
 from simfl.reports.terminal import show
 from simfl.runs.results.summary import Summary
 from simfl.runs.simulation import run as simulate
-from simfl.scenario.load import load, select_protocols
 from simfl.studies.sweep import figures, tables
 from simfl.trace.rows import PHASES
 from tests.engine.harness import ROOT
@@ -106,19 +105,6 @@ def test_a_sweep_ranks_by_it(tmp_path: Path) -> None:
     assert [total.mean_s for total in figures.read(path)] == [low.mean, high.mean]
     with path.open() as file:
         assert "failed_s" in {line["measure"] for line in csv.DictReader(file)}
-
-
-@pytest.mark.ci
-def test_selections_that_skip_rounds_are_slower() -> None:
-    """partition completes 7 of 120 rounds; the means of completed rounds are nearly the same for all."""
-    scenario = load(ROOT / "scenarios/multi_round.yaml", {"payload": "shadow"})
-    shown = printed(simulate(select_protocols(scenario, ["random", "partition", "batches_6"])).summarised())
-    times = [float(cell) for cell in row(shown, "per aggregate")]
-    assert times[1] / times[0] == pytest.approx(238, abs=1)
-    assert times[2] / times[0] == pytest.approx(10.1, abs=0.1)
-    totals = [float(cell) for cell in row(shown, "total †")]
-    assert totals == pytest.approx([totals[0]] * 3, abs=0.0011)  # one digit of the table
-    assert "partition: 113 of 120 rounds failed: 113 x selection: 69 to 94 of 120" in " ".join(shown.split())
 
 
 def test_by_hand() -> None:

@@ -65,6 +65,7 @@ def test_a_guarantee_that_cannot_be_kept_ends_with_code_2(
     file = tmp_path / "few.yaml"
     keys = {line.partition(":")[0] for line in change.splitlines()}
     said = {key: value for key, value in SMALL.items() if key not in keys}
+    said["protocols"] = ["secagg", "lightsecagg"]
     file.write_text(dump(said) + change + "\n", encoding="utf-8")
     with pytest.raises(SystemExit) as left:
         main(["plan", str(file), "--out", str(tmp_path / "planned.yaml")])

@@ -17,6 +17,9 @@ from simfl.studies.plan.settings import Choices
 from tests.docs.pages import ROOT
 from tests.studies.plan.small import SMALL, small
 
+TWO = ["secagg", "lightsecagg"]
+"""Where a question is not of the protocol, each of which would be planned for."""
+
 
 @pytest.fixture(scope="module")
 def answer() -> Answer:
@@ -30,7 +33,9 @@ def test_the_real_work_takes_the_planned_time(answer: Answer) -> None:
 
 @pytest.mark.ci
 def test_a_buffer_is_planned_where_it_may_be() -> None:
-    answer = plan(small(asynchronous="either", return_s=1.0, updates=4))
+    answer = plan(
+        small(asynchronous="either", return_s=1.0, updates=4, protocols=[*TWO, "lightsecagg_async"])
+    )
     assert answer.best.name == "lightsecagg_async"
     assert {"secagg", "lightsecagg"} <= {c.name for c in answer.candidates}
     assert_planned(answer, rounds=AGGREGATIONS, payload="real")
@@ -55,7 +60,7 @@ def test_a_protocol_without_a_guarantee_is_refused(answer: Answer) -> None:
     assert "promises nothing where 2 of" in refused["ccesa"]
     assert answer.plain is not None
     assert answer.plain.name == "fedavg"
-    slow = plan(small(updates=6, user_mb=0.02))
+    slow = plan(small(updates=6, user_mb=0.02, protocols=TWO))
     over = [one.reason for one in slow.refused if "above user_mb=0.02" in one.reason]
     assert over
     assert all(c.user_mb.mean <= 0.02 for c in slow.candidates)
@@ -63,7 +68,7 @@ def test_a_protocol_without_a_guarantee_is_refused(answer: Answer) -> None:
 
 @pytest.mark.ci
 def test_deadlines_end_the_wait_where_losses_are_not_notified() -> None:
-    answer = plan(small(detect="timeout", updates=6, dropout={"kind": "rate", "rate": 0.2}))
+    answer = plan(small(detect="timeout", updates=6, dropout={"kind": "rate", "rate": 0.2}, protocols=TWO))
     assert_planned(answer, rounds=5)
 
 
@@ -110,14 +115,14 @@ def test_a_protocol_of_ones_own_is_compared() -> None:
 def test_shares_that_take_too_long_are_not_run() -> None:
     model = {"model": {"d": 50_000_000, "macs": 1.0}, "dataset": {"kind": "synthetic", "train": 12}}
     slow = {"uplink_mbps": 100.0, "downlink_mbps": 100.0}
-    answer = plan(small(learning=model, network__server=slow, collude=7))
+    answer = plan(small(learning=model, network__server=slow, collude=7, protocols=TWO))
     (why,) = (one.reason for one in answer.refused if one.name == "lightsecagg")
     assert why.startswith("not run: shares alone take ")
 
 
 @pytest.mark.ci
 def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
-    answer = plan(small(collude="none"))
+    answer = plan(small(collude="none", protocols=["fedavg", *TWO]))
     assert answer.best.name == "fedavg"
     assert answer.plain is None
     assert "lightsecagg" in [c.name for c in answer.candidates]
@@ -126,7 +131,7 @@ def test_nothing_to_hide_makes_plain_sums_candidates() -> None:
 @pytest.mark.ci
 def test_the_command_writes_a_scenario(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, out = tmp_path / "few.yaml", tmp_path / "planned.yaml"
-    file.write_text(dump(SMALL | {"updates": 6}), encoding="utf-8")
+    file.write_text(dump(SMALL | {"updates": 6, "protocols": ["fedavg", "ccesa", *TWO]}), encoding="utf-8")
     for more in ([], ["--json"]):
         with pytest.raises(SystemExit) as left:
             main(["plan", str(file), "--out", str(out), *more])
