@@ -31,7 +31,7 @@ from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import AnyServer, BufferServer, buffer_server
 from simfl.protocols.machine import SERVER, Effects, Result, Subject, UpdateId
 from simfl.trace import rows
-from simfl.virtual_time import NS
+from simfl.virtual_time import NS, nanoseconds
 from simfl.world.availability import FOR_EVER
 
 
@@ -124,7 +124,8 @@ class Buffer(ServerSide):
         # `follow_all` has taken offline the users that begin offline. The calls for time 0 that it requested
         # come before the first pick.
         yield 0
-        self.call(self.machine, "start", None, cause, setup.first_phase)
+        attestation_ns = nanoseconds(self.enclave.attestation_s)
+        self.call(self.machine, "start", None, cause, setup.first_phase, attestation_ns=attestation_ns)
         if offline := self.users.presence.reasons:
             for user in everyone:
                 if user not in offline:

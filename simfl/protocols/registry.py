@@ -14,6 +14,7 @@ from simfl.protocols.lightsecagg_async import LightSecAggAsync
 from simfl.protocols.opa import Opa
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
+from simfl.protocols.tee_fedbuff import TeeFedBuff
 from simfl.protocols.willow import Willow
 
 OURS = (
@@ -32,6 +33,7 @@ OURS = (
     Opa,
     Buffalo,
     FedAsync,
+    TeeFedBuff,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

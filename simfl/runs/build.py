@@ -201,6 +201,9 @@ def build(
             _check_samples(s, name, trainers[name])
             _check_overflow(s.of(name), name, trainers[name])
             _check_noise(s.of(name), trainers[name].d)
+            # Again, with the length of the model's updates.
+            for path, message in checks.of_protocol(s.of(name), name, trainers[name].d):
+                raise error(s, path, message)
         is_timed = isinstance(s.clock, Measured) and s.learning.device == "cuda"
         if is_timed and ((slowdowns := alike(people.slowdown)) != 1).any():
             slowest = f"every slowdown must be 1, not up to {slowdowns.max():g}"

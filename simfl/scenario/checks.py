@@ -345,8 +345,13 @@ def _masked(s: Scenario, name: str) -> Problems:
     # Protocols' own checks take T and D below N for granted.
     if D >= N or T >= N:
         return
+    yield from of_protocol(s, name)
+
+
+def of_protocol(s: Scenario, name: str, d: int = 1) -> Problems:
+    """Yield the problems that a protocol states itself, for updates of length d."""
     spec = s.protocols[name]
-    for key, message in spec.problems(s.common()):
+    for key, message in spec.problems(s.common(d)):
         # A protocol names keys of its own entry and keys of the scenario alike, and it does not hold its
         # entry's name.
         is_own_key = not key or key.partition(".")[0] in type(spec).model_fields

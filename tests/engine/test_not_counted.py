@@ -24,7 +24,8 @@ def rate(when: str) -> dict[str, Any]:
 
 def test_all_protocols_are_here() -> None:
     # Uploads have two sizes where a member has no row for itself; flamingo's losses depend on decryptors.
-    assert {*IN_ROUNDS, *BUFFERED, "disagg", "opa", "assistants", "flamingo", "buffalo", "fedasync"} == set(PROTOCOLS)
+    others = {"disagg", "opa", "assistants", "flamingo", "buffalo", "fedasync", "tee_fedbuff"}
+    assert {*IN_ROUNDS, *BUFFERED, *others} == set(PROTOCOLS)
 
 
 @pytest.mark.ci
