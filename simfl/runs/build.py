@@ -317,6 +317,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         training_noise=people.noise(),
         evaluate_every=s.learning.evaluate_every,
         concurrency=buffer.concurrency if buffer else None,
+        open_slots=buffer.open_slots if buffer else 1,
         return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,

@@ -165,6 +165,10 @@ def _buffered(s: Scenario) -> Problems:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
     if s.buffer.every_s is not None and s.buffer.least > s.buffer.K:
         yield "buffer.least", f"least={s.buffer.least} must not be above K={s.buffer.K}"
+    most = s.buffer.concurrency or s.population.users
+    if s.buffer.open_slots > most:
+        flights = f"the {counted(most, 'user')} in flight at most (buffer.concurrency)"
+        yield "buffer.open_slots", f"open_slots={s.buffer.open_slots} must not be above {flights}"
     drawn, bound = s.buffer.staleness, s.buffer.staleness_bound
     if drawn is not None and drawn.uniform[1] > bound:
         yield "buffer.staleness", f"{drawn.uniform[1]} must not be above staleness_bound={bound}"
