@@ -31,7 +31,7 @@ from simfl.engine.user_round import UserRound
 from simfl.protocols.contracts import AnyServer, BufferServer, buffer_server
 from simfl.protocols.machine import SERVER, Effects, Result, Subject, UpdateId
 from simfl.trace import rows
-from simfl.virtual_time import NS
+from simfl.virtual_time import NS, nanoseconds
 from simfl.world.availability import FOR_EVER
 
 
@@ -124,7 +124,8 @@ class Buffer(ServerSide):
         # `follow_all` has taken offline the users that begin offline. The calls for time 0 that it requested
         # come before the first pick.
         yield 0
-        self.call(self.machine, "start", None, cause, setup.first_phase)
+        attestation_ns = nanoseconds(self.enclave.attestation_s)
+        self.call(self.machine, "start", None, cause, setup.first_phase, attestation_ns=attestation_ns)
         if offline := self.users.presence.reasons:
             for user in everyone:
                 if user not in offline:
@@ -154,15 +155,16 @@ class Buffer(ServerSide):
     def pick(self, cause: int) -> None:
         """Let the life of the run pick now; `cause` is the row that made it possible."""
         # Most steps of the server free no flight, so the life is not woken in vain.
-        if self.picking and (self.asleep or (self.idle.size and self._has_free_flight)):
+        can_pick = self.idle.size and self._free_flights >= self.config.open_slots
+        if self.picking and (self.asleep or can_pick):
             self.life.wake(cause)
 
     @property
-    def _has_free_flight(self) -> bool:
+    def _free_flights(self) -> int:
         limit = self.config.concurrency or self.config.users
         # A picked user counts at once, although its `begin` still waits in the lane of the server
         # (test_buffered.py: test_no_more_are_in_flight_than_the_concurrency).
-        return len(self.machine.flights) + len(self.pending) < limit
+        return limit - len(self.machine.flights) - len(self.pending)
 
     def _fill(self, cause: int | None) -> None:
         """Fill the flights.
@@ -175,7 +177,10 @@ class Buffer(ServerSide):
         # likely.
         while asleep and asleep[0][0] <= now:
             self.rest(heappop(asleep)[1])
-        while self._has_free_flight and self.machine.open and not self.done:
+        # All free flights are filled together, once there are enough.
+        if self._free_flights < self.config.open_slots:
+            return
+        while self._free_flights > 0 and self.machine.open and not self.done:
             if not self.idle.size:
                 # Pick again when a sleeping user may be online. An earlier time that was set before stays.
                 if asleep:

@@ -70,6 +70,8 @@ class Job:
     """Task whose loss makes the job void."""
     has_overhead: bool = False
     """The step receives a message, and costs the overhead of one."""
+    attestation_ns: int = 0
+    """Duration of the attestation of the server's enclave, of which this is the first step."""
     is_half: bool = False
     """Only the first half of the work is done."""
     factor: float = 1.0
@@ -211,7 +213,7 @@ class Runtime:
 
     def charge(self, device: Device, lane: str, job: Job, segments: list[Segment]) -> None:
         """Set the duration of a job whose work is done."""
-        overhead_ns = self.config.overhead_ns if job.has_overhead else 0
+        overhead_ns = job.attestation_ns + (self.config.overhead_ns if job.has_overhead else 0)
         key = (job.round, device.party, lane, job.call, job.what)
         job.spans = self.clock.spans(key, segments, device.slowdown * job.factor, overhead_ns, job.is_half)
 

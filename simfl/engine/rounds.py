@@ -149,7 +149,9 @@ class Rounds(ServerSide):
             tasks[user] = task
             users.begin(task)
         run = partial(self.host.open_round, server, chosen)
-        self.call(server, "start", None, cause, setup.first_phase, run=run)
+        # Once a session: later rounds run in the enclave that was attested.
+        attestation_ns = 0 if index else nanoseconds(self.enclave.attestation_s)
+        self.call(server, "start", None, cause, setup.first_phase, run=run, attestation_ns=attestation_ns)
 
     def _write_begin(self, chosen: list[int]) -> int:
         """Write the rows of a round's beginning; return that of its users."""

@@ -181,8 +181,9 @@ class ServerSide(ABC):
         self.users = users
         self.env, self.trace, self.config = runtime.env, runtime.trace, runtime.config
         config = self.config
+        self.enclave = runtime.setup.protocol.enclave
         # The cores of a server divide the work of each step, so it has one lane on one core.
-        slowdown = config.server_slowdown / config.server_cores
+        slowdown = config.server_slowdown * self.enclave.slowdown / config.server_cores
         self.device = Device(runtime, SERVER, slowdown, 1, self)
         self.disconnections = Disconnections(self)
         self.outcomes: deque[ClosedRound] = deque()

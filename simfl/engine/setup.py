@@ -115,6 +115,8 @@ class RunConfig:
     """Rounds from one evaluation to the next."""
     concurrency: int | None = None
     """Users in flight at a time, over a buffer; None: all."""
+    open_slots: int = 1
+    """Free flights at which the server picks users, over a buffer."""
     return_ns: int | None = None
     """Time for which a lost user is offline; None: a loss leaves it online."""
     horizon_ns: int | None = None

@@ -24,6 +24,7 @@ from pydantic import BeforeValidator
 from simfl.config.blocks import Block
 from simfl.dataplane.ops import Ops
 from simfl.protocols.contracts import AnyServer, ClientMachine
+from simfl.protocols.enclave import Enclave
 from simfl.protocols.graph_design import Failure
 from simfl.protocols.machine import SIGNED_POINTS as SIGNED_POINTS
 from simfl.protocols.machine import SIGNED_STAGES as SIGNED_STAGES
@@ -42,6 +43,8 @@ Derived = Annotated[_Number | None, BeforeValidator(lambda value: None if value 
 
 Problems = Iterator[tuple[str, str]]
 """(key, message): a key of the protocol's own block, or a dotted path of the scenario such as `privacy.T`."""
+
+NO_ENCLAVE = Enclave()
 
 OLD_NAMES = {"withstands": "max_colluders", "small": "small_settings"}
 """Methods of `Protocol` by the names that they had; a class that defines an old one works for one release."""
@@ -127,6 +130,11 @@ class Protocol(Block):
     def offline(self) -> bool:
         """True if there is an offline phase, whose masks hide updates in a field."""
         return self.model_with is not None
+
+    @property
+    def enclave(self) -> Enclave:
+        """The enclave that its server runs in: its key `tee`; one that costs nothing without this key."""
+        return getattr(self, "tee", NO_ENCLAVE)
 
     @property
     def asynchronous(self) -> bool:

@@ -15,6 +15,7 @@ from simfl.protocols.opa import Opa
 from simfl.protocols.prio3 import Prio3
 from simfl.protocols.protocol import Protocol
 from simfl.protocols.secagg import Ccesa, SecAgg, SecAggPlus
+from simfl.protocols.tee_fedbuff import TeeFedBuff
 from simfl.protocols.turboagg import TurboAgg
 from simfl.protocols.willow import Willow
 from simfl.protocols.zhao_sun import ZhaoSun
@@ -38,6 +39,7 @@ OURS = (
     Prio3,
     Buffalo,
     FedAsync,
+    TeeFedBuff,
 )
 
 PROTOCOLS = KindRegistry("protocol", Protocol, OURS, "protocols", tag="protocol")  # type: ignore[type-abstract]

@@ -201,6 +201,9 @@ def build(
             _check_samples(s, name, trainers[name])
             _check_overflow(s.of(name), name, trainers[name])
             _check_noise(s.of(name), trainers[name].d)
+            # Again, with the length of the model's updates.
+            for path, message in checks.of_protocol(s.of(name), name, trainers[name].d):
+                raise error(s, path, message)
         is_timed = isinstance(s.clock, Measured) and s.learning.device == "cuda"
         if is_timed and ((slowdowns := alike(people.slowdown)) != 1).any():
             slowest = f"every slowdown must be 1, not up to {slowdowns.max():g}"
@@ -314,6 +317,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         training_noise=people.noise(),
         evaluate_every=s.learning.evaluate_every,
         concurrency=buffer.concurrency if buffer else None,
+        open_slots=buffer.open_slots if buffer else 1,
         return_ns=lasting(buffer.return_s) if buffer and buffer.return_s else None,
         horizon_ns=nanoseconds(s.horizon_s) if s.horizon_s else None,
         record=s.record_updates,

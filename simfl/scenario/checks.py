@@ -165,6 +165,10 @@ def _buffered(s: Scenario) -> Problems:
         yield "buffer.K", f"K={s.buffer.K} must not be above the number of users, {s.population.users}"
     if s.buffer.every_s is not None and s.buffer.least > s.buffer.K:
         yield "buffer.least", f"least={s.buffer.least} must not be above K={s.buffer.K}"
+    most = s.buffer.concurrency or s.population.users
+    if s.buffer.open_slots > most:
+        flights = f"the {counted(most, 'user')} in flight at most (buffer.concurrency)"
+        yield "buffer.open_slots", f"open_slots={s.buffer.open_slots} must not be above {flights}"
     drawn, bound = s.buffer.staleness, s.buffer.staleness_bound
     if drawn is not None and drawn.uniform[1] > bound:
         yield "buffer.staleness", f"{drawn.uniform[1]} must not be above staleness_bound={bound}"
@@ -347,8 +351,13 @@ def _masked(s: Scenario, name: str) -> Problems:
     # Protocols' own checks take T and D below N for granted.
     if D >= N or T >= N:
         return
+    yield from of_protocol(s, name)
+
+
+def of_protocol(s: Scenario, name: str, d: int = 1) -> Problems:
+    """Yield the problems that a protocol states itself, for updates of length d."""
     spec = s.protocols[name]
-    for key, message in spec.problems(s.common()):
+    for key, message in spec.problems(s.common(d)):
         # A protocol names keys of its own entry and keys of the scenario alike, and it does not hold its
         # entry's name.
         is_own_key = not key or key.partition(".")[0] in type(spec).model_fields

@@ -246,6 +246,8 @@ class Buffer(Block):
     """The fewest updates of an aggregation that `every_s` closes."""
     concurrency: Count | None = None
     """The most users in flight at once; all who are available, unless given."""
+    open_slots: Count = 1
+    """Free flights at which the server picks users for all of them (NVFlare's `min_hole_to_fill`)."""
     return_s: Seconds | None = None
     """Seconds that a lost user is offline."""
 

@@ -117,6 +117,15 @@ SMALL_BUFFERS: dict[str, dict[str, Any]] = {
     },
     "strict": {"buffer.staleness_bound": 0},
     "busy": {"network.overhead_s": 0.2},
+    "open_slots": {"buffer.open_slots": 3, "dropout": {"rate": 0.2}},
+    "further": {
+        "protocols": {
+            "buffalo": {"modulus_bits": 330},
+            "fedasync": {"staleness": {"kind": "hinge"}},
+            "tee_fedbuff": {"tee": {"attestation_s": 0.5, "slowdown": 2.0}},
+        },
+        "dropout": {"rate": 0.2},
+    },
 }
 
 SYNC_SMALL = {f"rounds/{name}": {**ROUNDS, **changes} for name, changes in SMALL_ROUNDS.items()}
@@ -124,6 +133,7 @@ ASYNC_SMALL = {f"buffers/{name}": {"rounds": 12, **changes} for name, changes in
 SMALL = [*SYNC_SMALL, *ASYNC_SMALL]
 WHOLE = [path.stem for path in SCENARIOS]
 SHORTER = {
+    "async_protocols": {"rounds": 3, "protocols.buffalo.modulus_bits": 330},
     "multi_round": {"rounds": 20},
     "reconstruction": {"rounds": 40, "record_updates": False},
     "sync_breakdown": {"rounds": 3},

@@ -10,6 +10,7 @@ from simfl.dataplane import audit
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import seed_array
+from simfl.protocols.long_term_keys import Directory
 from simfl.protocols.loopback import LoopbackBuffer
 from simfl.protocols.machine import SERVER, Params, Result, Update
 from simfl.protocols.registry import PROTOCOLS
@@ -21,7 +22,7 @@ class Buffers(LoopbackBuffer):
     """Asynchronous machines without time: whatever can happen next may happen, drawn from one seed."""
 
     def __init__(self, protocol, n, seed=0, away=(), ops=None, d=5, settings=None, **params):
-        self.params = Params(d=d, q=Q, **params)
+        self.params = Params(d=d, q=Q, pki=Directory(bytes(32)), **params)
         self.ops = ops or EagerOps(Q)
         self.rng = Random(seed)
         self.seed = seed

@@ -11,7 +11,6 @@ from simfl.crypto.keys import TAG_BYTES
 from simfl.dataplane.handles import U8, Handle
 from simfl.dataplane.shadow import ShadowOps
 from simfl.protocols.buffalo import Buffalo, SignedList
-from simfl.protocols.long_term_keys import Directory
 from simfl.protocols.machine import SERVER, Params, RecoveryId, Refuse, UpdateId
 from tests.protocols.buffers import Buffers, cycle
 from tests.sizes import examples
@@ -20,7 +19,7 @@ SMALL = {"modulus_bits": 330}
 
 
 def buffalo(n=5, seed=0, bits=330, **params):
-    machines = {"K": 2, "U": 4, "T": 1, "staleness_bound": 2, "c_g": 1, "pki": Directory(bytes(32)), **params}
+    machines = {"K": 2, "U": 4, "T": 1, "staleness_bound": 2, "c_g": 1, **params}
     return Buffers("buffalo", n, seed=seed, settings={"modulus_bits": bits}, **machines)
 
 

@@ -60,6 +60,7 @@ ENTRIES = {
     "Prio3": "prio3",
     "Buffalo": "buffalo",
     "FedAsync": "fedasync",
+    "TeeFedBuff": "tee_fedbuff",
 }
 KINDS = {
     "Population.availability": "population.availability",
@@ -77,7 +78,7 @@ KINDS = {
         f"{cls}.{key}": f"protocols.{name}.{key}"
         for cls, name in ENTRIES.items()
         for key in ("selection", "partition", "staleness")
-        if key != "staleness" or cls in ("FedBuff", "LightSecAggAsync", "FedAsync")
+        if key != "staleness" or cls in ("FedBuff", "LightSecAggAsync", "FedAsync", "TeeFedBuff")
     },
 }
 """Where a scenario chooses a kind of a registry: the field of the schema, and a key of it."""
