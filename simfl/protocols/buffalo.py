@@ -152,8 +152,6 @@ class BuffaloClient(LightSecAggAsyncClient):
         self.prepared: tuple[UpdateId, Handle, Handle, tuple[int, ...], Handle] | None = None
         self.own: tuple[UpdateId, Handle] | None = None
         self.signed: tuple[Listed, bytes] | None = None
-        assert params.pki is not None
-        self.key = ops.secret(params.pki.secret(user))
 
     def begin(self, message: Start) -> Effects:
         """Draw both keys of a cycle, and encrypt and share them while the user trains."""
@@ -209,13 +207,14 @@ class BuffaloClient(LightSecAggAsyncClient):
         self.latest.update(masks)
         content = repr((message.recovery.number, *map(tuple, masks))).encode()
         self.signed = message, signed_bytes("list", p, content)
-        return [Send(SERVER, SignedList(message.recovery, self.ops.sign(self.key, self.signed[1])))]
+        assert self.params.pki is not None
+        key = self.ops.secret(self.params.pki.secret(self.user))
+        return [Send(SERVER, SignedList(message.recovery, self.ops.sign(key, self.signed[1])))]
 
     def answer(self, request: Recover) -> Effects:
         """Sum the shares of the list that it signed, if enough others signed it too."""
         assert isinstance(request, Open)
         assert self.channels is not None
-        assert self.params.pki is not None
         ops, p, signers = self.ops, self.params, Users(request.signers)
         if self.signed is None or request.recovery != self.signed[0].recovery:
             return [Ignore(SERVER, request.kind, Reason.REPEATED, request.recovery)]
@@ -231,6 +230,7 @@ class BuffaloClient(LightSecAggAsyncClient):
         ):
             if flaw := misshapen(handle, rows, length, U8):
                 raise PeerFault(SERVER, flaw)
+        assert p.pki is not None
         try:
             ops.verify(p.pki.publics(signers, ops), request.signed, Same(statement, len(signers)), signers)
         except PeerFault as fault:

@@ -113,7 +113,7 @@ def test_every_message_comes_back(kind: type[Protocol], data: st.DataObject) -> 
 
 
 def test_bytes_without_content_are_refused() -> None:
-    with pytest.raises(ValueError, match="its message upload has bytes without content"):
+    with pytest.raises(ValueError, match="has bytes without content"):
         messages(block(PROTOCOLS.find("prio3")), PARAMS)
 
 

@@ -84,7 +84,7 @@ def make_cohort(
         name, spec = kind.__name__, {"module": os.path.abspath(protocol)}
     buffered = kind.mode is Mode.BUFFERED
     cohort: type[AnyCohort] = BufferCohort if buffered else RoundCohort
-    scenario = {
+    scenario: dict[str, Any] = {
         "name": f"explore_{name}",
         "seed": seed,
         "clock": "modelled",
