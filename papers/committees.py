@@ -7,7 +7,7 @@ was read. Nothing of ours is fitted to them.
 from __future__ import annotations
 
 from papers.counted import Round, count
-from papers.entry import Cell, Chart, Entry, Evidence, Line, Place
+from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from simfl.crypto.field import Q
 from simfl.protocols.machine import SERVER, Params
 from simfl.protocols.willow import SETS, schemes
@@ -62,8 +62,8 @@ DISAGG = Entry(
     how="Printed is one ratio, 4.6. Ours is that of two whole rounds with the same users, links and losses;"
     " it may differ by 30 %. Committees are those of our rule.",
     run=run_disagg,
-    disagreement="Our OPA masks by ring-LWE and a fast transform, where the paper's has LWR and a matrix, which"
-    " is more work. The paper's committees, rates of 5G and devices were not at hand.",
+    disagreement="Our OPA masks by ring-LWE and a fast transform, where the paper's has LWR and a matrix,"
+    " which is more work. The paper's committees, rates of 5G and devices were not at hand.",
 )
 
 
@@ -189,7 +189,7 @@ def run_flamingo(place: Place) -> Evidence:
     last = {name: of[-1] - of[-2] for name, of in ends.items()}
     setup = ends["flamingo"][0] - last["flamingo"]
     times = last["secagg_plus"] / last["flamingo"], ends["secagg_plus"][-1] / ends["flamingo"][-1]
-    own = "by construction"
+    own: Basis = "by construction"
     cells = (
         Cell("Flamingo, an iteration", 16.0, last["flamingo"], "s", bound=0.05, basis=own),
         Cell("Bell et al., an iteration", 65.0, last["secagg_plus"], "s", bound=0.05, basis=own),
