@@ -13,6 +13,7 @@ from papers import (
     ccesa_table2,
     ccesa_table3,
     ccesa_table_g2,
+    committees,
     dordis_fig8,
     fedscale_197,
     ftsa,
@@ -90,6 +91,11 @@ ENTRIES: dict[str, Entry] = {
     "multi_round_corollary1": multi_round_corollary1.ENTRY,
     "dordis_fig8": dordis_fig8.ENTRY,
     "fedscale_197": fedscale_197.ENTRY,
+    "disagg_opa": committees.DISAGG,
+    "opa_server": committees.OPA,
+    "eseafl_costs": committees.ESEAFL,
+    "willow_sizes": committees.WILLOW,
+    "flamingo_waits": committees.FLAMINGO,
 }
 
 

@@ -260,6 +260,11 @@ class Flamingo(Committee):
     def derived(self, p: Params) -> dict[str, Any]:
         return super().derived(p) | ({"edge": self.params(p).p} if self.edge is None else {})
 
+    def designs(self, p: Params, sigma: float, eta: float) -> Iterator[dict[str, Any]]:
+        # A plan's rounds choose users anew, so decryptors of an earlier round would be missing: each has a
+        # setup of its own, unless the fleet says how many rounds one serves.
+        yield {"sigma": sigma, "eta": eta, "setup_every": self.setup_every or 1}
+
     def needed(self, stage: str, p: Params) -> int:
         return least_survivors(p) if stage in ("advertise", "upload") else p.U
 

@@ -249,6 +249,15 @@ def test_graphs_are_cut_no_more_often_than_the_bound(n, p):
     assert edge_probability(n, bits + 2) > p
 
 
+def test_planned_rounds_need_no_user_of_an_earlier_one():
+    # With the setup of the first round, the second has no decryptor (the test of too few, above).
+    p = Params(d=5, q=101, N=10, T=1, D=1)
+    (design,) = Flamingo().designs(p, 40, 30)
+    rounds = rounds_of([range(4), range(4, 8)], every=design["setup_every"])
+    assert [out.reason for _, out in rounds] == [None, None]
+    assert next(Flamingo(setup_every=9).designs(p, 40, 30))["setup_every"] == 9
+
+
 def test_an_edge_of_zero_leaves_no_neighbour():
     p = Params(d=5, q=101, N=10, T=1, D=1)
     assert ("edge", "edge=0 must be above 0: no user would have a neighbour") in Flamingo(edge=0).problems(p)
