@@ -152,8 +152,6 @@ class BuffaloClient(LightSecAggAsyncClient):
         self.prepared: tuple[UpdateId, Handle, Handle, tuple[int, ...], Handle] | None = None
         self.own: tuple[UpdateId, Handle] | None = None
         self.signed: tuple[Listed, bytes] | None = None
-        assert params.pki is not None
-        self.key = ops.secret(params.pki.secret(user))
 
     def begin(self, message: Start) -> Effects:
         """Draw both keys of a cycle, and encrypt and share them while the user trains."""
@@ -194,7 +192,8 @@ class BuffaloClient(LightSecAggAsyncClient):
 
     def sign(self, message: Listed) -> Effects:
         """Sign a list of updates, unless it signed for one of them before."""
-        p, masks = self.params, message.masks
+        ops, p, masks = self.ops, self.params, message.masks
+        assert p.pki is not None
         if message.recovery.number <= self.asked:
             return [Ignore(SERVER, message.kind, Reason.REPEATED, message.recovery)]
         users, _, distinct = _columns(masks)
@@ -209,14 +208,15 @@ class BuffaloClient(LightSecAggAsyncClient):
         self.latest.update(masks)
         content = repr((message.recovery.number, *map(tuple, masks))).encode()
         self.signed = message, signed_bytes("list", p, content)
-        return [Send(SERVER, SignedList(message.recovery, self.ops.sign(self.key, self.signed[1])))]
+        signed = ops.sign(ops.secret(p.pki.secret(self.user)), self.signed[1])
+        return [Send(SERVER, SignedList(message.recovery, signed))]
 
     def answer(self, request: Recover) -> Effects:
         """Sum the shares of the list that it signed, if enough others signed it too."""
         assert isinstance(request, Open)
         assert self.channels is not None
-        assert self.params.pki is not None
         ops, p, signers = self.ops, self.params, Users(request.signers)
+        assert p.pki is not None
         if self.signed is None or request.recovery != self.signed[0].recovery:
             return [Ignore(SERVER, request.kind, Reason.REPEATED, request.recovery)]
         (listed, statement), self.signed = self.signed, None
