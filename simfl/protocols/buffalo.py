@@ -192,7 +192,8 @@ class BuffaloClient(LightSecAggAsyncClient):
 
     def sign(self, message: Listed) -> Effects:
         """Sign a list of updates, unless it signed for one of them before."""
-        p, masks = self.params, message.masks
+        ops, p, masks = self.ops, self.params, message.masks
+        assert p.pki is not None
         if message.recovery.number <= self.asked:
             return [Ignore(SERVER, message.kind, Reason.REPEATED, message.recovery)]
         users, _, distinct = _columns(masks)
@@ -207,15 +208,15 @@ class BuffaloClient(LightSecAggAsyncClient):
         self.latest.update(masks)
         content = repr((message.recovery.number, *map(tuple, masks))).encode()
         self.signed = message, signed_bytes("list", p, content)
-        assert self.params.pki is not None
-        key = self.ops.secret(self.params.pki.secret(self.user))
-        return [Send(SERVER, SignedList(message.recovery, self.ops.sign(key, self.signed[1])))]
+        signed = ops.sign(ops.secret(p.pki.secret(self.user)), self.signed[1])
+        return [Send(SERVER, SignedList(message.recovery, signed))]
 
     def answer(self, request: Recover) -> Effects:
         """Sum the shares of the list that it signed, if enough others signed it too."""
         assert isinstance(request, Open)
         assert self.channels is not None
         ops, p, signers = self.ops, self.params, Users(request.signers)
+        assert p.pki is not None
         if self.signed is None or request.recovery != self.signed[0].recovery:
             return [Ignore(SERVER, request.kind, Reason.REPEATED, request.recovery)]
         (listed, statement), self.signed = self.signed, None

@@ -292,8 +292,7 @@ def make_world(s: Scenario, streams: Streams, trainer: Trainer, people: UserPopu
         # cycles.
         return int(streams.rng("staleness", user, cycle).integers(low, high, endpoint=True))
 
-    buffer, clip = s.buffer, s.learning.clip
-    deadlines, answers = deadlines_of(s)
+    buffer, clip, (deadlines, answers) = s.buffer, s.learning.clip, deadlines_of(s)
     return RunConfig(
         users=s.population.users,
         rounds=s.rounds,
