@@ -10,15 +10,18 @@ run: .venv/ready
 quick: .venv/ready  # while working: lint, types, the layers, a golden trace, the tests of what has changed
 	$(BIN)/python -m tests.quick
 
+# Files in the order of their names: xdist's own, by numbers of tests, leaves a file of few long tests for last.
+SIDE_BY_SIDE := -n auto --dist loadfile --no-loadscope-reorder
+
 test: .venv/ready  # before each commit: the laws at their smallest size, with few random examples
-	$(BIN)/python -m pytest -n auto --dist loadfile
+	$(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 AT_LEAST ?= 1
 test-ci: .venv/ready  # what .ci/run runs: more sizes, three times the examples, and the pages' commands
-	TIER=ci $(BIN)/python -m pytest -n auto --dist loadfile --at-least $(AT_LEAST)
+	TIER=ci $(BIN)/python -m pytest $(SIDE_BY_SIDE) --at-least $(AT_LEAST)
 
 test-all: .venv/ready  # also what takes minutes, and all examples
-	TIER=all $(BIN)/python -m pytest -n auto --dist loadfile -m ""
+	TIER=all $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m ""
 
 fuzz: .venv/ready  # 30 minutes on two cores; what is found goes to runs/fuzz
 	$(BIN)/python -m tests.fuzz --loads 20000 --runs 5000 --received 5000 --talks 2000 --folders 2000 --commands 1000 --jobs 2

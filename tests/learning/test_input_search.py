@@ -49,8 +49,11 @@ def test_a_network_gives_its_sample_away_too() -> None:
     found, cost = search.explaining(weights[0], updates, split.y_train[:, None], starts, 300, 0.1, 0.0)
     near = np.abs(found[:, 0] - split.x_train).reshape(4, -1).max(axis=1)
     assert np.median(near) < 0.05, near
-    other, _ = search.explaining(weights[0], updates, split.y_train[:, None], starts, 300, 0.1, 0.0)
-    assert (other == found).all()
+    one, other = (
+        search.explaining(weights[0], updates, split.y_train[:, None], starts, 20, 0.1, 0.0)[0]
+        for _ in range(2)
+    )
+    assert (one == other).all()
     assert (cost >= -1e-5).all()
 
 
