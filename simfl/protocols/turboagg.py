@@ -13,7 +13,8 @@ with keys, of whom U_l upload; the group after the last one is the first.
                       of s~_k over group l, the partial sum so far.
                   2b. To the mean it adds its shares of U_l: s~_j = mean + sum_i x~_ij, and s^_j likewise.
                       It seals both for each user of the group after its own. Those of group 1 go to the
-                      server, which takes their mean and subtracts sum_i u_i.
+                      server, which takes their mean and subtracts sum_i u_i. Seals bind the number of groups
+                      passed, so that the server cannot end the ring early.
 
 Half of a group, rounded up, is enough at step 2, since each user has two values of a polynomial that N_l
 determine. The server alone learns the sum. With a user of group l + 1 it learns the sum over groups before l:
@@ -55,6 +56,7 @@ from simfl.protocols.machine import (
     Params,
     Reason,
     RecoveryId,
+    Refuse,
     Result,
     Send,
     Update,
@@ -76,8 +78,6 @@ class Neighbours(Message):
     """Public keys of `before`, then of `after` unless it is the same list; a row each."""
     pad: Handle
     """Seed of u_i, 1 x 32 bytes."""
-    last: int
-    """1 if the receiver's group ends the ring."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,8 @@ class Turn(Message):
     """The shares and partial sums that the group before sealed for the receiver."""
 
     kind, phase, relayed = "turn", "recovery", True
+    hop: int
+    """Groups that have been asked, this one included: 1 .. L."""
     senders: Users
     """Users of the group before who uploaded."""
     shares: Handle
@@ -177,9 +179,9 @@ class TurboAggClient(Client):
         ("answered", Turn): ("refuse", "answered"),
     }
 
-    def __init__(self, user: int, params: Params, ops: Ops, entropy: Entropy) -> None:
+    def __init__(self, user: int, L: int, params: Params, ops: Ops, entropy: Entropy) -> None:
         super().__init__(user, ops, entropy)
-        self.params = params
+        self.L, self.params = L, params
 
     def advertise(self, message: Invite) -> Effects:
         secret = self.ops.secret(self.entropy("channel key"))
@@ -197,7 +199,7 @@ class TurboAggClient(Client):
         rows = sum(map(len, groups))
         if flaw := misshapen(message.publics, rows, 32, U8) or misshapen(message.pad, 1, 32, U8):
             raise PeerFault(SERVER, flaw)
-        self.pad, self.last = message.pad, bool(message.last)
+        self.pad = message.pad
         self.channels.agree([user for group in groups for user in group], message.publics)
         return []
 
@@ -209,7 +211,12 @@ class TurboAggClient(Client):
         # The last r is minus the sum of the others, so the n shares sum to n (x + u).
         shares = ops.join([*rows, ops.weighted_sum([x, *rows], [n] + [-1] * (n - 1))])
         coded = ops.join([ops.weighted_sum(shares, weights) for weights in coding(n, ops.q)])
-        return [Send(SERVER, CodedUpload(*self._sealed(shares, coded, 0)))]
+        try:
+            return [Send(SERVER, CodedUpload(*self._sealed(shares, coded, 0)))]
+        except PeerFault as fault:
+            # The roster's fault, found only here, where no message of the table is taken.
+            self.state = "refused"
+            return [Refuse(fault.user, Neighbours.kind, fault.why)]
 
     def _sealed(self, shares: Handle, coded: Handle, counter: int) -> tuple[Handle, Handle]:
         seal = self.channels.seal
@@ -217,18 +224,23 @@ class TurboAggClient(Client):
 
     def pass_on(self, message: Turn) -> Effects:
         """Add the shares of the group before to its partial sum, and pass both on."""
-        ops, half = self.ops, (len(self.before) + 1) // 2
+        if not 1 <= message.hop <= self.L:
+            raise PeerFault(SERVER, f"hop {message.hop} of a ring of {self.L} groups")
+        ops, half = self.ops, half_of(self.before)
         rows: list[Handle] = []
         for k, users in enumerate((message.senders, message.passing)):
             check_names(users, self.before.index_of, "the group before")
-            if len(users) < half and (k == 0 or len(users)):
-                raise PeerFault(SERVER, f"{len(users)} users of the group before, below {half}")
+            # The first group of the ring has no partial sum, and each later one has.
+            if len(users) < half if k == 0 or message.hop > 1 else len(users):
+                raise PeerFault(SERVER, f"{len(users)} users of the group before, below {half} or at hop 1")
             sealed = (message.partial, message.partial_coded) if k else (message.shares, message.coded)
             for which, handle in enumerate(sealed if len(users) else ()):
                 columns = U32.itemsize * self.params.width + TAG_BYTES
                 if handle is None or (flaw := misshapen(handle, len(users), columns, U8)):
                     raise PeerFault(SERVER, "malformed: no partial sum" if handle is None else flaw)
-                kept, opened, refusals = self.channels.open_all(users, handle, U32, 2 * k + which)
+                # The hop is in the nonce of a partial sum: a server cannot end the ring before its end.
+                counter = 2 * k * (message.hop - 1) + which
+                kept, opened, refusals = self.channels.open_all(users, handle, U32, counter)
                 if opened is None or len(kept) < len(users):
                     # The others of this group add that row, so a sum without it is not of their polynomial.
                     missing = f"user {next(user for user in users if user not in kept)}"
@@ -236,10 +248,10 @@ class TurboAggClient(Client):
                 rows.append(opened)
         mean = [mean_of_group(ops, self.before, message.passing, *rows[2:])] if len(message.passing) else []
         sums = [ops.total(ops.join([part, *mean])) for part in rows[:2]]
-        if not self.last:
+        if message.hop < self.L:
             n = len(self.after)
             shares, coded = (ops.pick(part, [0] * n) for part in sums)
-            return [Send(SERVER, Partial(*self._sealed(shares, coded, 2)))]
+            return [Send(SERVER, Partial(*self._sealed(shares, coded, 2 * message.hop)))]
         return [Send(SERVER, Partial(*sums))]
 
     def refuse(self, message: Turn) -> Effects:
@@ -303,8 +315,7 @@ class TurboAggServer(Server):
             sides = list({id(side): side for side in (self._group(k - 1), self._group(k + 1))}.values())
             publics = self.ops.join([got[user].publics for side in sides for user in side])
             for user in group:
-                last = int(k == 0)
-                sends.append(Send(user, Neighbours(sides[0], sides[-1], publics, self.pads[user], last)))
+                sends.append(Send(user, Neighbours(sides[0], sides[-1], publics, self.pads[user])))
         return [*self.open_stage("upload", got), *sends]
 
     def begin_ring(self, got: dict[int, CodedUpload]) -> Effects:
@@ -348,7 +359,7 @@ class TurboAggServer(Server):
                 for part in ("shares", "coded")
                 if got
             ]
-            sends.append(Send(user, Turn(senders, shares, coded, passing, *partial)))
+            sends.append(Send(user, Turn(self.hop, senders, shares, coded, passing, *partial)))
         # Opened last, as it may close at once; the messages go out first all the same.
         return [*sends, *self.open_stage("recovery", self._left(group))]
 
@@ -455,7 +466,7 @@ class TurboAgg(Protocol):
         return p.N * -(-p.N // self.ring(p)) * (12 * row + 4 * KEY_BYTES)
 
     def client(self, user: int, p: Params, ops: Ops, entropy: Entropy) -> TurboAggClient:
-        return TurboAggClient(user, p, ops, entropy)
+        return TurboAggClient(user, self.ring(p), p, ops, entropy)
 
     def server(self, users: Sequence[int], p: Params, ops: Ops, entropy: Entropy) -> TurboAggServer:
         return TurboAggServer(users, self.ring(p), p, ops, entropy)

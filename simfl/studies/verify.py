@@ -156,7 +156,7 @@ def refusals(subject: Subject) -> Findings:
     tried = False
     for (kind, key), (words, change) in product(_parts_of_messages(subject), CHANGES.items()):
         label = f"{kind} with {words} in {key}"
-        answer = yield from _altered(subject, kind, label, partial(_take_reshaped, key, change))
+        answer = yield from _altered(subject, kind, label, partial(_take_reshaped, key, change), key)
         # A kind that no machine received was not tried, and must not count as refused.
         tried |= answer is not None
         if answer is not None and not any(isinstance(effect, Refuse) for effect in answer):
@@ -340,7 +340,11 @@ def _parts_of_messages(subject: Subject) -> list[tuple[str, str]]:
 
 
 def _altered(
-    subject: Subject, kind: str, label: str, alter: Callable[[Take, Any], tuple[Effects, Effects]]
+    subject: Subject,
+    kind: str,
+    label: str,
+    alter: Callable[[Take, Any], tuple[Effects, Effects]],
+    key: str = "kind",
 ) -> Generator[str, None, Effects | None]:
     """Run with the first message of a kind altered; yield if the aggregate is wrong or a machine fails.
 
@@ -350,6 +354,7 @@ def _altered(
         label: The altered message, in words.
         alter: Function of a machine's `receive` and the message that returns the effects to apply, and the
             effects to return.
+        key: Field that the message must have.
 
     Returns:
         The second effects of `alter`; None if there is no such message.
@@ -358,7 +363,7 @@ def _altered(
 
     def call(party: int, name: str, method: Callable[..., Effects], *arguments: Any) -> Effects:
         # The first message only: one altered message must not hide behind another.
-        if answers or name != "receive" or arguments[1].kind != kind:
+        if answers or name != "receive" or arguments[1].kind != kind or getattr(arguments[1], key) is None:
             return method(*arguments)
         effects, answer = alter(partial(method, arguments[0]), arguments[1])
         answers.append(answer)

@@ -114,6 +114,10 @@ def test_a_stale_deadline_of_an_earlier_group_closes_nothing():
     ("kind", "change", "why"),
     [
         ("turn", lambda w, m: replace(m, senders=m.senders[:1]), "1 users of the group before, below 2"),
+        ("turn", lambda w, m: replace(m, hop=1), "users of the group before, below 2 or at hop 1"),
+        ("turn", lambda w, m: replace(m, hop=4), "hop 4 of a ring of 3"),
+        ("turn", lambda w, m: replace(m, hop=0), "hop 0 of a ring of 3"),
+        ("turn", lambda w, m: replace(m, hop=3), "does not authenticate"),
         ("turn", lambda w, m: replace(m, senders=[*m.senders, m.senders[0]]), "names a user twice"),
         ("turn", lambda w, m: replace(m, coded=w.ops.pick(m.coded, [0])), "malformed"),
         ("turn", lambda w, m: replace(m, partial=None), "no partial sum"),
@@ -141,6 +145,20 @@ def test_a_row_that_was_changed_leaves_the_others_to_pass_on():
         (user, "no share to add")
     ]
     assert out.result.total.content[0].tolist() == plain_sum(w, range(9))
+
+
+def test_two_users_with_one_key_end_their_senders_part():
+    w = ring()
+    user = w.server.groups[0][0]
+    w.clients[user] = Between(
+        w.clients[user],
+        lambda s, m: (
+            replace(m, publics=w.ops.pick(m.publics, [0, 1, 2, 3, 3, 4])) if m.kind == "roster" else m
+        ),
+    )
+    out = w.run()
+    assert [(party, refusal.message) for party, refusal in out.refused] == [(user, "roster")]
+    assert user not in [member.user for member in out.result.members]
 
 
 def test_a_user_passes_on_once():
