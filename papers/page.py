@@ -96,9 +96,12 @@ def _sentence(seeds: Sequence[Cell], others: Sequence[Cell], papers: Sequence[st
     for cells in (seeds, others):
         judged = [cell.agrees for cell in cells if cell.basis == "predicted" and cell.agrees is not None]
         counted.append(f"{sum(judged)} of {len(judged)} ({sum(judged) / max(len(judged), 1):.0%})")
-    names = f"{', '.join(SEEDS[:-1])} and {SEEDS[-1]}"
-    first = f"Of the cells of {names} that were predicted, {counted[0]} agree."
-    return f"{first} Counted apart, of {' and '.join(papers)}: {counted[1]}." if papers else first
+    first = f"Of the cells of {_listed(SEEDS)} that were predicted, {counted[0]} agree."
+    return f"{first} Counted apart, of {_listed(papers)}: {counted[1]}." if papers else first
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
 def first_sentence(text: str) -> str:
