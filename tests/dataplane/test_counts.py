@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 import pytest
@@ -113,7 +114,7 @@ class Counted(np.ndarray):
 
     passes = 0
 
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: object, **kwargs: object) -> object:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
         Counted.passes += 1
         bare = [x.view(np.ndarray) if isinstance(x, Counted) else x for x in inputs]
         out = kwargs.pop("out", None)

@@ -93,28 +93,27 @@ class Inversion(Attack):
         # The score without any attack: an attack that is not better has found nothing.
         blind = [_scores(_typical(truth.split, labels[user]), originals[user])[0] for user in chosen]
 
-        def found(attacked: str, updates: Updates, first: int, error: float, seen: bool) -> tuple[Any, ...]:
-            searched = self._searched(view, rng, updates, labels)
+        def found(attacked: str, updates: Updates, first: int, error: float) -> tuple[Any, ...]:
             # Matched by the truth, which flatters the attack: it is scored for its images, and not for their
             # order.
+            searched = self._searched(view, rng, updates, labels)
             images = {user: _matched(x, originals[user]) for user, x in searched.items()}
             scores = {user: _scores(images[user], originals[user]) for user in chosen}
             means = np.mean(list(scores.values()), axis=0).tolist()
             numbers = {"rounds": float(len(view.rounds) - first), "users": float(len(chosen)), "error": error}
             numbers |= dict(zip(("psnr", "mse", "ssim"), means, strict=True), blind=float(np.mean(blind)))
-            numbers |= {name: x for name, x in view.promise(uploads=seen).items() if name == "epsilon"}
+            numbers |= {k: x for k, x in view.promise(attacked == "uploads").items() if k == "epsilon"}
             return Finding(view.entry, attacked, numbers), images, scores
 
-        attacked = "uploads" if view.plain else "sums"
-        finding, images, scores = found(attacked, updates, first, float(np.mean(error)), True)
+        attacked, mean_error = "uploads" if view.plain else "sums", float(np.mean(error))
+        finding, images, scores = found(attacked, updates, first, mean_error)
         # A curious user has the global models alone: without the users of a sum, the mean step of all rounds
         # is its best guess of each user's update, but for its length.
         step = (view.models[begin] - view.models[-1], begin)
-        curious, *_ = found("all global models", dict.fromkeys(chosen, step), begin, math.nan, False)
-        means = finding.numbers
+        curious, *_ = found("all global models", dict.fromkeys(chosen, step), begin, math.nan)
         captions = tuple(f"{scores[user][0]:.1f} dB" for user in chosen)
         names = tuple(f"user {user}" for user in chosen)
-        title = f"{view.entry}: mean PSNR {means['psnr']:.1f} dB"
+        title = f"{view.entry}: mean PSNR {finding.numbers['psnr']:.1f} dB"
         strips = (
             *strips_of("an original of each", [originals[u][0] for u in chosen], names),
             *strips_of(title, [images[u][0] for u in chosen], captions),
