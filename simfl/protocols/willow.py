@@ -40,6 +40,7 @@ from simfl.dataplane.handles import U8, Handle
 from simfl.dataplane.ops import Ops, PeerFault
 from simfl.dataplane.work import RINGS
 from simfl.protocols.committee import Committee
+from simfl.protocols.enclave import Enclave
 from simfl.protocols.index_views import Same, Users, UsersExcept
 from simfl.protocols.keyed_messages import (
     Answer,
@@ -380,6 +381,8 @@ class Willow(Committee):
     special_work = (*RINGS, "noise_element")
 
     protocol: Literal["willow"] = "willow"
+    tee: Enclave = Enclave()
+    """The enclave that the server runs in."""
 
     def needed(self, stage: str, p: Params) -> int:
         return p.t + 1 if stage == "reveal" else super().needed(stage, p)
@@ -390,8 +393,10 @@ class Willow(Committee):
 
     def problems(self, p: Params) -> Problems:
         yield from super().problems(p)
-        _, ahe = schemes(p.d + 1, p.q, p.N, b"")
+        kahe, ahe = schemes(p.d + 1, p.q, p.N, b"")
         yield from too_long(p)
+        needed = 2 * (kahe.vector_bytes + 2 * ahe.part_bytes)
+        yield from self.tee.problems(needed, "an upload and a sum of uploads")
         # Eight deviations of a sum of keys: exceeded by one of 16,384 coefficients in 2^-35 rounds.
         most = int((ahe.t / 2 / 8) ** 2 / KEY_VARIANCE)
         if most < p.N:

@@ -3,8 +3,6 @@
 import pytest
 
 from simfl.errors import ScenarioError
-from simfl.protocols import willow
-from simfl.protocols.enclave import Enclave
 from simfl.protocols.registry import PROTOCOLS
 from simfl.runs.build import build
 from simfl.scenario.load import load
@@ -13,12 +11,6 @@ from tests.engine.harness import ASYNC, SYNC, of, run
 
 TEE = {"attestation_s": 1.5, "slowdown": 4.0}
 FEDBUFF = {"protocols": {"fedbuff": {}, "tee_fedbuff": {"tee": TEE}}, "quantization": None, "privacy": None}
-
-
-class EnclaveWillow(willow.Willow):
-    """Willow whose server is in an enclave."""
-
-    tee: Enclave = Enclave()
 
 
 def server_steps(result, name):
@@ -55,8 +47,7 @@ def test_an_enclave_without_settings_costs_nothing():
 
 def test_rounds_take_the_same_option():
     """Willow's first round is attested, and the second is not."""
-    path = f"{__file__}:EnclaveWillow"
-    entries = {"willow": {}, "inside": {"module": path, "tee": TEE}}
+    entries = {"willow": {}, "inside": {"protocol": "willow", "tee": TEE}}
     result = run({"protocols": entries, "rounds": 2, "deadlines.reveal": 5}, SYNC)
     starts = {
         name: [row.end - row.start for row in server_steps(result, name) if row.call == "start"]
@@ -77,6 +68,18 @@ def test_a_buffer_that_does_not_fit_is_refused():
     )
     with pytest.raises(ScenarioError, match=message):
         build(load(ASYNC, {**settings, "protocols": less}))
+
+
+def test_sums_that_do_not_fit_are_refused():
+    """At most 1,000 elements: two KAHE elements of 4,096 x 76 bits, and both parts of AHE twice."""
+    needed = 2 * (4096 * 76 // 8 + 2 * 4096 * 80 // 8)
+    fits, less = (
+        {"protocols": {"willow": {"tee": {"memory_gb": size / 1e9}}}, "deadlines.reveal": 5}
+        for size in (needed, needed - 1)
+    )
+    build(load(SYNC, fits))
+    with pytest.raises(ScenarioError, match="of an upload and a sum of uploads"):
+        build(load(SYNC, less))
 
 
 def test_an_enclave_is_not_faster():
