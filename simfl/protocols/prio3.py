@@ -25,36 +25,31 @@ would be sent stays at the leader.
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from simfl.config.blocks import Count
 from simfl.crypto.keys import KEY_BYTES, TAG_BYTES
 from simfl.dataplane.handles import U8, U32, Handle
-from simfl.dataplane.ops import Ops, PeerFault
+from simfl.dataplane.ops import Ops
 from simfl.protocols import graph_design
-from simfl.protocols.channels import Channels
-from simfl.protocols.client import Client
 from simfl.protocols.graphs import drawn
-from simfl.protocols.index_views import Same, Users, UsersExcept
-from simfl.protocols.keyed_messages import Advertise, Invite, Roster, UsersMessage, check_names, check_roster
+from simfl.protocols.index_views import Same, Users
+from simfl.protocols.keyed_messages import Advertise, Invite, Roster, UsersMessage
 from simfl.protocols.machine import (
     INT_BYTES,
     SERVER,
     Effects,
     Entropy,
-    Ignore,
-    Member,
     Message,
     Params,
-    Reason,
-    Result,
     Send,
-    Update,
+    first_flaw,
     misshapen,
 )
+from simfl.protocols.members import MemberClient, MemberServer, least_survivors
 from simfl.protocols.protocol import Derived, Problems, Protocol
-from simfl.protocols.server import Server, Stage
+from simfl.protocols.server import Stage
 
 ELEMENT, SEED = 16, 32
 """Bytes of an element of Field128, and of a seed."""
@@ -162,15 +157,9 @@ class AggregateShare(Message):
         return ELEMENT * self.share.columns + VERIFIER_MESSAGE * self.reports
 
 
-class Prio3Client(Client):
-    """A user, which may be the helper too.
+class Prio3Client(MemberClient):
+    """A user, which may be the helper too; the helper's `own_row` is the seed of its own update."""
 
-    Attributes:
-        helper: Number of the helper; None before the roster.
-        own: The helper's seed of its own update.
-    """
-
-    initial = "invited"
     table = {
         ("invited", Invite): ("advertise", "keyed"),
         ("invited", Roster): ("join_round", "ready"),
@@ -179,98 +168,52 @@ class Prio3Client(Client):
         # The shares of two sets of survivors would differ by one user's.
         ("answered", Reports): ("refuse", "answered"),
     }
+    row_bytes = SEED
 
     def __init__(self, user: int, bits: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        super().__init__(user, ops, entropy)
-        self.params, self.bits = params, bits
-        self.helper: int | None = None
-        self.own: Handle | None = None
-
-    def make_key(self) -> Handle:
-        """Draw its channel key; return the public key, 1 x 32 bytes."""
-        secret = self.ops.secret(self.entropy("channel key"))
-        self.channels = Channels(self.user, secret, self.params, self.ops)
-        return self.ops.public(secret)
-
-    def advertise(self, message: Invite) -> Effects:
-        return [Send(SERVER, Advertise(self.make_key()))]
+        super().__init__(user, params, ops, entropy)
+        self.bits = bits
 
     def join_round(self, roster: Roster) -> Effects:
         """Agree on a channel key with the helper."""
-        check_roster(roster, None, self.params, keys=1)
-        if len(roster.users) != 1:
-            raise PeerFault(SERVER, f"{len(roster.users)} helpers, instead of one")
-        (self.helper,) = roster.users
-        if self.helper != self.user:
-            self.public = self.make_key()
-            self.channels.agree(roster.users, roster.publics)
+        self.meet(roster)
         return []
 
-    def upload(self, update: Update) -> Effects:
-        ops, seed = self.ops, self.ops.secret(self.entropy("share"))
-        x = self.params.quantise(ops, update, self.entropy, weighted=True)
-        share = ops.mask(x, seed, [-1])
-        if self.helper == self.user:
-            self.own = seed
-            return [Send(SERVER, Report(share, self.bits))]
-        assert self.helper is not None
+    def report(self, x: Handle) -> Message:
+        seed = self.ops.secret(self.entropy("share"))
+        share = self.ops.mask(x, seed, [-1])
+        if self.is_member:
+            self.own_row = seed
+            return Report(share, self.bits)
         # The counter is 0: the key is of this round, and seals once.
-        sealed = self.channels.seal([self.helper], seed, 0)
-        return [Send(SERVER, Report(share, self.bits, self.public, sealed))]
+        return Report(share, self.bits, self.public, self.seal(seed))
 
     def add_up(self, message: Reports) -> Effects:
         """Open the survivors' seeds, and send the sum of their shares."""
-        survivors, p, ops = message.users, self.params, self.ops
-        check_names(survivors, p.points, "the survivors")
-        if self.own is None or self.user not in survivors.index_of:
-            raise PeerFault(SERVER, "asks for a share without my own upload, or of no helper")
-        if len(survivors) < (least := fewest(p)):
-            raise PeerFault(SERVER, f"{len(survivors)} survivors, below {least}")
-        others = UsersExcept(survivors, self.user)
-        for handle, columns in ((message.publics, KEY_BYTES), (message.sealed, SEED + TAG_BYTES)):
-            if flaw := misshapen(handle, len(others), columns, U8):
-                raise PeerFault(SERVER, flaw)
-        self.channels.agree(others, message.publics)
-        kept, seeds, refusals = self.channels.open_all(others, message.sealed, U8)
-        if seeds is None or len(kept) < len(others):
-            # Without it this share would be of other users than the leader's.
-            missing = f"user {next(user for user in others if user not in kept)}"
-            return [*refusals, Ignore(SERVER, message.kind, Reason.NO_SHARE, detail=missing)]
-        share = ops.mask(ops.prg(self.own, p.width), seeds, Same(1, len(others)))
-        return [Send(SERVER, AggregateShare(share, len(survivors)))]
-
-    def refuse(self, message: Reports) -> Effects:
-        raise PeerFault(SERVER, "asks for a second share")
+        ops, others = self.ops, range(len(message.users) - 1)
+        self.check_request(message.users)
+        rows, effects = self.open_rows(message.users, message, U8)
+        if rows is None:
+            return effects
+        assert self.own_row is not None
+        own = ops.prg(self.own_row, self.params.width)
+        share = ops.mask(own, ops.pick(rows, others), Same(1, len(others)))
+        return [Send(SERVER, AggregateShare(share, len(message.users)))]
 
 
-class Prio3Server(Server):
-    """The leader.
-
-    Attributes:
-        members: The helper alone.
-        sum: The leader's aggregate share; None before the first report.
-        survivors: Users whose reports are in the sum.
-    """
+class Prio3Server(MemberServer):
+    """The leader, whose one member is the helper."""
 
     stages = {
-        "advertise": Stage(Advertise, "offline", "send_roster"),
+        "advertise": Stage(Advertise, "offline", "invite_reports"),
         "upload": Stage(Report, "upload", "ask_helper"),
         "recovery": Stage(AggregateShare, "recovery", "unshare"),
     }
 
     def __init__(self, users: Iterable[int], bits: int, params: Params, ops: Ops, entropy: Entropy) -> None:
-        super().__init__(users, ops)
-        self.params, self.bits, self.entropy = params, bits, entropy
-        self.members = drawn(self.users, 1, entropy("helper"))
-        self.sum: Handle | None = None
-        self.survivors = Users()
-
-    def needed(self, stage: str) -> int:
-        return fewest(self.params) if stage == "upload" else 1
-
-    def start(self) -> Effects:
-        (helper,) = self.members
-        return [*self.open_stage("advertise", self.members), Send(helper, Invite())]
+        users = list(users)
+        super().__init__(users, drawn(users, 1, entropy("helper")), params, ops, entropy)
+        self.bits = bits
 
     def reject_reason(self, sender: int, message: Advertise | Report | AggregateShare) -> str:
         if isinstance(message, Advertise):
@@ -283,8 +226,9 @@ class Prio3Server(Server):
             return flaw
         if message.public is None or message.sealed is None:
             return "malformed: no seed for the helper"
-        key, seed = misshapen(message.public, 1, KEY_BYTES, U8), message.sealed
-        return flaw or key or misshapen(seed, 1, SEED + TAG_BYTES, U8)
+        return flaw or first_flaw(
+            (message.public, 1, KEY_BYTES, U8), (message.sealed, 1, SEED + TAG_BYTES, U8)
+        )
 
     def _misstated(self, stated: int, true: int) -> str:
         """Return the fault of a number that decides the size of a message."""
@@ -293,39 +237,31 @@ class Prio3Server(Server):
     def keep(self, sender: int, message: Any) -> Any:
         if not isinstance(message, Report):
             return message
-        self.sum = message.share if self.sum is None else self.ops.add(self.sum, message.share)
-        return message.public, message.sealed
+        self.collect(message.share)
+        if message.public is not None and message.sealed is not None:
+            self.publics[sender], self.sealed[sender] = message.public, message.sealed
+        return None
 
-    def send_roster(self, got: dict[int, Advertise]) -> Effects:
+    def invite_reports(self, got: dict[int, Advertise]) -> Effects:
         """Send the helper's key to all users."""
-        ((helper, message),) = got.items()
-        roster = Roster(Users([helper]), message.publics)
-        return [*self.open_stage("upload", self.users), *(Send(u, roster) for u in sorted(self.expected))]
+        return self.send_roster(got, "upload", self.users)
 
-    def ask_helper(self, got: dict[int, tuple[Handle, Handle]]) -> Effects:
-        """Send the helper the survivors' seeds, if its own report is among theirs."""
-        self.ops.phase("recovery")
-        self.survivors = Users(got)
+    def ask_helper(self, got: dict[int, None]) -> Effects:
+        """Ask the helper for its share of the sum, if its own report is in it."""
         (helper,) = self.members
         if helper not in got:
             return self.abort(f"recovery: the helper, user {helper}, was lost")
-        others = UsersExcept(self.survivors, helper)
-        publics, sealed = (self.ops.join([got[user][k] for user in others]) for k in (0, 1))
-        message = Reports(self.survivors, self.params.width, self.bits, publics, sealed)
-        return [Send(helper, message), *self.open_stage("recovery", self.members)]
+        return self.ask_members(got)
+
+    def requests(self, members: Users) -> Iterable[Message]:
+        for helper in members:
+            yield Reports(self.survivors, self.params.width, self.bits, *self.of_survivors(helper))
 
     def unshare(self, got: dict[int, AggregateShare]) -> Effects:
         """Add the helper's share to the leader's, and end the round."""
-        ((_, message),) = got.items()
+        (message,) = got.values()
         assert self.sum is not None
-        total = self.ops.add(self.sum, message.share)
-        mean = self.params.mean(self.ops, total, len(self.survivors), self.entropy)
-        return [Result(total, mean, tuple(map(Member, self.survivors)))]
-
-
-def fewest(p: Params) -> int:
-    """Return the fewest users whose sum the helper helps to recover: N - D, and at least 2."""
-    return max(2, p.N - p.D)
+        return self.result(self.ops.add(self.sum, message.share))
 
 
 class Prio3(Protocol):
@@ -346,8 +282,11 @@ class Prio3(Protocol):
     def derived(self, p: Params) -> dict[str, Any]:
         return {"bits": self.width(p)} if self.bits is None else {}
 
+    def params(self, p: Params) -> Params:
+        return replace(p, m=1, t=0, U=1)
+
     def needed(self, stage: str, p: Params) -> int:
-        return fewest(p) if stage == "upload" else 1
+        return least_survivors(p) if stage == "upload" else 1
 
     def max_colluders(self, p: Params) -> int:
         """Return 0: the helper is one of the users, and with the leader it has every update."""

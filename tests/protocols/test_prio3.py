@@ -22,7 +22,7 @@ USER = 1
 
 def two_servers(n=6, D=4, bits=32, **more):
     """A round of n users, one of whom is the helper."""
-    return world("prio3", n, N=n, D=D, settings={"bits": bits}, **more)
+    return world("prio3", n, N=n, D=D, m=1, U=1, settings={"bits": bits}, **more)
 
 
 # The draft's test vectors Prio3SumVec_0 and _1: bytes of their hexadecimal strings.
@@ -77,7 +77,11 @@ def test_the_sum_is_exact_unless_the_helper_is_lost(points):
 @pytest.mark.parametrize(
     ("kind", "change", "why"),
     [
-        ("roster", lambda w, m: replace(m, users=[0, 1], publics=w.ops.pick(m.publics, [0, 0])), "2 helpers"),
+        (
+            "roster",
+            lambda w, m: replace(m, users=[0, 1], publics=w.ops.pick(m.publics, [0, 0])),
+            "a committee of 2 members",
+        ),
         ("reports", lambda w, m: replace(m, users=w.server.members), "1 survivors, below 2"),
         ("reports", lambda w, m: replace(m, users=[*m.users[:-1], m.users[0]]), "names a user twice"),
         ("reports", lambda w, m: replace(m, sealed=w.ops.pick(m.sealed, [0])), "malformed"),
