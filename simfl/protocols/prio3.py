@@ -67,7 +67,7 @@ class SumVec:
         chunk: `chunk_length`: bits that a call of the gadget checks; near sqrt(length bits).
 
     >>> SumVec.of(100_000, 16).leader_share
-    25705968
+    25706000
     """
 
     length: int

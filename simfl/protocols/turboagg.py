@@ -84,7 +84,7 @@ class Neighbours(Message):
 class CodedUpload(Message):
     """A user's shares for the group after its own."""
 
-    kind, phase, point, relayed = "upload", "upload", "upload", True
+    kind, phase, point, relayed = "coded_upload", "upload", "upload", True
     shares: Handle
     """x~_ij, sealed, a row per user of that group."""
     coded: Handle
@@ -142,7 +142,7 @@ def averaging(points: tuple[int, ...], q: int) -> list[int]:
     """Return n weights of values at n points, whose sum is the mean of the values at 1 .. n.
 
     >>> averaging((3, 4), 101)  # of the line with value 3 at 3 and 4 at 4
-    [52, 50]
+    [53, 49]
     """
     n = len(points)
     at_alphas = matmul(mds.matrix(tuple(range(1, n + 1)), n, q), mds.interpolation(points, n, q), q)

@@ -188,6 +188,8 @@ class ZhaoSunServer(Server):
 
     def start(self) -> Effects:
         self.ops.phase("offline")
+        if (present := len(self.users)) < self.params.U:
+            return self.abort(f"upload: {present} users in the round, {self.params.U} needed")
         deals = zip(self.users, dealt(self.users, self.params, self.ops, self.entropy), strict=True)
         return [*self.open_stage("upload", self.users), *(Send(user, deal) for user, deal in deals)]
 

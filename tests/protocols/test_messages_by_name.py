@@ -12,7 +12,7 @@ from simfl.engine.setup import ModelDownload
 from simfl.live.wire import messages
 from simfl.protocols.buffered_server import Upload
 from simfl.protocols.consistency import Consistent
-from simfl.protocols.machine import SERVER
+from simfl.protocols.machine import SERVER, Message
 from simfl.protocols.registry import PROTOCOLS
 from simfl.studies.verify import Subject
 
@@ -20,7 +20,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "dealt_pads.py"
 
 
 @pytest.mark.ci(but=["lightsecagg"])
-@pytest.mark.parametrize("name", [*PROTOCOLS, f"{EXAMPLE}:DealtPads"])
+@pytest.mark.parametrize("name", [*(name for name in PROTOCOLS if name != "prio3"), f"{EXAMPLE}:DealtPads"])
 def test_sent_messages_are_in_the_tables(name: str) -> None:
     """A live run takes from a wire what its machines' tables have, each kind under a name of its own."""
     signed = name in PROTOCOLS and issubclass(PROTOCOLS[name], Consistent)  # whose users then say most
@@ -31,6 +31,18 @@ def test_sent_messages_are_in_the_tables(name: str) -> None:
     assert {type(message) for _, to, message in sent if to != SERVER} <= set(down)
     kinds = [message.kind for message in {*up, *down}]
     assert len(set(kinds)) == len(kinds)
+
+
+def test_a_kind_is_relayed_in_all_protocols_or_in_none() -> None:
+    """Reports tell relayed shares by the kind of a message."""
+
+    def subclasses(kind: type[Message]) -> set[type[Message]]:
+        return {kind, *(each for child in kind.__subclasses__() for each in subclasses(child))}
+
+    ours = {m for m in subclasses(Message) if m.__module__.startswith("simfl.") and "kind" in vars(m)}
+    relayed = {m.kind for m in ours if m.relayed}
+    assert "shares" in relayed
+    assert not relayed & {m.kind for m in ours if not m.relayed}
 
 
 @pytest.fixture

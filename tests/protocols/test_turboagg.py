@@ -71,7 +71,7 @@ def test_a_user_sends_four_vectors_for_each_user_of_a_group(n, L):
     sent = w.run().sent
     size = n // L
     row = 4 * 1000 + 16
-    uploads = [m.size_bytes for _, _, m in sent if m.kind == "upload"]
+    uploads = [m.size_bytes for _, _, m in sent if m.kind == "coded_upload"]
     partial = [m.size_bytes for _, to, m in sent if m.kind == "partial" and to == SERVER]
     assert uploads == [2 * size * row] * n
     # The group that ends the ring sends two opened vectors, the others two sealed ones for each receiver.

@@ -23,7 +23,7 @@ from tests.scenario.worlds import ASYNC, SYNC, problems, read, write
 def numbers(rule: Any, place: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Every number of a JSON Schema, with the way to it."""
     if isinstance(rule, dict):
-        if rule.get("type") in ("integer", "number") and "const" not in rule:
+        if rule.get("type") in ("integer", "number") and not rule.keys() & {"const", "enum"}:
             yield place, rule
         for key, part in rule.items():
             yield from numbers(part, f"{place}.{key}")

@@ -111,7 +111,7 @@ def plan(
     >>> import simfl
     >>> small = {"population.users": 12, "updates": 6, "collude": 2, "learning.model": "logistic"}
     >>> simfl.plan("fleets/phones", small, jobs=1)
-    FleetPlan(phones, flamingo, 0.40±0.09 s an aggregate)
+    FleetPlan(phones, flamingo, 0.57±0.16 s an aggregate)
     """
     # Each run of a setting is an `asyncio.run`, which cannot be within another loop.
     refuse_in_a_loop("plan")
