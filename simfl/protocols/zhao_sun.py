@@ -63,7 +63,7 @@ MAX_SETS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Deal(UsersMessage):
-    """What the trusted party deals a user; `users` are those of the round."""
+    """A user's mask and symbols, which the trusted party deals; `users` are those of the round."""
 
     kind, phase, dealt = "deal", "offline", True
     mask: Handle

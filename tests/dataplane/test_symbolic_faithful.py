@@ -14,7 +14,7 @@ from simfl.dataplane.handles import F32, Handle
 from simfl.dataplane.ops import seed_array
 from simfl.dataplane.symbolic import SymbolicOps
 from simfl.dataplane.terms import REALS, Coordinate, Secret
-from simfl.privacy.leaks.evaluated import Evaluated, differences
+from simfl.privacy.leaks.evaluated import Evaluated, _is_ideal, differences
 from simfl.privacy.leaks.views import NamedEntropy
 from simfl.protocols.machine import Update, name_of
 from simfl.protocols.registry import PROTOCOLS
@@ -46,7 +46,12 @@ CASES = [
 ]
 BUFFERED = {
     "fedbuff": {"K": 2, "staleness_bound": 2},
+    "tee_fedbuff": {"K": 2, "staleness_bound": 2},
     "lightsecagg_async": {"K": 2, "U": 3, "T": 1, "staleness_bound": 2},
+    "buffalo": {
+        "K": 2, "U": 3, "staleness_bound": 2, "settings": {"modulus_bits": 330},
+        "staleness": lambda tau: 1.0, "c_g": 1,
+    },
 }
 ROUNDS, RUNS = (200, 100) if THOROUGH else (3, 2)
 
@@ -69,6 +74,8 @@ def compare(real, symbolic, values):
                 continue
             assert (handle.rows, handle.columns, handle.dtype) == (other.rows, other.columns, other.dtype)
             for row, items in zip(handle.content, other.content, strict=True):
+                if _is_ideal(items):
+                    continue
                 assert np.asarray(row).tobytes() == values.row(items, handle.dtype), (sender, to)
                 compared += 1
     return compared
@@ -116,7 +123,7 @@ class Symbolic(Kept):
 @pytest.mark.parametrize("protocol", BUFFERED)
 @pytest.mark.parametrize("seed", range(RUNS))
 def test_terms_of_an_asynchronous_run_are_the_real_bytes(protocol, seed, monkeypatch):
-    machines = {**BUFFERED[protocol], "d": 2, "staleness": lambda tau: 1 / (1 + tau)}
+    machines = {"d": 2, "staleness": lambda tau: 1 / (1 + tau), **BUFFERED[protocol]}
     real = Kept(protocol, 4, seed, **machines).play(150, losses=0.08, late=0.05, keep=2)
     monkeypatch.setattr("tests.protocols.buffers.Entropy", NamedEntropy)
     symbolic = Symbolic(protocol, 4, seed, ops=SymbolicOps(Q), **machines)
@@ -132,7 +139,7 @@ def test_terms_of_an_asynchronous_run_are_the_real_bytes(protocol, seed, monkeyp
     }
     values = Evaluated(lambda s: real.entropies[s.party].peek(s.name), vectors)
     assert len(real.results) == len(symbolic.results)
-    assert len(real.results) > 1 or seed > 1  # of many some lose every aggregate
+    assert len(real.results) > (protocol != "buffalo") or seed > 1  # of many some lose every aggregate
     assert compare(real.sent, symbolic.sent, values) > (50 if real.offline else 20)
     for result, terms in zip(real.results, symbolic.results, strict=True):
         total = values.row(terms.total.content[0], result.total.dtype)
@@ -140,7 +147,8 @@ def test_terms_of_an_asynchronous_run_are_the_real_bytes(protocol, seed, monkeyp
 
 
 def test_every_protocol_is_compared():
-    assert {*PROTOCOLS} == {name for name, _ in CASES} | {*BUFFERED}
+    # FedAsync's result is a mixed model and no weighted sum of updates (test_fedasync.py).
+    assert {*PROTOCOLS} == {name for name, _ in CASES} | {*BUFFERED, "fedasync"}
 
 
 def test_a_secret_has_a_party_and_a_name():

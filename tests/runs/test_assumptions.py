@@ -24,7 +24,7 @@ def study(overrides: dict[str, Any] | None = None, base: dict[str, Any] = SYNC) 
 def test_a_mask_costs_its_elements_at_the_profiles_rates() -> None:
     facts = assumed(study({"server": {"cores": 4, "slowdown": 2.0}}))
     each_s = D * (2e-9 + 3e-9)  # an element is expanded and added
-    assert (facts.d, facts.slowdown, facts.relayed) == (D, 10.0, ["inbox", "shares"])
+    assert (facts.d, facts.slowdown, facts.relayed) == (D, 10.0, ["coded_upload", "inbox", "shares", "turn"])
     assert facts.expand_user_s == pytest.approx(10 * each_s)
     assert facts.expand_server_s == pytest.approx(2 / 4 * each_s, abs=1e-9)
 

@@ -205,11 +205,11 @@ def test_an_exploration_on_a_cluster_is_the_same() -> None:
 
 
 @pytest.mark.ci
-@pytest.mark.parametrize(("users", "jobs"), [(9, 1), (10, None)])
+@pytest.mark.parametrize(("users", "jobs"), [(7, 1), (8, None)])
 def test_a_small_plan_starts_no_processes(
     users: int, jobs: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Eleven protocols, so 99 and 110 users in all."""
+    """Fourteen protocols, so 98 and 112 users in all."""
     asked = list[int | None]()
 
     @contextmanager
