@@ -101,7 +101,11 @@ def intervals(all_steps: Sequence[list[int]]) -> Iterator[tuple[int, float, floa
 
 
 def in_turn(all_steps: Sequence[list[int]]) -> list[list[tuple[float, bool]]]:
-    return [[(step * UNIT_S, place % 2 == 0) for place, step in enumerate(steps)] for steps in all_steps]
+    """The states that a generator yields before it stays off."""
+    # Without an off state at the end: a buffered server would look at its user again where that ends, and
+    # draw once more than with a trace.
+    odd = [steps[: len(steps) - 1 + len(steps) % 2] if steps else [] for steps in all_steps]
+    return [[(step * UNIT_S, place % 2 == 0) for place, step in enumerate(steps)] for steps in odd]
 
 
 def traces(base: dict[str, Any], **changes: Any) -> list[str]:
