@@ -353,7 +353,7 @@ class Lane:
     def work(self) -> Waits:
         """Do the jobs until none remains or the device is off."""
         device, runtime, jobs = self.device, self.device.runtime, self.jobs
-        env, name = runtime.env, self.name
+        env = runtime.env
         while jobs and not device.is_off:
             # What kept a job waiting: its lane's step before it or, if it queued for a core as well, the step
             # that released the core.
@@ -379,7 +379,7 @@ class Lane:
             job.blocker = blocker if start > job.ready else -1
             self.current = job
             try:
-                if (working := runtime.execute(device, name, job)) is not None:
+                if (working := runtime.execute(device, self.name, job)) is not None:
                     yield working
                 spans = job.spans
                 job.end = start + (spans[0][1] if len(spans) == 1 else sum(ns for _, ns in spans))

@@ -311,19 +311,23 @@ class Transmission:
     """Only half of it leaves, since its user is lost during it."""
     sent_ns: int = field(init=False)
     """Time at which it was sent, ns."""
-    relayed: bool = field(init=False)
-    """True for a message from one user to another."""
     latency_ns: int = field(init=False)
     """Set by the link that carries it, once."""
-    size_bytes: int = field(init=False)
-    """Bytes that leave."""
     full_bytes: int = field(init=False)
     """Bytes of the whole message."""
 
     def __post_init__(self) -> None:
-        self.sent_ns, self.relayed = self.runtime.env.now, self.message.relayed
-        size = self.full_bytes = self.message.size_bytes
-        self.size_bytes = size // 2 if self.is_half else size
+        self.sent_ns, self.full_bytes = self.runtime.env.now, self.message.size_bytes
+
+    @property
+    def relayed(self) -> bool:
+        """True for a message from one user to another."""
+        return self.message.relayed
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes that leave."""
+        return self.full_bytes // 2 if self.is_half else self.full_bytes
 
     def on_sent(self) -> None:
         """Notify the sender's side, as the last bit has left."""

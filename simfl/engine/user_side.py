@@ -187,10 +187,9 @@ class UserSide:
         try:
             # `_train_if_ready` wakes it.
             step = yield None
-            if (loss := task.begin_training()) is not None:
-                raise simpy.Interrupt((*loss, step))
-            device = self.device(task.user)
-            device.training.put(training_job(self.runtime, task, device, step))
+            if (planned := task.begin_training()) is not None:
+                raise simpy.Interrupt((*planned, step))
+            self._train(task, step)
             # The training's job wakes it; the training of a lost user never does.
             step = yield None
             planned = task.end_training()
@@ -205,6 +204,10 @@ class UserSide:
         finally:
             # Others hold the task, and need no life that has ended.
             task.life = None
+
+    def _train(self, task: UserRound, step: int) -> None:
+        device = self.device(task.user)
+        device.training.put(training_job(self.runtime, task, device, step))
 
     def _submit(self, task: UserRound, step: int) -> None:
         task.advance_to(State.SUBMITTED)

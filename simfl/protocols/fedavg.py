@@ -34,6 +34,8 @@ class PlainUpload(Message):
 class FedAvgClient(Client):
     """A user that sends its update as it is."""
 
+    __slots__ = ()
+
     def upload(self, update: Update) -> Effects:
         return [Send(SERVER, PlainUpload(update.delta, update.weight))]
 
