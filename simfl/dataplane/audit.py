@@ -6,10 +6,11 @@ mask, weight, member or a wrap-around cannot cancel out on both sides
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from simfl.crypto import A8, A32, F64, I64, Floats, noisy_rounding, quantize
+from simfl.crypto import A8, A32, F64, I64, Floats, index_set, noisy_rounding, quantize
 from simfl.crypto.noisy_rounding import Lattice
 
 
@@ -55,6 +56,18 @@ def add_levels(plain: I64 | None, delta: Floats, weight: int, seed: A8, clip: fl
     plain[:, :d] += level
     plain[0, d:] += (weight, quantize.count_clipped(delta, clip))
     return plain
+
+
+def add_chosen_levels(plain: I64 | None, delta: Floats, chosen: tuple[A8, int], *settings: Any) -> I64:
+    """Return plain + the levels of an update's chosen coordinates, int64 [1, k + 2], as `add_levels` does.
+
+    Args:
+        plain: The sum so far, which is changed in place; None for zero.
+        delta: An update [1, d].
+        chosen: Public seed [1, 32] of the coordinates, and their number k.
+        settings: Of `add_levels`, from the weight on.
+    """
+    return add_levels(plain, index_set.select(delta, *chosen), *settings)
 
 
 def add_noisy_levels(plain: I64 | None, delta: Floats, seeds: A8, how: Lattice) -> I64:

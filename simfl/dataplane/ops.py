@@ -25,6 +25,7 @@ from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.short_loops import SHORT
 from simfl.dataplane import audit
 from simfl.dataplane.handles import F32, F64, U8, U32, DType, Handle, HandleList, Kernel, Shape, with_forged
+from simfl.dataplane.index_ops import IndexOps
 from simfl.dataplane.ring_ops import RingOps
 from simfl.dataplane.threshold_ops import ThresholdOps
 from simfl.dataplane.work import expanding, noisy, over_rows, over_vector, rotating
@@ -66,7 +67,7 @@ class Trainer(Protocol):
         ...
 
 
-class Ops(RingOps, ThresholdOps, ABC):
+class Ops(RingOps, ThresholdOps, IndexOps, ABC):
     """The operations over F_q. Implementations override `_run` only: the execution of a kernel.
 
     Args:
@@ -394,8 +395,7 @@ class Ops(RingOps, ThresholdOps, ABC):
             append_weight: A weight of 1 is one more coordinate.
         """
         # One rounding: bounds that are met with probability 1 - beta at least are met nearly always.
-        work = Counter({"expansion": 1, "prg_seed": 1, "rounded_element": how.length})
-        work["vector"] = noisy_rounding.PASSES
+        work = Counter(expansion=1, prg_seed=1, rounded_element=how.length, vector=noisy_rounding.PASSES)
         work += noisy(how.length, len(how.variances)) + rotating(how)
         shape = (1, how.length + append_weight, U32)
         return self._op(noisy_rounding.perturb, shape, work, delta, seeds, how, self.q, append_weight)

@@ -24,6 +24,7 @@ import numpy as np
 
 from simfl.crypto import (
     discrete_noise,
+    index_set,
     keys,
     mds,
     noisy_rounding,
@@ -400,6 +401,9 @@ TWINS: dict[Any, Callable[..., Rows]] = {
     fq.weighted_sum: _weighted_sum,
     mds.encode: _encode,
     mds.decode: _decode,
+    # A coordinate's number is its place among the chosen ones, which are the same for all users.
+    index_set.select: lambda delta, seed, k: [delta[0][:k]],
+    index_set.scatter: lambda mean, seed, d: mean,
     quantize.quantise: _quantise,
     # A total, scaled by public numbers, is a form in the same unknowns; so the sum of weights is not divided
     # out.

@@ -49,7 +49,7 @@ def warm(
         oracle: The run's, if it has one: its first call imports galois.
     """
     p = params
-    size = (type(protocol), p.q, p.N, p.T, p.U, p.t, p.k, p.K, p.d, p.dp, users)
+    size = (type(protocol), p.q, p.N, p.T, p.U, p.t, p.k, p.K, p.d, p.dp, p.random_k, users)
     if size not in _rehearsed:
         _rehearsed.add(size)
         rehearse(protocol, params, users, rule, oracle)

@@ -101,7 +101,7 @@ class AssistedClient(CommitteeClient):
         refuse_flaw((message.publics, len(others), 32, U8))
         seeds = self._agreed(self.node_key, others, message.publics)
         assert self.own_row is not None
-        own = ops.prg(self.own_row, self.params.d + 1)
+        own = ops.prg(self.own_row, self.params.width)
         return [Send(SERVER, Answer(ops.mask(own, seeds, Same(1, len(others)))))]
 
 
@@ -116,11 +116,11 @@ class AssistedServer(CommitteeServer):
 
     @property
     def row_bytes(self) -> int:
-        return U32.itemsize * (self.params.d + 1)
+        return U32.itemsize * self.params.width
 
     def reject_reason(self, sender: int, message: Any) -> str:
         if isinstance(message, AssistedUpload):
-            return first_flaw((message.public, 1, 32, U8), (message.masked, 1, self.params.d + 1, U32))
+            return first_flaw((message.public, 1, 32, U8), (message.masked, 1, self.params.width, U32))
         return super().reject_reason(sender, message)
 
     def keep(self, sender: int, message: Any) -> Any:

@@ -131,7 +131,7 @@ class FlamingoServer(MemberServer):
             return misshapen(message.signed, 1, SIGNATURE_BYTES, U8)
         if isinstance(message, Report):
             return first_flaw(
-                (message.masked, 1, self.params.d + 1, U32),
+                (message.masked, 1, self.params.width, U32),
                 (message.sealed, others, SHARE_BYTES + TAG_BYTES, U8),
                 (message.pads, len(self.graph_row(sender)) - 1, 64, U8),
             )

@@ -33,7 +33,7 @@ from simfl.protocols.willow import schemes, too_long
 
 
 def _scheme(p: Params) -> Kahe:
-    return schemes(p.d + 1, p.q, p.N, p.session)[0]
+    return schemes(p.width, p.q, p.N, p.session)[0]
 
 
 def _row_bytes(p: Params) -> int:

@@ -3,15 +3,17 @@
 Machines import these names from `machine`.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from hashlib import blake2b
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from simfl.crypto import I64
+from simfl.crypto import A8, I64
 from simfl.crypto.noisy_rounding import Lattice
 from simfl.crypto.shamir import P
 from simfl.dataplane import audit
@@ -82,6 +84,7 @@ class Params:
         batches: Users that no sum may separate.
         dp: Noise of differential privacy, instead of `clip` and `levels`; None without.
         summed: Most updates of a sum over a buffer; None for N, in rounds.
+        random_k: Share of the coordinates that a round's users send; None for all.
 
     >>> p = Params(d=650, q=2**32 - 5, N=10, T=3, D=2, U=8, t=4)
     >>> p.sparse, p.threshold(circle=10)
@@ -118,15 +121,29 @@ class Params:
     batches: Batches = SINGLES
     dp: DifferentialPrivacy | None = None
     summed: int | None = None
+    random_k: float | None = None
 
     @property
     def lattice(self) -> Lattice | None:
         """The numbers of this round's noisy rounding; None without differential privacy."""
         if self.dp is None:
             return None
-        # Public, and another one each round; lengths keep the names apart.
-        named = b"rotation %d %d %b" % (self.round, len(self.session), self.session)
-        return self.dp.lattice(self.d, self.summed or self.N, blake2b(named, digest_size=32).digest())
+        return self.dp.lattice(self.d, self.summed or self.N, self.public_seed(b"rotation"))
+
+    def public_seed(self, use: bytes) -> bytes:
+        """Return 32 bytes that every party derives, and others in each round."""
+        # Lengths keep the names apart.
+        named = b"%b %d %d %b" % (use, self.round, len(self.session), self.session)
+        return blake2b(named, digest_size=32).digest()
+
+    @property
+    def chosen(self) -> tuple[A8, int] | None:
+        """The public seed [1, 32] of the coordinates that this round's users send, and their number k; None
+        if they send all."""
+        if self.random_k is None:
+            return None
+        # Of the share as it is written: in floats 0.07 of 100 would be 8.
+        return seed_array(self.public_seed(b"random_k")), math.ceil(Fraction(repr(self.random_k)) * self.d)
 
     @property
     def repaired(self) -> int:
@@ -139,7 +156,10 @@ class Params:
 
     @property
     def length(self) -> int:
-        """Elements of an update over F_q, without its weight: more than d if it is rotated."""
+        """Elements of an update over F_q, without its weight: more than d if it is rotated, fewer with
+        `random_k`."""
+        if (chosen := self.chosen) is not None:
+            return chosen[1]
         return self.d if self.lattice is None else self.lattice.length
 
     @property
@@ -190,8 +210,10 @@ class Params:
         seeds = [drawn[name] if name in drawn else ops.secret(entropy(name)) for name in names]
         if (how := self.lattice) is not None:
             return ops.perturb(update.delta, ops.join(seeds), how, weighted)
-        weight = update.weight if weighted else 1
-        return ops.quantise(update.delta, weight, self.clip, self.levels, seeds[0], weighted)
+        weight, delta = update.weight if weighted else 1, update.delta
+        if (chosen := self.chosen) is not None:
+            delta = ops.select(delta, *chosen)
+        return ops.quantise(delta, weight, self.clip, self.levels, seeds[0], weighted)
 
     def seed_names(self, update: UpdateId | None) -> list[str]:
         """Return the names of the seeds in a user's entropy: of its rounding, then of each part of noise."""
@@ -214,6 +236,8 @@ class Params:
         if (how := self.lattice) is not None:
             left = how.variances[: 1 + self.N - survivors]
             return audit.add_noisy_levels, (seeds[: 1 + len(left)], replace(how, variances=left))
+        if (chosen := self.chosen) is not None:
+            return audit.add_chosen_levels, (chosen, weight, seeds, self.clip, self.levels)
         return audit.add_levels, (weight, seeds, self.clip, self.levels)
 
     def mean(self, ops: Ops, total: Handle, users: int, entropy: Entropy) -> Handle:
@@ -226,7 +250,8 @@ class Params:
             entropy: The server's, for the noise that it adds to the sum in a central mechanism.
         """
         if (how := self.lattice) is None:
-            return ops.dequantise(total, self.levels, None)
+            mean = ops.dequantise(total, self.levels, None)
+            return mean if (chosen := self.chosen) is None else ops.scatter(mean, chosen[0], self.d)
         if how.server_variance:
             seed = ops.secret(entropy("dp noise"))
             total = ops.add_noise(total, seed, how.law, (how.server_variance,), 1, how.length)

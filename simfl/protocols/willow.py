@@ -120,13 +120,13 @@ def schemes(length: int, q: int, N: int, name: bytes) -> tuple[Kahe, Ahe]:
 
 def too_long(p: Params) -> Problems:
     """Yield the problem of a model that no published set of parameters is for."""
-    if p.d + 1 > SETS[-1].longest:
+    if p.width > SETS[-1].longest:
         bound = f"below {SETS[-1].longest}, the longest vector of the published sets"
-        yield "model", f"d={p.d} must be {bound}"
+        yield "model", f"d={p.length} must be {bound}"
 
 
 def _schemes(p: Params) -> tuple[Kahe, Ahe]:
-    return schemes(p.d + 1, p.q, p.N, p.session)
+    return schemes(p.width, p.q, p.N, p.session)
 
 
 @dataclass(frozen=True, slots=True)
@@ -393,7 +393,7 @@ class Willow(Committee):
 
     def problems(self, p: Params) -> Problems:
         yield from super().problems(p)
-        kahe, ahe = schemes(p.d + 1, p.q, p.N, b"")
+        kahe, ahe = schemes(p.width, p.q, p.N, b"")
         yield from too_long(p)
         needed = 2 * (kahe.vector_bytes + 2 * ahe.part_bytes)
         yield from self.tee.problems(needed, "an upload and a sum of uploads")
@@ -403,7 +403,7 @@ class Willow(Committee):
             yield "clients", f"N={p.N} must be at most {most}, whose keys' sum fits the plaintext of AHE"
 
     def shares_bytes(self, p: Params, users: int) -> int:
-        kahe, ahe = schemes(p.d + 1, p.q, p.N, b"")
+        kahe, ahe = schemes(p.width, p.q, p.N, b"")
         m = self.params(p).m
         # Uploads on their way, and a seed's shares, sealed and opened.
         return 2 * p.N * (kahe.vector_bytes + 2 * ahe.part_bytes) + 2 * m * m * (SHARE_BYTES + TAG_BYTES)

@@ -80,6 +80,7 @@ def check(scenario: Scenario) -> list[tuple[str, str]]:
         problems += _below(f"network.outages.{i}", outage.problems(scenario.population.classes or ()))
     problems += _scripts(scenario)
     problems += _noise(scenario) if scenario.dp is not None and one_mode else ()
+    problems += _savings(scenario) if scenario.savings is not None and one_mode else ()
     problems += _privacy(scenario)
     # Refused here only if no protocol fits: `--protocols` may select one that does. `runs/build.py` checks
     # those that are chosen (test_memory.py: test_a_misfit_of_some_protocols_is_refused_when_built).
@@ -276,6 +277,21 @@ def _noise(s: Scenario) -> Problems:
         yield "quantization", "must be left out: dp.clip and dp.bits set how updates are rounded"
     if s.learning.partial is not None and s.learning.partial.weight == "steps":
         yield "learning.partial.weight", "steps has no effect: under dp each user weighs the same"
+
+
+def _savings(s: Scenario) -> Problems:
+    if s.dp is not None:
+        yield "savings", "must be left out under dp, whose noise and steps are for whole updates"
+    if s.record_updates:
+        reason = "attacks would compare whole updates with sums of a part of their coordinates"
+        yield "record_updates", f"must be false with savings: {reason}"
+    for name, kind in s.protocols.items():
+        if kind.asynchronous:
+            reason = "updates of a buffer are of no common round, and so have no common coordinates"
+            yield "savings", f"does not go with protocol {name}: {reason}; leave one of them out"
+        elif not kind.offline:
+            reason = "its sums are over the reals, and it sends updates as they are"
+            yield "savings", f"does not go with protocol {name}: {reason}; leave one of them out"
 
 
 def _below(block: str, problems: Iterable[tuple[str, str]]) -> Problems:

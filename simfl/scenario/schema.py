@@ -148,6 +148,14 @@ class Quantization(Block):
     """`wrap` runs although sums could wrap around, and counts wrapped ones."""
 
 
+class Savings(Block):
+    """Savings of bytes, at the price of accuracy."""
+
+    random_k: Annotated[Fraction, Field(gt=0, lt=1)]
+    """Share of the coordinates that a round's users send, the same ones for all, and others in each round;
+    above 0 and below 1. Coordinates that are not sent do not move in this round."""
+
+
 class Data(Block):
     """The place of published data sets; the environment's SIMFL_DATA where `root` is not given."""
 
@@ -289,6 +297,8 @@ class Scenario(Block):
     """The field of masks and sums."""
     quantization: Quantization | None = None
     """The way from floats to the field. Masked protocols have its defaults where it is left out."""
+    savings: Savings | None = None
+    """Updates of fewer coordinates under masked protocols of rounds; all are sent unless given."""
     dp: DifferentialPrivacy | None = None
     """Differential privacy of each round's sum; none unless given."""
     learning: Learning = Learning()
@@ -370,6 +380,7 @@ class Scenario(Block):
             all_answers=patient, timed=timed, least=least, batches=Batches(*self.selection.batches()),
             dp=None if self.dp is None else with_noise(self.dp, d, self.summed, self.rounds),
             summed=self.summed if self.buffer else None,
+            random_k=None if self.savings is None else self.savings.random_k,
         )  # fmt: skip
 
     def params(self, name: str, d: int = 1) -> Params:

@@ -131,6 +131,17 @@ def test_levels_of_a_rotation_are_two_passes_each() -> None:
     assert Counted.passes == 10 * rotation.LEVEL_PASSES + 1
 
 
+@pytest.mark.parametrize("length", [100, 100_000])
+def test_a_choice_counts_its_passes_at_every_length(length: int) -> None:
+    """A tenth of the coordinates: six passes of numpy over all words, and one over those that are moved."""
+    k = length // 10
+    selected = work_of(lambda ops, d: ops.select(Handle(1, d, F32), np.zeros((1, 32), np.uint8), k), length)
+    scattered = work_of(lambda ops, d: ops.scatter(Handle(1, k, F64), np.zeros((1, 32), np.uint8), d), length)
+    short = length <= SHORT
+    passes = {"vector": 4 + (3 if short else 1), "short_element": (6 + 3 * short) * length + k}
+    assert selected == scattered == {"expansion": 1, "prg_seed": 1, "prg_element": length, **passes}
+
+
 def test_rows_are_gathered_from_their_handles() -> None:
     """Seven messages of a row each; three blocks of four rows are three times one."""
     assert work_of(lambda ops, d: ops.gather([rows(2, d)] * 7, [1] * 7), 10) == {"row": 7, "gathered_row": 7}

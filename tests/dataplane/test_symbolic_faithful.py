@@ -1,7 +1,7 @@
 """Terms stand for the machines' results: each row of each message, evaluated, is the real row."""
 
 from collections import Counter
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from random import Random
 
@@ -97,6 +97,19 @@ def test_terms_of_random_rounds_are_the_real_bytes(protocol, changes, users):
 
         assert not list(differences(setups, fate, partial(rows.update, ["same"])))
     assert rows["same"] > (10 if setup.kind.offline else 2) * ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("protocol", "changes"),
+    [("secagg", {"t": 3}), ("lightsecagg", {"U": 3}), ("disagg", {"committee": 4, "t": 1, "U": 3})],
+)
+def test_terms_of_chosen_coordinates_are_the_real_bytes(protocol, changes):
+    """Two of five coordinates; the cohort's own updates are too short to choose of."""
+    small = (make_small(protocol, 4, changes=changes).setup for _ in range(2))
+    setups = tuple(replace(each, params=replace(each.params, d=5, random_k=0.4)) for each in small)
+    rows = Counter()
+    assert not list(differences(setups, compared=partial(rows.update, ["same"])))
+    assert rows["same"] > 10
 
 
 class Kept(Buffers):

@@ -367,3 +367,18 @@ def test_secrets_of_the_users_own_are_checked_too(tampered: bool, monkeypatch: p
     study = prepared(load(SMALL, {"entropy": "os", "protocols": ["secagg"]}))
     result, _ = run_live(study, links="none", processes=1)
     assert [m.aggregate_exact for m in result.measured["secagg"]] == [not tampered]
+
+
+@pytest.mark.ci
+@pytest.mark.parametrize("name", ["lightsecagg", "secagg"])
+def test_chosen_coordinates_are_exact_over_sockets(name: str) -> None:
+    """A tenth of 650 coordinates in two rounds: every party derives both rounds' set for itself."""
+    given = {"savings": {"random_k": 0.1}, "rounds": 2, "protocols": [name]}
+    result, _ = played(**given)
+    simulated = run(SMALL, given)
+    assert [r.bytes_up for r in result.protocols[name].rounds] == [
+        r.bytes_up for r in simulated.protocols[name].rounds
+    ]
+    assert [r.accuracy for r in result.protocols[name].rounds] == [
+        r.accuracy for r in simulated.protocols[name].rounds
+    ]

@@ -58,6 +58,7 @@ SMALLER: dict[str, dict[str, Any]] = {
     "reconstruction": {"rounds": 3},
     "tutorial": {"rounds": 2},
     "trusted_party": {"rounds": 2},
+    "savings": {"rounds": 2},
     "whole_batches": {"rounds": 8},
 }
 NAMES = [path.stem for path in SCENARIOS]

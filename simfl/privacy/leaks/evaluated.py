@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from simfl.crypto import keys, noisy_rounding, prg, quantize, shamir, signatures
+from simfl.crypto import index_set, keys, noisy_rounding, prg, quantize, shamir, signatures
 from simfl.crypto import threshold_elgamal as elgamal
 from simfl.dataplane.eager import EagerOps
 from simfl.dataplane.group_terms import Pad, Point, Product
@@ -183,6 +183,8 @@ def differences(
     vectors: dict[tuple[int, Any], Any] = {(u, 0): deltas[u][0] for u in users}
 
     def on_kernel(kernel: Any, args: Any, result: Any) -> None:
+        if kernel is index_set.select:
+            deltas.update({u: result for u in users if args[0] is deltas[u]})
         if kernel in (quantize.quantise, noisy_rounding.perturb):
             # By identity: the kernel gets the very array of the user's update.
             vectors.update({(u, 0): result[0] for u in users if args[0] is deltas[u]})
