@@ -1,4 +1,4 @@
-"""Protocols with a committee: DisAgg, Flamingo, e-SeaFL and Willow, beside the few figures that are at hand.
+"""Protocols with a committee: DisAgg, Flamingo, e-SeaFL, Willow and Prio3, beside the figures at hand.
 
 The published figures are those of abstracts, of public code and of published logs; no text of these papers
 was read. Nothing of ours is fitted to them.
@@ -6,10 +6,13 @@ was read. Nothing of ours is fitted to them.
 
 from __future__ import annotations
 
+from math import ceil, isqrt, log2
+
 from papers.counted import Round, count
 from papers.entry import Basis, Cell, Chart, Entry, Evidence, Line, Place
 from simfl.crypto.field import Q
 from simfl.protocols.machine import SERVER, Params
+from simfl.protocols.prio3 import HELPER_SHARE, PUBLIC_SHARE, SumVec
 from simfl.protocols.willow import SETS, schemes
 from simfl.runs.simulation import run as simulate
 from simfl.scenario.load import load
@@ -175,6 +178,61 @@ WILLOW = Entry(
     " is printed: for 100,000 numbers of 32 bits, 5 polynomials of 8,192 coefficients of 200 bits are"
     " 1.02 MB.",
     run=run_willow,
+)
+
+# --- Prio3's sizes ---------------------------------------------------------------------------------
+VECTORS = {"Prio3SumVec_0": (10, 8, 9, 2096, 352, 160), "Prio3SumVec_1": (3, 15, 7, 1216, 288, 48)}
+"""The draft's test vectors: elements, bits, chunk length; and bytes of the leader's share, a verifier share
+and an aggregate share."""
+LONG = 100_000, 16
+"""Elements and bits of the long vector, whose sizes the draft does not print."""
+
+
+def leader_share(length: int, bits: int) -> int:
+    """16 (l b + 2 c + 2 (p - 1) + 1) + 32 bytes, c = floor(sqrt(l b)), p a power of two: the draft's sum."""
+    chunk = isqrt(length * bits)
+    calls = 1 + ceil(length * bits / chunk)
+    return 16 * (length * bits + 2 * chunk + 2 * (2 ** ceil(log2(calls)) - 1) + 1) + 32
+
+
+def run_prio3(place: Place) -> Evidence:
+    """Sizes of the test vectors, of a long vector, and of a user's message."""
+    cells = []
+    for name, (*shape, leader, verifier, aggregate) in VECTORS.items():
+        sizes = SumVec(*shape)
+        cells += [
+            Cell(f"{words}, {name}", stated, size, "B", bound=0.0, basis="by construction")
+            for words, stated, size in (
+                ("leader's share", leader, sizes.leader_share),
+                ("verifier share", verifier, sizes.verifier_share),
+                ("aggregate share", aggregate, sizes.aggregate_share),
+            )
+        ]
+    (length, bits), own = LONG, SumVec.of(*LONG).leader_share
+    params = Params(d=length - 1, q=Q, N=6, D=4, m=1, U=1)
+    uploads = count("prio3", params, 6, 0, seed=1, settings={"bits": bits}).up
+    most = max(n for (_, phase), n in uploads.items() if phase == "upload")
+    derived, words = leader_share(*LONG), f"{length:,} elements of {bits} bits"
+    cells += [
+        Cell(f"{label}, {words}", stated, ours, unit, bound=0.01, basis="by construction", remark=remark)
+        for label, stated, ours, unit, remark in (
+            ("leader's share", derived, own, "B", "25.7 MB"),
+            ("over a vector of 32-bit numbers", 64.0, own / 4 / length, "times", ""),
+            ("a user's message", derived + PUBLIC_SHARE + HELPER_SHARE, most, "B", "sealed: 48 B more"),
+        )
+    ]
+    return Evidence(tuple(cells))
+
+
+PRIO3 = Entry(
+    name="prio3_sizes",
+    paper="VDAF",
+    where="draft-irtf-cfrg-vdaf-20, Prio3SumVec",
+    title="Bytes of shares, verifiers and messages of two servers",
+    on="the sizes of simfl's messages, and a shadow round of six users",
+    how="The draft's column has lengths of its test vectors, and beyond them its formula, typed in a second"
+    " time: the same formula on both sides. 64 times follows from it: no draft prints it.",
+    run=run_prio3,
 )
 
 # --- Flamingo's waits ------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from papers import (
+    buffalo,
     ccesa_d1,
     ccesa_fig2,
     ccesa_fig4,
@@ -42,6 +43,7 @@ from papers import (
     multi_round_theorem2,
     multi_round_theorem3,
     multi_round_unequal,
+    turboagg,
 )
 from papers.entry import Entry
 from simfl.errors import BadInput, did_you_mean
@@ -96,6 +98,9 @@ ENTRIES: dict[str, Entry] = {
     "eseafl_costs": committees.ESEAFL,
     "willow_sizes": committees.WILLOW,
     "flamingo_waits": committees.FLAMINGO,
+    "prio3_sizes": committees.PRIO3,
+    "turboagg_abstract": turboagg.ENTRY,
+    "buffalo_totals": buffalo.ENTRY,
 }
 
 

@@ -25,9 +25,9 @@ LEVELS = ((MOST, f"≥ {MOST:g}"), (2.0, "2"), (1.0, "1"), (0.5, "0.5"), (1 / MO
 """The ratios with a line, and their labels."""
 RADIUS = 4.2
 
-LIGHT = ("#0072b2", "#d55e00", "#007a5a", "#b0508a")
-DARK = ("#6cc4f5", "#ff9d52", "#3fd3a5", "#f0a3cf")
-"""A colour for each paper, of one hue in both themes."""
+LIGHT = ("#0072b2", "#d55e00", "#007a5a", "#b0508a", "#6b6b6b")
+DARK = ("#6cc4f5", "#ff9d52", "#3fd3a5", "#f0a3cf", "#b4b4b4")
+"""A colour for each of the first papers, of one hue in both themes; grey for all others together."""
 
 STYLE = """\
 <style>
@@ -63,7 +63,11 @@ def compared(cells: Iterable[Cell]) -> list[tuple[float, float, bool]]:
 
 def scatter(papers: Papers) -> str:
     """Draw the numbers of all papers; return the text of the SVG file."""
-    points = [(paper, compared(cells)) for paper, cells in papers]
+    points = [(paper, numbers) for paper, cells in papers if (numbers := compared(cells))]
+    own = len(LIGHT) - 1
+    if others := points[own:]:
+        words = f"{len(others)} other{'s' if len(others) > 1 else ''}"
+        points = [*points[:own], (words, [number for _, each in others for number in each])]
     values = [number for _, each in points for paper, ours, _ in each for number in (paper, ours)]
     low, high = floor(log10(min(values, default=1))), ceil(log10(max(values, default=10)))
     high = max(high, low + 1)  # a single value that is a power of ten
@@ -118,7 +122,7 @@ def scatter(papers: Papers) -> str:
             lines += _mark(k, fitted, x(theirs), y(ours))
             lines += _mark(k, fitted, x(theirs), ratio(ours / theirs))
         words = f"{paper}: {len(each)}"
-        lines += [*_mark(k, False, 370, BOTTOM - 122 + 26 * k), *_text(384, BOTTOM - 116 + 26 * k, words)]
+        lines += [*_mark(k, False, 370, BOTTOM - 148 + 26 * k), *_text(384, BOTTOM - 142 + 26 * k, words)]
     lines += [
         *_mark(0, True, 370, BOTTOM - 18),
         *_text(384, BOTTOM - 12, "hollow: used in a fit"),

@@ -48,4 +48,17 @@ def test_it_is_a_document_for_light_and_dark(cells: tuple[Cell, ...]) -> None:
     text = scatter([("A", cells), ("B", ())])
     assert ElementTree.fromstring(text).tag.endswith("svg")
     assert "prefers-color-scheme: dark" in text
-    assert "A: " + str(len(compared(cells))) in text
+    assert re.findall("A: .*?<|B: ", text) == [f"A: {len(found)}<" for found in [compared(cells)] if found]
+
+
+def test_papers_without_a_colour_share_one() -> None:
+    """Of seven papers with two numbers each, four have a colour."""
+    text = scatter([*((name, CELLS) for name in "ABCDEFG"), ("H", ())])
+    assert re.findall(r">([A-Z]|\d others): (\d+)<", text) == [
+        *((name, "2") for name in "ABCD"),
+        ("3 others", "6"),
+    ]
+    assert text.count('class="p4') == 2 * 6 + 1
+    tops = [float(y) for y in re.findall(r'<circle class=".*?" cx="370.0" cy="(.*?)"', text)]
+    assert len(set(tops)) == len(tops) == 6
+    assert max(tops) < BOTTOM
