@@ -191,9 +191,8 @@ LONG = 100_000, 16
 def leader_share(length: int, bits: int) -> int:
     """16 (l b + 2 c + 2 (p - 1) + 1) + 32 bytes, c = floor(sqrt(l b)), p a power of two: the draft's sum."""
     chunk = isqrt(length * bits)
-    calls = 1 + ceil(length * bits / chunk)
-    p: int = 2 ** ceil(log2(calls))
-    return 16 * (length * bits + 2 * chunk + 2 * (p - 1) + 1) + 32
+    padded: int = 2 ** ceil(log2(1 + ceil(length * bits / chunk)))
+    return 16 * (length * bits + 2 * chunk + 2 * (padded - 1) + 1) + 32
 
 
 def run_prio3(place: Place) -> Evidence:
