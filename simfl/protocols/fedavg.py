@@ -106,7 +106,7 @@ class FedAvg(Protocol):
     """No protection; the floor (McMahan 2017)."""
 
     batches = noisy = True
-    member_bytes = 6_500
+    member_bytes = 5_500
 
     protocol: Literal["fedavg"] = "fedavg"
 

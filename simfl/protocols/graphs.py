@@ -10,6 +10,7 @@ components C_l of G3. The masks of C_l can be removed only if the secrets of all
 lost or not, are reconstructed. Late answers count: the server has their shares too.
 """
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -60,13 +61,14 @@ def harary(users: Sequence[int], k: int, seed: bytes) -> Graph:
 
 # Only the order of the users changes from round to round.
 @lru_cache(maxsize=4)
-def _ring(k: int, n: int) -> list[list[int]]:
+def _ring(k: int, n: int) -> "list[array[int]]":
     # Imported on first use: other protocols need no networkx (test_graphs.py:
     # test_networkx_and_scipy_are_imported_on_first_use_only).
     from networkx import hkn_harary_graph
 
     ring = hkn_harary_graph(k, n)
-    return [list(ring[v]) for v in range(n)]
+    # Arrays: networkx's numbers are objects of their own, of 32 bytes each.
+    return [array("q", ring[v]) for v in range(n)]
 
 
 def erdos_renyi(users: Sequence[int], p: float, seed: bytes) -> Graph:

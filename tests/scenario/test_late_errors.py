@@ -76,7 +76,7 @@ CASES = [
     (SYNC, "rounds: 3", "rounds: 3\nselection: {kind: charged, users: 20, least: 0.2}",
      "4: selection: charged needs a battery in every device"),
     (SYNC, "rounds: 3", "rounds: 3\nmemory_limit_gb: 1.0e-5",
-     "5: population.users: 100 users would take 0.000701 GB (protocol"),
+     "5: population.users: 100 users would take 0.000601 GB (protocol"),
     (SYNC, "rounds: 3", "rounds: 3\nprofile: nowhere",
      "4: profile: profile 'nowhere' is neither a file nor one of"),
     (SYNC, "clock: modelled", "clock: recorded:nowhere",

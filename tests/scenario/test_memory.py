@@ -107,14 +107,14 @@ def test_synthetic_data_set_takes_the_predicted_memory(data: dict[str, Any]) -> 
 @pytest.mark.parametrize(
     ("text", "key", "value", "says"),
     [
-        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users would take 14,04"),
+        (SYNC, "population.users", 2**31 - 1, "population.users: 2147483647 users would take 11,89"),
         (ASYNC, "population.users", 10_000_000, "population.users: 10000000 users would take "),
         (SYNC, "learning.dataset", {"kind": "synthetic", "shape": [100_000, 100_000]},
-         "take 0.000701 GB (protocol fedavg), the data set 180,400 GB, above memory_limit_gb=2"),
+         "take 0.000601 GB (protocol fedavg), the data set 180,400 GB, above memory_limit_gb=2"),
         (SYNC, "learning.dataset", {"kind": "synthetic", "train": 2**31 - 1},
-         "take 0.000701 GB (protocol fedavg), the data set 1,185 GB, above memory_limit_gb=2"),
+         "take 0.000601 GB (protocol fedavg), the data set 1,185 GB, above memory_limit_gb=2"),
         (SYNC, "memory_limit_gb", 0.001,
-         "world.yaml:4: population.users: 100 users would take 0.000701 GB (protocol fedavg), the data set "
+         "world.yaml:4: population.users: 100 users would take 0.000601 GB (protocol fedavg), the data set "
          "0.00046 GB, above memory_limit_gb=0.001"),
     ],
 )  # fmt: skip
