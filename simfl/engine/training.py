@@ -32,8 +32,9 @@ def seed_of(runtime: Runtime, task: UserRound) -> Handle:
     return runtime.ops.secret(runtime.streams.bytes(*name))
 
 
-def training_job(runtime: Runtime, task: UserRound, device: Device, cause: int) -> Job:
-    """Return the job of a user's training; its step wakes the life of the task."""
+def queue_training(device: Device, task: UserRound, cause: int) -> None:
+    """Queue a user's training, made ready by the row `cause`; its step wakes the life of the task."""
+    runtime = device.runtime
     args = (task.client, TRAIN, (), task.phase, cause, runtime.env.now, task.round)
     job = Job(*args, subject=task.id, task=task, on_done=task.life.wake)
     seed, ops, trainer = seed_of(runtime, task), runtime.training_ops, runtime.trainer
@@ -46,7 +47,7 @@ def training_job(runtime: Runtime, task: UserRound, device: Device, cause: int) 
     job.is_half = task.plan_at("training") == "mid_send"
     if runtime.config.training_noise is not None:
         job.factor = runtime.config.training_noise(task.user, name_of(task.id) or task.round)
-    return job
+    device.training.put(job)
 
 
 def _train_within(

@@ -22,7 +22,7 @@ from simfl.engine.life import Life, Waits
 from simfl.engine.presence import LOST, WHY, PresenceTracker
 from simfl.engine.setup import ModelDownload, Stop
 from simfl.engine.sides import Network, Receiver, ServerEvents
-from simfl.engine.training import training_job
+from simfl.engine.training import queue_training
 from simfl.engine.user_round import Delay, Loss, State, Transmission, UserRound
 from simfl.protocols.contracts import ClientMachine, client_machine
 from simfl.protocols.machine import SERVER, Effects, Message, Params, Ready, Send, Update
@@ -189,7 +189,7 @@ class UserSide:
             step = yield None
             if (planned := task.begin_training()) is not None:
                 raise simpy.Interrupt((*planned, step))
-            self._train(task, step)
+            queue_training(self.device(task.user), task, step)
             # The training's job wakes it; the training of a lost user never does.
             step = yield None
             planned = task.end_training()
@@ -204,10 +204,6 @@ class UserSide:
         finally:
             # Others hold the task, and need no life that has ended.
             task.life = None
-
-    def _train(self, task: UserRound, step: int) -> None:
-        device = self.device(task.user)
-        device.training.put(training_job(self.runtime, task, device, step))
 
     def _submit(self, task: UserRound, step: int) -> None:
         task.advance_to(State.SUBMITTED)
