@@ -32,8 +32,9 @@ def seed_of(runtime: Runtime, task: UserRound) -> Handle:
     return runtime.ops.secret(runtime.streams.bytes(*name))
 
 
-def start_training(runtime: Runtime, task: UserRound, device: Device, cause: int) -> None:
-    """Put the job of a user's training into its device's lane; its step wakes the life of the task."""
+def queue_training(device: Device, task: UserRound, cause: int) -> None:
+    """Queue a user's training, made ready by the row `cause`; its step wakes the life of the task."""
+    runtime = device.runtime
     args = (task.client, TRAIN, (), task.phase, cause, runtime.env.now, task.round)
     job = Job(*args, subject=task.id, task=task, on_done=task.life.wake)
     seed, ops, trainer = seed_of(runtime, task), runtime.training_ops, runtime.trainer

@@ -207,7 +207,7 @@ class UserRound:
         if when == "delay":
             self.advance_to(State.DELAYED)
             return self._delay()
-        # The training itself was half as long (`start_training`).
+        # The training itself was half as long (`queue_training`).
         if when == "mid_send":
             return Loss("training", "amid training")
         return Loss(AFTER["training"], "after training") if when == "after_send" else None

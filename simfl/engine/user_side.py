@@ -22,7 +22,7 @@ from simfl.engine.life import Life, Waits
 from simfl.engine.presence import LOST, WHY, PresenceTracker
 from simfl.engine.setup import ModelDownload, Stop
 from simfl.engine.sides import Network, Receiver, ServerEvents
-from simfl.engine.training import start_training
+from simfl.engine.training import queue_training
 from simfl.engine.user_round import Delay, Loss, State, Transmission, UserRound
 from simfl.protocols.contracts import ClientMachine, client_machine
 from simfl.protocols.machine import SERVER, Effects, Message, Params, Ready, Send, Update
@@ -187,10 +187,9 @@ class UserSide:
         try:
             # `_train_if_ready` wakes it.
             step = yield None
-            planned: Loss | Delay | None = task.begin_training()
-            if isinstance(planned, Loss):
+            if (planned := task.begin_training()) is not None:
                 raise simpy.Interrupt((*planned, step))
-            _train(self, task, step)
+            queue_training(self.device(task.user), task, step)
             # The training's job wakes it; the training of a lost user never does.
             step = yield None
             planned = task.end_training()
@@ -380,8 +379,3 @@ class UserSide:
     def _is_idle(self, user: int) -> bool:
         """Return True for a user whose going offline would change nothing."""
         return self.drops_idle and not (user in self.tasks or self.network.is_busy(user))
-
-
-def _train(side: UserSide, task: UserRound, step: int) -> None:
-    """Start a user's training; apart, so that the frame of `_take_part` stays small (test_memory.py)."""
-    start_training(side.runtime, task, side.device(task.user), step)
