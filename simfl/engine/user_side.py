@@ -187,7 +187,8 @@ class UserSide:
         try:
             # `_train_if_ready` wakes it.
             step = yield None
-            if (planned := task.begin_training()) is not None:
+            planned: Loss | Delay | None = task.begin_training()
+            if isinstance(planned, Loss):
                 raise simpy.Interrupt((*planned, step))
             queue_training(self.device(task.user), task, step)
             # The training's job wakes it; the training of a lost user never does.
