@@ -34,8 +34,6 @@ class PlainUpload(Message):
 class FedAvgClient(Client):
     """A user that sends its update as it is."""
 
-    __slots__ = ()
-
     def upload(self, update: Update) -> Effects:
         return [Send(SERVER, PlainUpload(update.delta, update.weight))]
 
