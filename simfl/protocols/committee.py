@@ -36,8 +36,7 @@ from simfl.protocols.graphs import drawn
 from simfl.protocols.index_views import Users
 from simfl.protocols.keyed_messages import Advertise, Answer, Invite, Roster
 from simfl.protocols.machine import SERVER, Effects, Entropy, Message, Params, Send, first_flaw, misshapen
-from simfl.protocols.members import MemberClient, MemberServer, Rows
-from simfl.protocols.members import least_survivors as least_survivors
+from simfl.protocols.members import MemberClient, MemberServer, Rows, least_survivors
 from simfl.protocols.protocol import Derived, Problems, Protocol
 from simfl.protocols.server import Stage
 

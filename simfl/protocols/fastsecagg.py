@@ -20,11 +20,12 @@ from dataclasses import replace
 from typing import Literal
 
 from simfl.dataplane.ops import Ops
-from simfl.protocols.committee import Committee, least_survivors
+from simfl.protocols.committee import Committee
 from simfl.protocols.disagg import DisAggClient, DisAggServer
 from simfl.protocols.keyed_messages import Roster
 from simfl.protocols.lightsecagg import Coded
 from simfl.protocols.machine import Entropy, Params
+from simfl.protocols.members import least_survivors
 
 
 class FastSecAgg(Coded):

@@ -36,7 +36,7 @@ from simfl.dataplane.handles import U8, U32, Handle
 from simfl.dataplane.ops import Ops
 from simfl.errors import BadInput, counted, need
 from simfl.protocols import graph_design, graphs
-from simfl.protocols.committee import Committee, least_survivors
+from simfl.protocols.committee import Committee
 from simfl.protocols.flamingo_client import (
     DEAL_BYTES,
     Deal,
@@ -65,7 +65,7 @@ from simfl.protocols.machine import (
     misshapen,
     point,
 )
-from simfl.protocols.members import MemberServer
+from simfl.protocols.members import MemberServer, least_survivors
 from simfl.protocols.protocol import Derived, Problems
 from simfl.protocols.server import Stage
 
