@@ -46,9 +46,9 @@ FAULTS: dict[str, Fault] = {
     ),
     "rotation: the same in all rounds": (
         PARAMS,
-        "Params.lattice",
-        "(self.round,",
-        "(0,",
+        "Params.public_seed",
+        "(use, self.round,",
+        "(use, 0,",
         test_noise.test_a_round_has_a_rotation_of_its_own,
         (),
     ),

@@ -120,7 +120,7 @@ STUDIES = sorted((ROOT / "scenarios" / "studies").glob("*.yaml"))
 
 
 def test_there_are_shipped_studies() -> None:
-    names = {"dp", "multi_round", "paper_size", "users_and_losses", "which_answer", "which_links"}
+    names = {"dp", "multi_round", "paper_size", "savings", "users_and_losses", "which_answer", "which_links"}
     assert {path.stem for path in STUDIES} == names
 
 
