@@ -41,7 +41,7 @@ def all_operations(r: Round) -> float:
 
 
 def outcome(more: int) -> str:
-    """Return what a round of 64 users in 8 groups ends with, if half of each group and `more` are lost."""
+    """Return the outcome of a round of 64 users in 8 groups, if half of each group and `more` are lost."""
     params = Params(d=999, q=Q, N=64, D=60)
     groups = groups_of(range(params.N), 8, params)
     lost = [user for group in groups for user in group[: len(group) // 2]]

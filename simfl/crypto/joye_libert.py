@@ -3,7 +3,7 @@
     c_i = (1 + n x_i) H_i^u  mod n^2        u a key, x_i numbers below n, H_i public elements, by a hash
 
 A ciphertext of several users' sum opens with the sum of their keys over the integers: (1 + n x)^y is
-1 + n x y, and H_i^-(sum of u) removes the masks (Joye and Libert 2013). Nobody may have the factors of n. So
+1 + n x y, and H_i^-(sum of u) removes the masks (Joye and Libert 2013). No party may know its factors. So
 n is RSA-2048, of the RSA Factoring Challenge, in place of a dealer's; `MODULI` has a factored one for tests.
 
 A key of KAHE has small coefficients k: k + 64 is put in 7 bits and the bits that a sum takes, many in one
@@ -35,7 +35,7 @@ MODULI = {
         "1522605027922533360535618378132637429718068114961380688657908494580122963258952897654000350692006139"
     ),
 }
-"""Bits -> n: RSA-2048, whose factors nobody has published, and RSA-100, whose factors everybody has."""
+"""Bits -> n: RSA-2048, whose factors are not published, and RSA-100, whose factors are."""
 OFFSET = 64
 """14 deviations of a coefficient of a key of KAHE: a larger one has a probability below 2^-140."""
 

@@ -395,7 +395,7 @@ class Buffalo(Protocol):
         if not p.U_given:
             yield f"U = floor(0.66 N) + 1 = {p.U} assistants open a sum"
         if self.modulus_bits < 2048:
-            yield f"modulus_bits={self.modulus_bits}: its factors are public, so keys are hidden from nobody"
+            yield f"modulus_bits={self.modulus_bits}: its factors are public, so keys are not hidden"
 
     def pairs(self, p: Params, users: int, members: int) -> float:
         # All users' keys, and a share of each update in flight.

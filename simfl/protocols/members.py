@@ -245,7 +245,7 @@ class MemberServer(Server):
 
     @abstractmethod
     def requests(self, members: Users) -> Iterable[Message]:
-        """Return what each of these members among the survivors is asked, in their order."""
+        """Return the request for each of these members among the survivors, in their order."""
 
     def add_masked(self, a: Handle, b: Handle) -> Handle:
         """Return the sum of masked updates."""

@@ -1,7 +1,7 @@
 """TurboAgg: groups in a ring pass on a partial sum, in additive shares with a code that covers lost users.
 
 Turbo-Aggregate (So, Guler, Avestimehr 2021, arXiv 2002.04156). N users are in L groups. Group l has N_l users
-with keys, of whom U_l upload; the group after the last one is the first.
+with keys, U_l of them upload; the group after the last one is the first.
 
     0. advertise  User i sends a public key. It is sent the keys of the groups before and after its own, and
                   the seed of a mask u_i, which only it and the server have.
@@ -156,7 +156,7 @@ def mean_of_group(ops: Ops, group: Users, passing: Sequence[int], shares: Handle
     Args:
         ops: Operations.
         group: The group's users.
-        passing: Those of whom there are values.
+        passing: Users whose values there are.
         shares: s~ of each, a row each.
         coded: s^ of each, a row each.
     """

@@ -7,7 +7,7 @@ describes it (section 5, App. C, Table 6). K users are N here; a symbol has d / 
                   more users it draws T symbols of noise, and codes sum_{i in U_1} Z_i and this noise into one
                   symbol for each user of U_1. User i is dealt Z_i and its symbols, one for each set with i.
     1. upload     User i sends X_i + Z_i. U_1: users who did, the survivors.
-    2. recovery   Each survivor is told U_1, and sends its symbol of this set. Any U of them decode to
+    2. recovery   Each survivor is sent U_1, and sends its symbol of this set. Any U of them decode to
                   sum_{i in U_1} Z_i, which the server subtracts.
 
 The sum is exact while U users answer, and any T users and the server learn nothing else: N - D >= U > T. The

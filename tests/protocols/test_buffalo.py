@@ -198,4 +198,4 @@ def test_settings_that_cannot_work_are_refused():
     assert [list(found) for found in keys] == [["privacy.D"], ["privacy.T"], ["buffer.K"]]
     assert "at most 512" in dict(kind.problems(replace(p, K=513)))["buffer.K"]
     assert not list(kind.problems(replace(p, K=512)))
-    assert any("hidden from nobody" in note for note in Buffalo(**SMALL).notes(kind.params(p)))
+    assert any("keys are not hidden" in note for note in Buffalo(**SMALL).notes(kind.params(p)))
